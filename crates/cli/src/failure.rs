@@ -138,6 +138,9 @@ impl From<ClientError> for Failure {
             ClientError::NotRunning { .. } => {
                 "start it with `restripe serve`, or name its members with --offline"
             }
+            ClientError::NoReply { .. } => {
+                "the daemon hangs, is stopped (SIGSTOP), or still works on it: look at that process"
+            }
             _ => "",
         };
         Failure {

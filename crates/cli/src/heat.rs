@@ -38,7 +38,8 @@ pub fn run(verb: &Heat) -> Outcome {
 
 /// Only a daemon tells heat: what members keep may be an epoch old.
 fn served() -> Outcome<String> {
-    let names: Vec<String> = everything()?.into_iter().map(|view| view.name).collect();
+    let answering = everything()?.into_iter().flatten();
+    let names: Vec<String> = answering.map(|view| view.name).collect();
     Ok(match names.is_empty() {
         true => "no array is served; heat is learned while one is".into(),
         false => format!("served are {}", names.join(", ")),

@@ -8,7 +8,7 @@ use crate::journal::utc;
 use crate::lease;
 use crate::session::Session;
 use crate::surrogate;
-use crate::terminal::{aim_line, finish, out, outln, pacing_line, task_line};
+use crate::terminal::{aim_line, finish, out, outln, pacing_line, say_failure, task_line};
 use crate::units::Size;
 use restripe_array::layout::Skew;
 use restripe_array::shown;
@@ -19,37 +19,47 @@ use restripe_io::control::{
 use std::fmt::Write;
 
 pub fn run(verb: &Status) -> Outcome {
-    let views = views(verb).map_err(|failure| match verb.exit_code {
+    let (views, unanswered) = views(verb).map_err(|failure| match verb.exit_code {
         true => failure.with_code(NOT_KNOWN),
         false => failure,
     })?;
     if verb.json {
         let one = verb.name.is_some() || !verb.offline.is_empty();
         outln!("{}", as_json(&views, one)?);
-    } else if views.is_empty() {
+    } else if views.is_empty() && unanswered.is_empty() {
         outln!("no array is served");
     } else {
         let texts: Vec<String> = views.iter().map(text).collect();
         out!("{}", texts.join("\n"));
     }
-    match verb.exit_code {
-        true => finish()
+    unanswered.iter().for_each(say_failure);
+    match (verb.exit_code, unanswered.is_empty()) {
+        (true, all) => finish()
             .map_err(|failure| failure.with_code(NOT_KNOWN))
-            .and_then(|()| worst(&views)),
-        false => Ok(()),
+            .and_then(|()| worst(&views, all)),
+        (false, true) => Ok(()),
+        (false, false) => Err(Failure::silent(1)),
     }
 }
 
-fn views(verb: &Status) -> Outcome<Vec<StatusView>> {
-    Ok(match &verb.name {
-        name if !verb.offline.is_empty() => vec![offline(name.as_deref(), &verb.offline)?],
-        Some(name) => vec![Session::open_to_look(name, &[])?.status()?],
-        None => everything()?,
-    })
+/// How the arrays are, and why others do not answer.
+fn views(verb: &Status) -> Outcome<(Vec<StatusView>, Vec<Failure>)> {
+    let one = match &verb.name {
+        name if !verb.offline.is_empty() => offline(name.as_deref(), &verb.offline)?,
+        Some(name) => Session::open_to_look(name, &[])?.status()?,
+        None => {
+            let (views, failures): (Vec<_>, Vec<_>) =
+                everything()?.into_iter().partition(Result::is_ok);
+            let views = views.into_iter().flatten().collect();
+            let failures = failures.into_iter().filter_map(Result::err).collect();
+            return Ok((views, failures));
+        }
+    };
+    Ok((vec![one], Vec::new()))
 }
 
-/// As an exit status, how the worst of these arrays is.
-fn worst(views: &[StatusView]) -> Outcome {
+/// As an exit status, how the worst of these arrays is; `all`: none but these is served.
+fn worst(views: &[StatusView], all: bool) -> Outcome {
     let grave = |view: &StatusView| match view.state.as_str() {
         "healthy" => 0,
         "failed" => FAILED,
@@ -65,6 +75,7 @@ fn worst(views: &[StatusView]) -> Outcome {
     match views
         .iter()
         .map(grave)
+        .chain((!all).then_some(NOT_KNOWN))
         .max_by_key(order)
         .unwrap_or(NOT_KNOWN)
     {
@@ -92,20 +103,19 @@ fn offline(name: Option<&str>, members: &[String]) -> Outcome<StatusView> {
     Session::of_members_to_look(name, members)?.end_after(Session::status)
 }
 
-/// Every array whose daemon answers. A socket that a killed daemon left says nothing.
-pub fn everything() -> Outcome<Vec<StatusView>> {
+/// Every array that has a control socket. A socket that a killed daemon left says nothing.
+pub fn everything() -> Outcome<Vec<Outcome<StatusView>>> {
     let mut views = Vec::new();
     for name in running()? {
-        match ask(&name, &Request::Status) {
-            Ok(Reply::Status(view)) => views.push(*view),
-            Err(ClientError::NotRunning { .. }) => {}
-            Ok(_) => {
-                return Err(
-                    Failure::new("the daemon answered `status` with something else").at(name),
-                );
-            }
-            Err(error) => return Err(Failure::from(error).at(name)),
-        }
+        let view = match ask(&name, &Request::Status) {
+            Err(ClientError::NotRunning { .. }) => continue,
+            Ok(Reply::Status(view)) => Ok(*view),
+            Ok(_) => Err(Failure::new(
+                "the daemon answered `status` with something else",
+            )),
+            Err(error) => Err(Failure::from(error)),
+        };
+        views.push(view.map_err(|failure| failure.at(name)));
     }
     Ok(views)
 }

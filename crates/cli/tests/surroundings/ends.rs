@@ -215,3 +215,45 @@ fn a_daemon_whose_members_hang_ends_within_their_time_out() {
         signal(&below, "-CONT");
     }
 }
+
+/// A question is answered at once, or the daemon hangs: each verb asks one first.
+#[test]
+fn daemon_that_hangs_is_named_and_keeps_no_verb_from_others() {
+    let place = mirror("hangs");
+    let other = ["create", "other", "--level", "1", "--image-size", "16M"];
+    assert_eq!(
+        place
+            .run(&[&other[..], &["c.img", "d.img"]].concat())
+            .status,
+        0
+    );
+    let hangs = place.serve(&["a.img", "b.img"]);
+    let serves = place.await_service(&mut place.command(&["serve", "c.img", "d.img"]));
+    hangs.signal("STOP");
+    let verbs = [
+        &["status"][..],
+        &["status", "tank"],
+        &["stop", "tank"],
+        &["metrics", "tank"],
+    ];
+    let told = thread::scope(|scope| {
+        let asked = verbs.map(|verb| scope.spawn(|| place.run(verb)));
+        asked.map(|one| one.join().expect("it ends"))
+    });
+    for (verb, told) in verbs.iter().zip(&told) {
+        let process = format!("from process {}", hangs.id());
+        let named =
+            told.stderr.contains(&process) && told.stderr.contains("hint: the daemon hangs");
+        assert!(told.status == 1 && named, "{verb:?}: {}", told.stderr);
+    }
+    assert!(
+        told[0].stdout.contains("other: healthy"),
+        "{}",
+        told[0].stdout
+    );
+    hangs.signal("CONT");
+    for name in ["tank", "other"] {
+        assert_eq!(place.run(&["stop", name]).status, 0);
+    }
+    assert_eq!((hangs.wait(), serves.wait()), (0, 0));
+}

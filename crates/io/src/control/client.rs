@@ -13,6 +13,8 @@ use std::time::Duration;
 /// `stop` waits for every outstanding write, and the removal of a surrogate for what comes home, so this is long; whoever waits
 /// may interrupt. The daemon goes on with what was asked when nobody waits any more.
 const TIMEOUT: Duration = Duration::from_secs(120);
+/// The same for a question, which waits for no member.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub enum ClientError {
@@ -25,9 +27,10 @@ pub enum ClientError {
         path: PathBuf,
         error: io::Error,
     },
-    /// The daemon has the request, and goes on with it.
+    /// The daemon has the request, and goes on with it unless it hangs.
     NoReply {
         path: PathBuf,
+        process: u32,
         within: Duration,
     },
     /// The daemon closed the connection, or said something that is not a reply.
@@ -45,9 +48,15 @@ impl fmt::Display for ClientError {
                 write!(f, "no daemon answers at {}", path.display())
             }
             ClientError::Io { path, error } => write!(f, "{}: {error}", path.display()),
-            ClientError::NoReply { path, within } => {
-                write!(f, "{}: no reply within {within:?}", path.display())
-            }
+            ClientError::NoReply {
+                path,
+                process,
+                within,
+            } => write!(
+                f,
+                "{}: no reply within {within:?} from process {process}",
+                path.display()
+            ),
             ClientError::Broken { path, why } => write!(f, "{}: {why}", path.display()),
         }
     }
@@ -60,7 +69,11 @@ pub fn ask(name: &str, request: &Request) -> Result<Reply, ClientError> {
     let path = socket_path(name).map_err(ClientError::Place)?;
     let owner = owner_of_private(&runtime_folder()).map_err(ClientError::Place)?;
     let owner = owner.ok_or_else(|| ClientError::NotRunning { path: path.clone() })?;
-    ask_of(&path, request, TIMEOUT, owner)
+    let timeout = match request.only_asks() {
+        true => ANSWER_TIMEOUT,
+        false => TIMEOUT,
+    };
+    ask_of(&path, request, timeout, owner)
 }
 
 /// Asks whoever serves the socket at `path`, if it is a process of this user or of root.
@@ -75,7 +88,7 @@ fn ask_of(
     owner: u32,
 ) -> Result<Reply, ClientError> {
     let stream = connect(path)?;
-    check_peer(&stream, owner).map_err(|error| ClientError::Io {
+    let process = check_peer(&stream, owner).map_err(|error| ClientError::Io {
         path: path.into(),
         error,
     })?;
@@ -95,6 +108,7 @@ fn ask_of(
     let reply = reply.map_err(|error| match error.kind() {
         ErrorKind::TimedOut => ClientError::NoReply {
             path: path.into(),
+            process,
             within: timeout,
         },
         _ => failed(error),
@@ -133,7 +147,11 @@ mod tests {
         let error = ask_at(&path, &Request::RemoveSurrogate, within).expect_err("nobody replies");
         assert!(matches!(error, ClientError::NoReply { .. }), "{error:?}");
         let told = error.to_string();
-        assert!(told.ends_with(".sock: no reply within 20ms"), "{told}");
+        let own = format!(
+            ".sock: no reply within 20ms from process {}",
+            std::process::id()
+        );
+        assert!(told.ends_with(&own), "{told}");
         std::fs::remove_file(&path).expect("it was there");
     }
 }

@@ -95,19 +95,19 @@ fn failed(path: &Path, error: io::Error) -> PlaceError {
     }
 }
 
-/// The user of the process at the other end; an error where it is none that we talk to.
-pub(super) fn check_peer(stream: &UnixStream, owner: u32) -> io::Result<()> {
-    let peer = peer_uid(stream)?;
-    match [own_uid(), ROOT, owner].contains(&peer) {
-        true => Ok(()),
+/// The number of the process at the other end; an error where its user is none that we talk to.
+pub(super) fn check_peer(stream: &UnixStream, owner: u32) -> io::Result<u32> {
+    let peer = peer(stream)?;
+    match [own_uid(), ROOT, owner].contains(&peer.uid) {
+        true => Ok(peer.pid.cast_unsigned()),
         false => Err(io::Error::new(
             io::ErrorKind::PermissionDenied,
-            format!("the other end belongs to another user ({peer})"),
+            format!("the other end belongs to another user ({})", peer.uid),
         )),
     }
 }
 
-fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
+fn peer(stream: &UnixStream) -> io::Result<libc::ucred> {
     let mut peer = libc::ucred {
         pid: 0,
         uid: u32::MAX,
@@ -125,7 +125,7 @@ fn peer_uid(stream: &UnixStream) -> io::Result<u32> {
         )
     };
     match asked {
-        0 => Ok(peer.uid),
+        0 => Ok(peer),
         _ => Err(io::Error::last_os_error()),
     }
 }
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn the_other_end_of_a_socket_is_known() {
         let (here, _there) = UnixStream::pair().expect("a pair");
-        assert_eq!(peer_uid(&here).expect("a socket"), own_uid());
+        assert_eq!(peer(&here).expect("a socket").uid, own_uid());
         check_peer(&here, own_uid()).expect("ourselves");
     }
 }

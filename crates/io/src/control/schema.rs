@@ -139,6 +139,18 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether it changes nothing, and waits for no member.
+    pub fn only_asks(&self) -> bool {
+        matches!(
+            self,
+            Request::Status
+                | Request::Which { .. }
+                | Request::Metrics
+                | Request::Heat { .. }
+                | Request::Facts { .. }
+        )
+    }
+
     /// The verb, for messages.
     pub fn verb(&self) -> &'static str {
         match self {
