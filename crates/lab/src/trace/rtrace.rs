@@ -1,7 +1,8 @@
 //! The compact format of our own, `.rtrace`: blocks of delta-coded requests, each with its checksum.
 //!
 //! `docs/traces.md` has it byte by byte. Every block stands alone, so one that is damaged can be skipped; the file ends
-//! with a block that counts all requests, so a file that was cut short is told from a whole one.
+//! with a block that counts all requests, so a file that was cut short is told from a whole one. Behind it another trace
+//! with the same header may follow, as the streams of a compressed file do; anything else there is an error.
 
 use super::fields::request;
 use super::source::{self, Bytes};
@@ -230,8 +231,9 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 pub struct Reader {
     path: PathBuf,
     input: Bytes,
-    /// Of the label's block, behind the header.
-    label_bytes: usize,
+    /// The header and the label's block, empty until they were read.
+    header: Vec<u8>,
+    header_bytes: usize,
     position: u64,
     block: IntoIter<Request>,
     count: u64,
@@ -245,7 +247,8 @@ impl Reader {
     /// The input stands at the header, which [`features`] and [`label`] have judged.
     pub fn new(path: PathBuf, input: Bytes, label: Option<&str>) -> Reader {
         Reader {
-            label_bytes: label.map_or(0, |label| BLOCK_HEADER_BYTES + label.len()),
+            header_bytes: HEADER_BYTES + label.map_or(0, |label| BLOCK_HEADER_BYTES + label.len()),
+            header: Vec::new(),
             path,
             input,
             position: 0,
@@ -272,32 +275,38 @@ impl Reader {
                 self.position += count as u64;
                 Ok(())
             }
-            Ok(_) => {
-                self.ended = true;
-                Err(self.error(
-                    start,
-                    "the file is cut: it does not end with its count",
-                    true,
-                ))
-            }
-            Err(error) => {
-                self.ended = source::is_cut(&error);
-                Err(self.error(start, error.to_string(), self.ended))
-            }
+            Ok(_) => Err(self.cut(start)),
+            Err(error) => Err(self.unreadable(start, &error)),
         }
+    }
+
+    fn cut(&mut self, start: u64) -> TraceError {
+        self.ended = true;
+        let reason = "the file is cut: it does not end with its count";
+        self.error(start, reason, true)
+    }
+
+    fn unreadable(&mut self, start: u64, error: &io::Error) -> TraceError {
+        self.ended = source::is_cut(error);
+        self.error(start, error.to_string(), self.ended)
     }
 
     /// Reads the next block; false at the end of the file.
     fn next_block(&mut self) -> Result<bool, TraceError> {
-        if self.position == 0 {
-            self.fill(&mut vec![0; HEADER_BYTES + self.label_bytes])?;
+        if self.header.is_empty() {
+            let mut header = vec![0; self.header_bytes];
+            self.fill(&mut header)?;
+            self.header = header;
         }
         let start = self.position;
         let mut header = [0; BLOCK_HEADER_BYTES];
         self.fill(&mut header)?;
         match word(&header, 0) {
             BLOCK_MAGIC => {}
-            END_MAGIC => return self.end(start, &header).map(|()| false),
+            END_MAGIC => {
+                self.end(start, &header)?;
+                return self.next_trace();
+            }
             _ => return Err(self.error(start, "no block begins here", false)),
         }
         let (count, length) = (word(&header, 4) as usize, word(&header, 8) as usize);
@@ -331,6 +340,27 @@ impl Reader {
             return Err(self.error(start, reason, false));
         }
         Ok(())
+    }
+
+    /// Goes on to the trace behind the end of this one; false at the end of the file.
+    fn next_trace(&mut self) -> Result<bool, TraceError> {
+        let start = self.position;
+        let mut header = vec![0; self.header_bytes];
+        let filled = source::fill(&mut self.input, &mut header)
+            .map_err(|error| self.unreadable(start, &error))?;
+        if filled == 0 {
+            return Ok(false);
+        }
+        if header[..filled] != self.header[..filled] {
+            let reason = "bytes behind the end that are no further trace with the same header";
+            return Err(self.error(start, reason, false));
+        }
+        if filled < header.len() {
+            return Err(self.cut(start));
+        }
+        self.position += filled as u64;
+        (self.count, self.gaps) = (0, false);
+        Ok(true)
     }
 }
 
@@ -522,6 +552,31 @@ mod tests {
         for length in HEADER_BYTES..bytes.len() {
             let last = read(bytes[..length].to_vec()).pop();
             assert!(last.is_some_and(|item| item.is_err()), "cut at {length}");
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_the_end_is_another_trace_or_an_error() {
+        let requests = some(50);
+        let bytes = written(&requests);
+        let twice: Vec<Request> = read(bytes.repeat(2))
+            .into_iter()
+            .map(Result::unwrap)
+            .collect();
+        assert_eq!(twice, [requests.clone(), requests].concat());
+        for cut in 1..bytes.len() {
+            let found = read([&bytes, &bytes[..cut]].concat());
+            let last = found.last().unwrap().as_ref();
+            assert!(last.is_err_and(|error| error.skippable), "cut at {cut}");
+        }
+        let (addresses, _) = Writer::new(Vec::new(), Features::ADDRESSES, None)
+            .unwrap()
+            .finish()
+            .unwrap();
+        for behind in [vec![0], vec![0; 600], b"garbage".to_vec(), addresses] {
+            let found = read([bytes.clone(), behind].concat());
+            assert_eq!(found.len(), 51);
+            assert!(found.last().unwrap().is_err());
         }
     }
 
