@@ -55,7 +55,18 @@ impl Action {
 }
 
 pub struct Blkparse {
-    pub action: Action,
+    action: Action,
+    /// The action was not named: each text's own lines tell it.
+    guesses: bool,
+}
+
+impl Blkparse {
+    pub fn new(action: Option<Action>) -> Blkparse {
+        Blkparse {
+            action: action.unwrap_or(Action::Queued),
+            guesses: action.is_none(),
+        }
+    }
 }
 
 /// The words that begin the lines of the summary at the end of blkparse's output.
@@ -74,6 +85,12 @@ const SUMMARY: &[&str] = &[
 ];
 
 impl Parser for Blkparse {
+    fn begin(&mut self, start: &[u8]) {
+        if self.guesses {
+            self.action = Action::guess(&String::from_utf8_lossy(start));
+        }
+    }
+
     fn parse(&mut self, line: &str) -> Parsed {
         let mut fields = line.split_ascii_whitespace();
         let Some(device) = fields.next() else {
@@ -155,7 +172,7 @@ mod tests {
 
     fn parse(line: &str) -> Parsed {
         let action = Action::Queued;
-        Blkparse { action }.parse(line)
+        Blkparse::new(Some(action)).parse(line)
     }
 
     #[test]

@@ -6,13 +6,16 @@
 
 use super::blkparse::Action;
 use super::fields::{SECTOR, request, sectors};
-use super::source::{self, Bytes};
+use super::format::{damage, detect};
+use super::members::PassedOver;
+use super::source::{self, Bytes, Sample};
 use super::tar::Archive;
 use super::{Item, Op, Place, Request, TraceError};
 use std::collections::VecDeque;
 use std::fs;
-use std::io::{self, Read};
+use std::io::{self, Cursor, Read};
 use std::path::{Path, PathBuf};
+use std::sync::PoisonError;
 
 /// The upper three bytes of an event's first word.
 const MAGIC: u32 = 0x6561_7400;
@@ -66,15 +69,28 @@ pub enum Parts {
         left: VecDeque<PathBuf>,
         current: Bytes,
     },
-    Archive(Archive),
+    Archive {
+        archive: Archive,
+        passed_over: PassedOver,
+    },
 }
 
+/// What is looked at of an archive's other files, which may be traces of another format.
+const START_BYTES: u64 = 64 << 10;
+
 impl Parts {
+    pub fn archive(archive: Archive, passed_over: PassedOver) -> Parts {
+        Parts::Archive {
+            archive,
+            passed_over,
+        }
+    }
+
     /// The file that is read first, if it is one of several.
     pub fn first(&self) -> Option<&Path> {
         match self {
             Parts::Files { left, .. } => left.front().map(PathBuf::as_path),
-            Parts::Archive(_) => None,
+            Parts::Archive { .. } => None,
         }
     }
 
@@ -112,7 +128,7 @@ impl Parts {
     fn end_part(&mut self) {
         match self {
             Parts::Files { current, .. } => *current = Box::new(io::empty()),
-            Parts::Archive(archive) => archive.end_member(),
+            Parts::Archive { archive, .. } => archive.end_member(),
         }
     }
 
@@ -126,21 +142,46 @@ impl Parts {
                 *current = source::open(&path)?;
                 Ok(Some(path.display().to_string()))
             }
-            Parts::Archive(archive) => loop {
-                match archive.next_member()? {
-                    Some(name) if cpu_of(&name).is_none() => {}
-                    other => return Ok(other),
-                }
-            },
+            Parts::Archive {
+                archive,
+                passed_over,
+            } => next_member(archive, passed_over),
         }
     }
+}
+
+/// Goes on to the archive's next file of blktrace. One that is another trace is an error, and what is none is passed over.
+fn next_member(archive: &mut Archive, passed_over: &PassedOver) -> io::Result<Option<String>> {
+    loop {
+        let name = match archive.next_member()? {
+            Some(name) if !is_part(&name) => name,
+            other => return Ok(other),
+        };
+        if is_trace(archive, &name)? {
+            let reason =
+                format!("{name} is no file of blktrace as those before it: unpack the archive");
+            return Err(io::Error::new(io::ErrorKind::InvalidData, reason));
+        }
+        let mut passed = passed_over.lock().unwrap_or_else(PoisonError::into_inner);
+        passed.push(name);
+    }
+}
+
+/// Whether the file that the archive stands at is a trace, or cannot be told from one.
+fn is_trace(archive: &mut Archive, name: &str) -> io::Result<bool> {
+    let mut bytes = Vec::new();
+    archive.take(START_BYTES).read_to_end(&mut bytes)?;
+    let input = source::decompress(Box::new(Cursor::new(bytes)));
+    let Sample { start, failed, .. } = source::sample(input, START_BYTES);
+    let unreadable = start.is_empty() && failed.is_some();
+    Ok(unreadable || detect(name, &start, false).is_ok() || damage(name, &start).is_some())
 }
 
 impl Read for Parts {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         match self {
             Parts::Files { current, .. } => current.read(buffer),
-            Parts::Archive(archive) => archive.read(buffer),
+            Parts::Archive { archive, .. } => archive.read(buffer),
         }
     }
 }
@@ -219,7 +260,11 @@ impl Blktrace {
             match self.parts.next_part() {
                 Ok(None) => return Ok(None),
                 Ok(Some(name)) => (self.part, self.position) = (name, 0),
-                Err(error) => return Err(self.error(self.position, error.to_string(), false)),
+                // An archive that was cut ends here; a file that cannot be opened ends the reading.
+                Err(error) => {
+                    let cut = source::is_cut(&error);
+                    return Err(self.error(self.position, error.to_string(), cut));
+                }
             }
         }
     }
@@ -407,7 +452,6 @@ fn event(
 mod tests {
     use super::super::tar::tests::archive;
     use super::*;
-    use std::io::Cursor;
 
     fn event(time: u64, sector: u64, bytes: u32, action: u32, extra: &[u8]) -> Vec<u8> {
         let mut event = (MAGIC | 7).to_le_bytes().to_vec();
@@ -442,7 +486,10 @@ mod tests {
             ("readme", b"no events"),
             ("x.blktrace.1", &second),
         ]);
-        let found = read(Parts::Archive(Archive::new(Box::new(Cursor::new(bytes)))));
+        let archive = Archive::new(Box::new(Cursor::new(bytes)));
+        let passed_over = PassedOver::default();
+        let found = read(Parts::archive(archive, PassedOver::clone(&passed_over)));
+        assert_eq!(*passed_over.lock().unwrap(), ["readme"]);
         let found: Vec<Request> = found.into_iter().map(Result::unwrap).collect();
         let ops: Vec<Op> = found.iter().map(|request| request.op).collect();
         assert_eq!(ops, [Op::Read, Op::Flush, Op::Discard]);

@@ -2,9 +2,10 @@
 
 use super::binary::VscsiVersion;
 use super::blkparse::{Action, Blkparse};
-use super::text::{Diskmon, Disksim, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim};
-use super::{Features, Request, blktrace, rtrace};
+use super::text::{Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim};
+use super::{Features, Request, blktrace, rtrace, source};
 use std::fmt;
+use std::io;
 
 /// A format of traces that can be read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -157,30 +158,68 @@ pub fn detect(name: &str, start: &[u8], skip_bad: bool) -> Result<Format, Unknow
     if let Some(format) = by_magic(start) {
         return Ok(format);
     }
-    let named = by_name(name);
-    match nearest(start, named) {
+    let foreign = source::foreign(start);
+    let named = by_name(name).filter(|_| foreign.is_none());
+    match nearest(start, named, false) {
         Some(near) if near.is_whole() => Ok(near.format),
         Some(near) if near.is_half() && (skip_bad || named.is_some()) => Ok(near.format),
         _ if named.is_some_and(|format| !format.is_text()) => Ok(named.expect("it is one")),
-        _ if VscsiVersion::of(start).is_some() => Ok(Format::Vscsi),
+        _ if foreign.is_none() && VscsiVersion::of(start).is_some() => Ok(Format::Vscsi),
         near => Err(Unknown {
             is_empty: start.is_empty(),
+            is_damage: false,
+            foreign,
             nearest: near.filter(|near| near.understood > 0),
         }),
     }
+}
+
+/// Why a file of no format is no readme either: it begins as a trace, or half of its lines are those of one, its name
+/// says so, or it is packed in a way that is not read.
+pub fn damage(name: &str, start: &[u8]) -> Option<Unknown> {
+    let foreign = source::foreign(start);
+    let near = nearest(start, None, true).filter(|near| near.requests > 0);
+    let is_trace = |near: &Nearest| near.begun == Some(true) || near.is_half();
+    let is_named = by_name(name).is_some() && !start.is_empty();
+    let is_damaged = foreign.is_some() || is_named || near.as_ref().is_some_and(is_trace);
+    is_damaged.then_some(Unknown {
+        is_empty: false,
+        is_damage: true,
+        foreign,
+        nearest: near,
+    })
 }
 
 /// Why a file has no format.
 #[derive(Debug)]
 pub struct Unknown {
     is_empty: bool,
+    /// It was a trace, or cannot be told from one.
+    pub is_damage: bool,
+    /// The compression that is not read.
+    foreign: Option<&'static str>,
     nearest: Option<Nearest>,
+}
+
+impl Unknown {
+    /// The same of a file whose first bytes end with an error.
+    pub fn and_failed(&self, start: &[u8], error: &io::Error) -> String {
+        match start.is_empty() {
+            true => format!("nothing of it can be read: {error}"),
+            false => format!("{error}; of what comes before that, {self}"),
+        }
+    }
 }
 
 impl fmt::Display for Unknown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.nearest {
             _ if self.is_empty => write!(f, "the file is empty"),
+            _ if self.foreign.is_some() => write!(
+                f,
+                "the file is packed with {}, which is not read: unpack it, or pack it with gzip, xz or zstd",
+                self.foreign.unwrap_or_default()
+            ),
             None => write!(
                 f,
                 "the file is of no known trace format; `restripe trace formats` lists them, --format names one"
@@ -204,12 +243,31 @@ impl fmt::Display for Unknown {
 struct Nearest {
     format: Format,
     understood: usize,
+    /// Of the lines that are understood, those that hold a request.
+    requests: usize,
     lines: usize,
+    /// Whether the first line that holds anything is a request: it is none where it is not understood.
+    begun: Option<bool>,
     /// The first line that is not of the format, from 1, and why.
     odd: (usize, String),
 }
 
 impl Nearest {
+    fn understand(&mut self, is_request: bool) {
+        self.understood += 1;
+        if is_request {
+            self.requests += 1;
+            self.begun.get_or_insert(true);
+        }
+    }
+
+    fn refuse(&mut self, line: usize, reason: String) {
+        self.begun.get_or_insert(false);
+        if self.odd.0 == 0 {
+            self.odd = (line, reason);
+        }
+    }
+
     fn is_whole(&self) -> bool {
         self.understood == self.lines
     }
@@ -255,8 +313,9 @@ fn by_name(name: &str) -> Option<Format> {
     }
 }
 
-/// Of equals the first. Only the named format is tried where there is one.
-fn nearest(start: &[u8], named: Option<Format>) -> Option<Nearest> {
+/// Of equals the first. Only the named format is tried where there is one. `headless` also tries what a sound file tells by
+/// its first line: fio's iologs.
+fn nearest(start: &[u8], named: Option<Format>, headless: bool) -> Option<Nearest> {
     let whole = start.iter().rposition(|byte| *byte == b'\n');
     let text = String::from_utf8_lossy(&start[..whole.map_or(start.len(), |at| at + 1)]);
     let lines = text
@@ -267,7 +326,11 @@ fn nearest(start: &[u8], named: Option<Format>) -> Option<Nearest> {
     if lines.is_empty() {
         return None;
     }
-    let tried = candidates(&text, &lines, named).into_iter();
+    let mut tried = candidates(&text, &lines, named);
+    if headless {
+        tried.push((Format::Fio, Box::new(Fio::default())));
+    }
+    let tried = tried.into_iter();
     let measured = tried.map(|(format, parser)| measure(format, parser, &lines));
     measured.reduce(|best, next| match next.understood > best.understood {
         true => next,
@@ -279,14 +342,16 @@ fn measure(format: Format, mut parser: Box<dyn Parser>, lines: &[(usize, &str)])
     let mut near = Nearest {
         format,
         understood: 0,
+        requests: 0,
         lines: lines.len(),
+        begun: None,
         odd: (0, String::new()),
     };
     for (index, line) in lines {
-        match parser.parse(line).and_then(|_| format.has_fields(line)) {
-            Ok(()) => near.understood += 1,
-            Err(reason) if near.odd.0 == 0 => near.odd = (index + 1, reason),
-            Err(_) => {}
+        let parsed = parser.parse(line);
+        match parsed.and_then(|found| format.has_fields(line).map(|()| found)) {
+            Ok(found) => near.understand(found.is_some()),
+            Err(reason) => near.refuse(index + 1, reason),
         }
     }
     near
@@ -300,7 +365,7 @@ fn candidates(
     let action = Action::guess(text);
     let timed = lines.iter().any(|(_, line)| has_fraction(line));
     let mut all: Vec<(Format, Box<dyn Parser>)> = vec![
-        (Format::Blkparse, Box::new(Blkparse { action })),
+        (Format::Blkparse, Box::new(Blkparse::new(Some(action)))),
         (Format::Spc, Box::new(Spc)),
         (Format::Msr, Box::new(Msr::default())),
         (Format::Ftlsim, Box::new(Ftlsim)),

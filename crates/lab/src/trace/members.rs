@@ -2,18 +2,22 @@
 //! as tars of `.csv.gz`, a volume each.
 //!
 //! One parser reads all of them, so volumes keep their numbers. A member that is no trace (a readme) is passed over and
-//! named; a member of another format is an error.
+//! named; one that is a damaged trace, or cannot be looked at, is a bad record; a member of another format is an error.
 
-use super::format::{Format, detect};
-use super::source::{self, Bytes};
-use super::tar::Archive;
-use std::io::{self, BufReader, Error, ErrorKind, Read};
+use super::format::{Format, damage, detect};
+use super::source::{self, Bytes, Sample};
+use super::tar::{Archive, Broken, is_archive};
+use super::{Place, TraceError};
+use std::collections::VecDeque;
+use std::io::{self, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Names of members that were passed over, while the trace is consumed elsewhere.
 pub type PassedOver = Arc<Mutex<Vec<String>>>;
 
 pub struct Members {
+    path: PathBuf,
     archive: Arc<Mutex<Archive>>,
     /// What every member is read as; none until the first was found.
     format: Option<Format>,
@@ -21,6 +25,8 @@ pub struct Members {
     named: bool,
     skip_bad: bool,
     passed_over: PassedOver,
+    /// Those before the first good one, not yet yielded.
+    damaged: VecDeque<TraceError>,
 }
 
 /// A member that is a trace.
@@ -33,8 +39,8 @@ pub struct Member {
 
 /// What is first in an archive.
 pub enum First {
-    /// Files of blktrace, from the one that the archive stands at.
-    Blktrace(Archive),
+    /// Files of blktrace, from the one that the archive stands at, and what was passed over before it.
+    Blktrace(Archive, PassedOver),
     Text(Format, Member, Members),
 }
 
@@ -42,35 +48,54 @@ pub enum First {
 const START_BYTES: u64 = 64 << 10;
 
 impl Members {
-    pub fn open(input: Bytes, format: Option<Format>, skip_bad: bool) -> io::Result<First> {
+    pub fn open(
+        path: &Path,
+        input: Bytes,
+        format: Option<Format>,
+        skip_bad: bool,
+    ) -> Result<First, TraceError> {
         let mut members = Members {
+            path: path.into(),
             archive: Arc::new(Mutex::new(Archive::new(input))),
             named: format.is_some(),
             format,
             skip_bad,
             passed_over: PassedOver::default(),
+            damaged: VecDeque::new(),
         };
-        while let Some(name) = members.next_name()? {
-            if super::blktrace::is_part(&name) {
+        loop {
+            let name = match members.next_name() {
+                Ok(Some(name)) => name,
+                Ok(None) => return Err(members.nothing()),
+                Err(error) => return Err(members.first_of(error)),
+            };
+            if super::blktrace::is_part(&name) && members.damaged.is_empty() {
                 members.archive().hold(name);
                 let archive = Arc::into_inner(members.archive).expect("no member is open");
                 let archive = archive.into_inner().unwrap_or_else(PoisonError::into_inner);
-                return Ok(First::Blktrace(archive));
+                return Ok(First::Blktrace(archive, members.passed_over));
             }
-            if let Some(member) = members.look(name)? {
-                let format = members.format.expect("the member has one");
-                return Ok(First::Text(format, member, members));
+            match members.look(name) {
+                Ok(Some(member)) => {
+                    let format = members.format.expect("the member has one");
+                    return Ok(First::Text(format, member, members));
+                }
+                Ok(None) => {}
+                Err(error) if error.skippable => members.damaged.push_back(error),
+                Err(error) => return Err(members.first_of(error)),
             }
         }
-        Err(Error::new(ErrorKind::InvalidData, members.nothing()))
     }
 
     pub fn passed_over(&self) -> PassedOver {
         Arc::clone(&self.passed_over)
     }
 
-    /// The next member that is a trace.
-    pub fn next_text(&mut self) -> io::Result<Option<Member>> {
+    /// The next member that is a trace. Behind an error that is skippable the search goes on.
+    pub fn next_text(&mut self) -> Result<Option<Member>, TraceError> {
+        if let Some(error) = self.damaged.pop_front() {
+            return Err(error);
+        }
         while let Some(name) = self.next_name()? {
             if let Some(member) = self.look(name)? {
                 return Ok(Some(member));
@@ -79,49 +104,107 @@ impl Members {
         Ok(None)
     }
 
+    /// Whether the members behind one that cannot be read further are found.
+    pub fn go_on(&self) -> bool {
+        self.archive().broken() != Some(Broken::Damaged)
+    }
+
     /// Goes on to the next file of the archive.
-    fn next_name(&self) -> io::Result<Option<String>> {
-        self.archive().next_member()
+    fn next_name(&self) -> Result<Option<String>, TraceError> {
+        let next = self.archive().next_member();
+        next.map_err(|error| self.error("", error.to_string(), self.go_on()))
     }
 
     /// The member that the archive stands at, if it is a trace of the archive's format.
-    fn look(&mut self, name: String) -> io::Result<Option<Member>> {
+    fn look(&mut self, name: String) -> Result<Option<Member>, TraceError> {
         let shared = BufReader::new(Shared(Arc::clone(&self.archive)));
-        let of_member = |error: Error| Error::new(error.kind(), format!("{name}: {error}"));
-        let input = source::decompress(Box::new(shared)).map_err(of_member)?;
-        let (start, bytes) = source::peek(input, START_BYTES);
-        let base = name.rsplit('/').next().unwrap_or_default();
+        let input = source::decompress(Box::new(shared));
+        let sample = source::sample(input, START_BYTES);
         if !self.named {
-            let Ok(found) = detect(base, &start, self.skip_bad) else {
-                self.passed_over
-                    .lock()
-                    .unwrap_or_else(PoisonError::into_inner)
-                    .push(name);
-                return Ok(None);
-            };
-            let format = *self.format.get_or_insert(found);
-            if format != found || !found.is_text() {
-                return Err(Error::new(
-                    ErrorKind::InvalidData,
-                    mixed(&name, found, format),
-                ));
+            let base = name.rsplit('/').next().unwrap_or_default();
+            match self.judge(base, &sample) {
+                Ok(Some(found)) => self.keep_format(&name, found)?,
+                Ok(None) => {
+                    self.pass_over(name);
+                    return Ok(None);
+                }
+                Err(reason) => {
+                    drop(sample);
+                    return Err(self.error(&name, reason, self.go_on()));
+                }
             }
         }
+        let Sample { start, bytes, .. } = sample;
         Ok(Some(Member { name, start, bytes }))
     }
 
-    fn nothing(&self) -> String {
-        let passed = self
+    /// The format of a member; none where it is no trace; why that is not known, where it is damaged.
+    fn judge(&self, base: &str, sample: &Sample) -> Result<Option<Format>, String> {
+        let start = &sample.start;
+        if is_archive(start) {
+            return Err("an archive within the archive is not read: unpack it".into());
+        }
+        let unknown = match detect(base, start, self.skip_bad) {
+            Ok(found) => return Ok(Some(found)),
+            Err(unknown) => damage(base, start).unwrap_or(unknown),
+        };
+        match &sample.failed {
+            Some(error) => Err(unknown.and_failed(start, error)),
+            None if unknown.is_damage => Err(unknown.to_string()),
+            None => Ok(None),
+        }
+    }
+
+    fn keep_format(&mut self, name: &str, found: Format) -> Result<(), TraceError> {
+        let format = *self.format.get_or_insert(found);
+        if format == found && found.is_text() {
+            return Ok(());
+        }
+        Err(self.error(name, mixed(found, format), false))
+    }
+
+    fn pass_over(&self, name: String) {
+        let mut passed = self
             .passed_over
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
-        match passed.first() {
+        passed.push(name);
+    }
+
+    /// What is said of an archive in which nothing can be read.
+    fn first_of(&mut self, error: TraceError) -> TraceError {
+        TraceError {
+            skippable: false,
+            ..self.damaged.pop_front().unwrap_or(error)
+        }
+    }
+
+    fn nothing(&mut self) -> TraceError {
+        let passed = Arc::clone(&self.passed_over);
+        let passed = passed.lock().unwrap_or_else(PoisonError::into_inner);
+        let reason = match passed.first() {
             None => "the archive holds no file".into(),
             Some(first) => format!(
                 "none of the archive's {} files is a trace of a known format (the first is {first}); \
                  --format names one",
                 passed.len()
             ),
+        };
+        let error = self.error("", reason, false);
+        self.first_of(error)
+    }
+
+    /// Of a member, or with no name of the archive.
+    fn error(&self, name: &str, reason: String, skippable: bool) -> TraceError {
+        let path = match name {
+            "" => self.path.clone(),
+            name => self.path.join(name),
+        };
+        TraceError {
+            path,
+            place: Place::File,
+            reason,
+            skippable,
         }
     }
 
@@ -130,15 +213,15 @@ impl Members {
     }
 }
 
-fn mixed(name: &str, found: Format, format: Format) -> String {
+fn mixed(found: Format, format: Format) -> String {
     if found == format {
         return format!(
-            "{name} is of format {}: unpack the archive, only texts are read from one",
+            "it is of format {}: unpack the archive, only texts are read from one",
             found.name()
         );
     }
     format!(
-        "{name} is of format {}, the files before it of {}: unpack the archive",
+        "it is of format {}, the files before it of {}: unpack the archive",
         found.name(),
         format.name()
     )
@@ -157,7 +240,7 @@ impl Read for Shared {
 #[cfg(test)]
 mod tests {
     use super::super::tar::tests::archive;
-    use super::super::{Format, Options, TraceError, read};
+    use super::super::{Format, Item, Options, TraceError, read, source};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::{Cursor, Write};
@@ -231,7 +314,7 @@ mod tests {
             ),
             (
                 &[("a.csv", HM.as_bytes()), ("b.csv", spc.as_bytes())],
-                "b.csv is of format spc",
+                "b.csv: it is of format spc",
             ),
             (&[("a.u32le", &[1, 0, 0, 0])], "only texts are read"),
             (
@@ -266,5 +349,220 @@ mod tests {
             .map(|item| item.expect("bad ones are skipped").device)
             .collect();
         assert!(found.len() > 1000 && found.contains(&1));
+    }
+
+    /// What is read with `skip_bad`, or why it does not open, and the count of bad records. Within a minute.
+    fn skipping(bytes: &[u8]) -> (Vec<Item>, u64, Vec<String>) {
+        let bytes = bytes.to_vec();
+        let (done, wait) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let read = match opened(&bytes, true) {
+                Err(error) => (vec![Err(error)], 0, Vec::new()),
+                Ok(mut trace) => {
+                    let items = trace.by_ref().collect();
+                    let passed = trace.passed_over();
+                    let passed = passed.lock().expect("it is whole").clone();
+                    (items, trace.skipped(), passed)
+                }
+            };
+            done.send(read)
+        });
+        let limit = std::time::Duration::from_mins(1);
+        wait.recv_timeout(limit).expect("it comes to an end")
+    }
+
+    /// The first error without `skip_bad`.
+    fn refused(bytes: &[u8]) -> Option<TraceError> {
+        match opened(bytes, false) {
+            Err(error) => Some(error),
+            Ok(trace) => trace.into_iter().find_map(Result::err),
+        }
+    }
+
+    #[test]
+    fn an_archive_that_is_cut_anywhere_is_one_bad_record_at_its_end() {
+        let bytes = archive(&[
+            ("a.csv", HM.as_bytes()),
+            ("readme", b"text\n"),
+            ("b.csv.gz", &packed(HM)),
+            ("c.csv", HM.as_bytes()),
+        ]);
+        for cut in (300..bytes.len() - 512).step_by(7) {
+            let error = refused(&bytes[..cut]);
+            assert!(error.is_some(), "cut at {cut}");
+            let (items, skipped, passed) = skipping(&bytes[..cut]);
+            let found = items.iter().filter(|item| item.is_ok()).count();
+            if items.iter().any(Result::is_err) {
+                assert!(cut < 512 + 50, "cut at {cut}: nothing is read");
+                continue;
+            }
+            assert_eq!(skipped, 1, "cut at {cut}");
+            let readme = cut > 1536 + 5 && !passed.is_empty();
+            assert!(readme || passed.is_empty(), "cut at {cut}: {passed:?}");
+            let whole = [512 + HM.len(), 2560 + packed(HM).len(), 3584 + HM.len()];
+            let whole = whole.iter().filter(|end| cut >= **end).count();
+            assert!(
+                (2 * whole..=2 * whole + 2).contains(&found),
+                "cut at {cut}: {found}"
+            );
+        }
+    }
+
+    /// Members that are damaged in every way: the name, the bytes, and how many of its requests can be read.
+    fn damaged() -> Vec<(&'static str, Vec<u8>)> {
+        let long = HM.repeat(90);
+        let whole = packed(&HM.repeat(5000));
+        let mut flipped = whole.clone();
+        flipped[60] ^= 0xff;
+        let zstd = ruzstd::encoding::compress_to_vec(
+            long.as_bytes(),
+            ruzstd::encoding::CompressionLevel::Fastest,
+        );
+        vec![
+            ("x.csv", format!("{long}xxx\n").into()),
+            ("x.csv", format!("{HM}{}", "xxx\n".repeat(90)).into()),
+            ("x.csv", format!("xxx\n{long}").into()),
+            ("x.csv", format!("{long}xxx\n{long}").into()),
+            ("x.csv.gz", packed(&format!("{long}xxx\n"))),
+            ("x.csv.gz", whole[..5].to_vec()),
+            ("x.csv.gz", whole[..40].to_vec()),
+            ("x.csv.gz", whole[..whole.len() / 2].to_vec()),
+            ("x.csv.gz", whole[..whole.len() - 1].to_vec()),
+            ("x.csv.gz", flipped),
+            ("x.csv.gz", [&whole, &b"garbage"[..]].concat()),
+            ("x.csv.zst", zstd[..9].to_vec()),
+            ("x.csv.zst", zstd[..zstd.len() - 1].to_vec()),
+            ("x.csv.xz", b"\xfd7zXZ\0\0\x04".to_vec()),
+            ("x.csv.bz2", b"BZh91AY&SY".to_vec()),
+            ("x.tar", archive(&[("x.csv", HM.as_bytes())])),
+            ("x.lis", b"not\na\nlist\n".to_vec()),
+            (
+                "x.log",
+                b"fio versiom 3 iolog\n0 /dev/a write 0 512\n".to_vec(),
+            ),
+            (
+                "x.log",
+                b"/dev/a read 0 512\nsome words\nof a text\n".to_vec(),
+            ),
+        ]
+    }
+
+    #[test]
+    fn a_damaged_trace_among_sound_ones_is_an_error_or_counted_and_never_passed_over() {
+        for (name, bytes) in damaged() {
+            for place in 0..3 {
+                let mut members = vec![("a.csv", HM.as_bytes()), ("b.csv", HM.as_bytes())];
+                members.insert(place, (name, &bytes));
+                members.insert(1, ("readme", b"Read me: \nTimestamp,Hostname\nand so on\n"));
+                let bytes = archive(&members);
+                let error = refused(&bytes).expect(name).to_string();
+                assert!(error.contains(name), "{name} at {place}: {error}");
+                let (items, skipped, passed) = skipping(&bytes);
+                assert!(items.len() >= 4, "{name} at {place}: {items:?}");
+                assert!(
+                    items.iter().all(Result::is_ok),
+                    "{name} at {place}: {items:?}"
+                );
+                assert!(
+                    skipped > 0 && passed == ["readme"],
+                    "{name} at {place}: {passed:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn each_text_of_an_archive_begins_anew() {
+        let fio2 = |wait: u64| {
+            format!("fio version 2 iolog\nf add\nf write 0 512\nf wait {wait}\nf read 0 512\n")
+        };
+        let fio3 = "fio version 3 iolog\n7 f write 0 512\n";
+        let headless = "f write 0 512\nf wait 3\nf read 0 512\n";
+        let queued = "8,0 0 1 0.000000001 9 Q R 8 + 8 [x]\n8,0 0 2 0.000000002 9 D R 8 + 8 [x]\n";
+        let issued = "8,0 0 1 0.000000003 9 D R 8 + 8 [x]\n8,0 0 2 0.000000004 9 C R 8 + 8 [0]\n";
+        let cases: [(Option<Format>, &str, &str, &[u64]); 5] = [
+            (
+                None,
+                &fio2(5000),
+                &fio2(100),
+                &[0, 0, 100_000_000, 5_000_000_000],
+            ),
+            (None, fio3, &fio2(100), &[0, 7000, 100_000_000]),
+            (Some(Format::Fio), fio3, headless, &[0, 7000, 3_000_000]),
+            (None, queued, issued, &[1, 3]),
+            (None, issued, queued, &[1, 3]),
+        ];
+        for (format, first, second, times) in cases {
+            let bytes = archive(&[("a", first.as_bytes()), ("b", second.as_bytes())]);
+            let options = Options {
+                format,
+                ..Options::default()
+            };
+            let trace =
+                read(Path::new("t.tar"), Box::new(Cursor::new(bytes)), &options).expect(first);
+            let found: Vec<u64> = trace.map(|item| item.expect(first).time).collect();
+            assert_eq!(found, times, "{first}");
+        }
+        // One log behind the other in one file, too.
+        let both = fio2(5000) + &fio2(100);
+        let trace = read(
+            Path::new("t"),
+            Box::new(Cursor::new(both)),
+            &Options::default(),
+        );
+        let found: Vec<u64> = trace
+            .expect("a log")
+            .map(|item| item.expect("sound").time)
+            .collect();
+        assert_eq!(found, [0, 5_000_000_000, 0, 100_000_000]);
+    }
+
+    #[test]
+    fn a_trace_among_files_of_blktrace_is_not_passed_over() {
+        let mut event = 0x6561_7407u32.to_le_bytes().to_vec();
+        event.resize(48, 0);
+        let sound = |other: &[u8]| archive(&[("v.blktrace.0", &event), ("b.csv", other)]);
+        for other in [
+            HM.as_bytes().to_vec(),
+            packed(HM),
+            packed(HM)[..9].to_vec(),
+            format!("{HM}x\n").into(),
+        ] {
+            for skip_bad in [false, true] {
+                let mut trace = opened(&sound(&other), skip_bad).expect("it opens");
+                let error = trace.find_map(Result::err).expect("it is another trace");
+                assert!(
+                    error.to_string().contains("b.csv is no file of blktrace"),
+                    "{error}"
+                );
+            }
+        }
+        let (_, _, passed) = skipping(&sound(b"some text\n"));
+        assert_eq!(passed, ["b.csv"]);
+    }
+
+    #[test]
+    fn an_empty_file_and_one_that_cannot_be_read_are_two_messages() {
+        let names = ["t.csv", "t.spc", "t.lis", "t.u32le", "t"];
+        for name in names {
+            let error = |bytes: &[u8], format| {
+                let options = Options {
+                    format,
+                    skip_bad: true,
+                    ..Options::default()
+                };
+                let input = source::decompress(Box::new(Cursor::new(bytes.to_vec())));
+                let opened = read(Path::new(name), input, &options);
+                let found =
+                    opened.map_or_else(Some, |trace| trace.into_iter().find_map(Result::err));
+                found.expect(name).to_string()
+            };
+            for format in [None, Some(Format::Spc), Some(Format::Rtrace)] {
+                let cut = error(&packed(HM)[..12], format);
+                assert!(cut.contains("nothing of it can be read"), "{cut}");
+                assert!(!error(b"", format).contains("be read:"));
+            }
+            assert!(error(b"BZh91AY&SY", None).contains("bzip2"));
+        }
     }
 }

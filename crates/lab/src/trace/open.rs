@@ -6,7 +6,7 @@ use super::blktrace::{Blktrace, Parts};
 use super::format::{Format, detect};
 use super::members::{First, Member, Members, PassedOver};
 use super::sort::Sorted;
-use super::source::{self, Bytes};
+use super::source::{self, Bytes, Sample};
 use super::tar::is_archive;
 use super::text::{
     Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim, TextReader,
@@ -198,21 +198,17 @@ pub fn read_twice(path: &Path) -> Result<(), TraceError> {
 
 /// Reads a trace from bytes that are already there, under the name of a path.
 pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceError> {
-    let (start, input) = source::peek(input, START_BYTES);
-    if is_archive(&start) {
-        return archive(path, input, options);
+    let sample = source::sample(input, START_BYTES);
+    if is_archive(&sample.start) {
+        return archive(path, sample.bytes, options);
     }
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let format = match options.format {
-        Some(format) => format,
-        None => detect(&name, &start, options.skip_bad)
-            .map_err(|unknown| failure(path, unknown.to_string()))?,
-    };
+    let format = format_of(path, &sample, options).map_err(|reason| failure(path, reason))?;
+    let Sample { start, bytes, .. } = sample;
     let opened = Opened {
         path: path.into(),
         format,
         options,
-        input,
+        input: bytes,
         start,
         members: None,
     };
@@ -223,13 +219,33 @@ pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, Trace
     Ok(Trace { label, ..trace })
 }
 
+/// A file of which nothing can be read has no format, whatever it is said to be.
+fn format_of(path: &Path, sample: &Sample, options: &Options) -> Result<Format, String> {
+    let start = &sample.start;
+    match (options.format, &sample.failed) {
+        (_, Some(error)) if start.is_empty() => Err(format!("nothing of it can be read: {error}")),
+        (Some(format), _) => Ok(format),
+        (None, failed) => {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            detect(&name, start, options.skip_bad).map_err(|unknown| match failed {
+                Some(error) => unknown.and_failed(start, error),
+                None => unknown.to_string(),
+            })
+        }
+    }
+}
+
 /// The files of an archive as one trace, in the order of time.
 fn archive(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceError> {
-    let first = Members::open(input, options.format, options.skip_bad)
-        .map_err(|error| failure(path, error.to_string()))?;
+    let first = Members::open(path, input, options.format, options.skip_bad)?;
     let (format, first, members) = match first {
-        First::Blktrace(archive) => {
-            return Ok(blktrace_of(path, Parts::Archive(archive), None, options));
+        First::Blktrace(archive, passed_over) => {
+            let parts = Parts::archive(archive, Arc::clone(&passed_over));
+            let trace = blktrace_of(path, parts, None, options);
+            return Ok(Trace {
+                passed_over,
+                ..trace
+            });
         }
         First::Text(format, first, members) => (format, first, members),
     };
@@ -374,7 +390,10 @@ impl Opened<'_> {
             Format::Diskmon => self.text(Diskmon),
             Format::Ftlsim => self.text(Ftlsim),
             Format::Lis => self.text(Lis { block_bytes }),
-            Format::Blkparse => self.blkparse(),
+            Format::Blkparse => {
+                let action = self.options.action;
+                self.text(Blkparse::new(action))
+            }
             Format::Blktrace => self.blktrace(),
             Format::Vscsi => return self.vscsi(),
             Format::Srt => Box::new(Srt::new(self.records())),
@@ -389,7 +408,7 @@ impl Opened<'_> {
     }
 
     fn text(self, parser: impl Parser + 'static) -> Requests {
-        let reader = TextReader::new(self.path, self.input, parser);
+        let reader = TextReader::new(self.path, self.input, &self.start, parser);
         Box::new(match self.members {
             Some((name, members)) => reader.with_members(name, members),
             None => reader,
@@ -398,12 +417,6 @@ impl Opened<'_> {
 
     fn records(self) -> Records {
         Records::new(self.path, self.input)
-    }
-
-    fn blkparse(self) -> Requests {
-        let guess = || Action::guess(&String::from_utf8_lossy(&self.start));
-        let action = self.options.action.unwrap_or_else(guess);
-        self.text(Blkparse { action })
     }
 
     fn blktrace(self) -> Requests {

@@ -1,10 +1,11 @@
 //! The bytes of a trace: files, decompressed as they are read.
 //!
 //! What a file is compressed with is told by its first bytes, not by its name. Nothing is decompressed further than it
-//! is read, and no decoder may ask for more than [`WINDOW_MAX`], so a hostile file costs time but not memory.
+//! is read, and no decoder may ask for more than [`WINDOW_MAX`], so a hostile file costs time but not memory. Of a
+//! compressed file that was cut, all that it holds is read, then an error says that it is cut.
 
 use flate2::bufread::MultiGzDecoder;
-use lzma_rust2::XzReader;
+use lzma_rust2::{Action, Status, XzStream};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder, errors};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Error, ErrorKind, Read};
@@ -19,6 +20,8 @@ const XZ: &[u8] = &[0xfd, b'7', b'z', b'X', b'Z', 0];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 /// Zstandard's skippable frames: these three bytes after one of 0x50 to 0x5f.
 const ZSTD_SKIPPABLE: &[u8] = &[0x2a, 0x4d, 0x18];
+/// The longest of these.
+const MAGIC_BYTES: u64 = 6;
 
 pub type Bytes = Box<dyn BufRead + Send>;
 
@@ -28,21 +31,45 @@ pub fn open(path: &Path) -> io::Result<Bytes> {
     if file.metadata()?.is_dir() {
         return Err(Error::new(ErrorKind::IsADirectory, "it is a folder"));
     }
-    decompress(Box::new(BufReader::with_capacity(BUFFER, file)))
+    Ok(decompress(Box::new(BufReader::with_capacity(BUFFER, file))))
 }
 
-/// The first bytes of an input, and the input as if they had not been read: an error among them comes again in its turn.
-pub fn peek(mut input: Bytes, count: u64) -> (Vec<u8>, Bytes) {
+/// The first bytes of an input.
+pub struct Sample {
+    /// Without a byte-order mark.
+    pub start: Vec<u8>,
+    /// Why there are no more of them, where that is not the input's end.
+    pub failed: Option<Error>,
+    /// All of the input, as if nothing had been read: an error among the first bytes comes again in its turn.
+    pub bytes: Bytes,
+}
+
+/// Looks at the first bytes of an input.
+pub fn sample(input: Bytes, count: u64) -> Sample {
+    let mut sample = ahead(input, count);
+    if sample.start.starts_with(MARK) {
+        sample.start.drain(..MARK.len());
+        sample.bytes.consume(MARK.len());
+    }
+    sample
+}
+
+fn ahead(mut input: Bytes, count: u64) -> Sample {
     let mut start = Vec::new();
     let ended = input.by_ref().take(count).read_to_end(&mut start);
-    let rest: Bytes = match ended {
-        Ok(_) => input,
-        Err(error) => Box::new(BufReader::new(Failing(Some(error)))),
+    let failed = ended.err();
+    let rest: Bytes = match &failed {
+        None => input,
+        Some(error) => {
+            let again = Error::new(error.kind(), error.to_string());
+            Box::new(BufReader::new(Failing(Some(again))))
+        }
     };
-    if start.starts_with(MARK) {
-        start.drain(..MARK.len());
+    Sample {
+        bytes: Box::new(Cursor::new(start.clone()).chain(rest)),
+        start,
+        failed,
     }
-    (start.clone(), Box::new(Cursor::new(start).chain(rest)))
 }
 
 /// The byte-order mark that Windows' programs put before a text in UTF-8.
@@ -63,19 +90,37 @@ pub fn is_cut(error: &Error) -> bool {
 }
 
 /// Takes off the compression that the first bytes tell of.
-pub fn decompress(mut input: Bytes) -> io::Result<Bytes> {
-    let start = input.fill_buf()?;
+pub fn decompress(input: Bytes) -> Bytes {
+    let Sample {
+        start,
+        bytes: input,
+        ..
+    } = ahead(input, MAGIC_BYTES);
     let decoder: Box<dyn Read + Send> = if start.starts_with(GZIP) {
         Box::new(MultiGzDecoder::new(input))
     } else if start.starts_with(XZ) {
-        let limit = u32::try_from(WINDOW_MAX >> 10).expect("131,072");
-        Box::new(XzReader::new_mem_limit(input, true, limit))
-    } else if is_zstd(start) {
+        Box::new(XzStreams::new(input))
+    } else if is_zstd(&start) {
         Box::new(ZstdFrames::new(input))
     } else {
-        return Ok(input);
+        return input;
     };
-    Ok(Box::new(BufReader::with_capacity(BUFFER, decoder)))
+    Box::new(BufReader::with_capacity(BUFFER, decoder))
+}
+
+/// The name of a compression or a container that is not read.
+pub fn foreign(start: &[u8]) -> Option<&'static str> {
+    let known: [(&[u8], &str); 5] = [
+        (b"BZh", "bzip2"),
+        (b"PK\x03\x04", "zip"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
+        (b"\x04\x22\x4d\x18", "lz4"),
+        (b"\x1f\x9d\x90", "compress"),
+    ];
+    let found = known
+        .into_iter()
+        .find(|(magic, _)| start.starts_with(magic));
+    found.map(|(_, name)| name)
 }
 
 fn is_zstd(start: &[u8]) -> bool {
@@ -84,12 +129,57 @@ fn is_zstd(start: &[u8]) -> bool {
     start.starts_with(ZSTD) || skippable
 }
 
+/// All streams of an xz file, one after another.
+struct XzStreams {
+    input: Bytes,
+    decoder: XzStream,
+}
+
+impl XzStreams {
+    fn new(input: Bytes) -> XzStreams {
+        let limit = u32::try_from(WINDOW_MAX >> 10).expect("131,072");
+        XzStreams {
+            input,
+            decoder: XzStream::new_mem_limit(true, limit),
+        }
+    }
+}
+
+impl Read for XzStreams {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        while !buffer.is_empty() {
+            let input = self.input.fill_buf()?;
+            let action = match input.is_empty() {
+                true => Action::Finish,
+                false => Action::Run,
+            };
+            let done = self.decoder.process(input, buffer, action)?;
+            self.input.consume(done.bytes_consumed);
+            if done.bytes_produced > 0 {
+                return Ok(done.bytes_produced);
+            }
+            if done.status == Status::StreamEnd {
+                break;
+            }
+            if done.bytes_consumed == 0 && action == Action::Finish {
+                return Err(cut());
+            }
+        }
+        Ok(0)
+    }
+}
+
 /// All frames of a Zstandard file, one after another, each with its checksum compared.
 struct ZstdFrames {
     input: Bytes,
     decoder: FrameDecoder,
     within: bool,
+    /// The file ended within this frame: its error comes when all that was decoded has been read.
+    cut: bool,
 }
+
+/// An empty last block, and room for a checksum.
+const ZSTD_LAST_BLOCK: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 
 impl ZstdFrames {
     fn new(input: Bytes) -> ZstdFrames {
@@ -99,6 +189,7 @@ impl ZstdFrames {
             input,
             decoder,
             within: false,
+            cut: false,
         }
     }
 
@@ -112,13 +203,32 @@ impl ZstdFrames {
             Err(errors::FrameDecoderError::ReadFrameHeaderError(
                 errors::ReadFrameHeaderError::SkipFrame { length, .. },
             )) => skip(&mut self.input, u64::from(length))?,
-            Err(error) => return Err(damaged(error.to_string())),
+            Err(error) => return Err(cut_or_damaged(&error)),
         }
         Ok(true)
     }
 
+    /// Decodes a block. Where the file ends within it, the frame ends before it: the decoder holds back a window's worth
+    /// of bytes until then.
+    fn decode(&mut self) -> io::Result<()> {
+        let one = || BlockDecodingStrategy::UptoBlocks(1);
+        let decoded = self.decoder.decode_blocks(&mut self.input, one());
+        let Err(error) = decoded.map_err(|error| cut_or_damaged(&error)) else {
+            return Ok(());
+        };
+        if !is_cut(&error) {
+            return Err(error);
+        }
+        self.cut = true;
+        let ended = self.decoder.decode_blocks(ZSTD_LAST_BLOCK, one());
+        ended.map(drop).map_err(|_| error)
+    }
+
     fn end(&mut self) -> io::Result<()> {
         self.within = false;
+        if self.cut {
+            return Err(cut());
+        }
         let stored = self.decoder.get_checksum_from_data();
         if stored.is_some() && stored != self.decoder.get_calculated_checksum() {
             return Err(damaged("the checksum of a zstd frame is wrong".into()));
@@ -146,9 +256,7 @@ impl Read for ZstdFrames {
                 self.end()?;
                 continue;
             }
-            self.decoder
-                .decode_blocks(&mut self.input, BlockDecodingStrategy::UptoBlocks(1))
-                .map_err(|error| cut_or_damaged(&error))?;
+            self.decode()?;
         }
     }
 }
@@ -158,11 +266,15 @@ fn cut_or_damaged(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut cause = Some(error);
     while let Some(error) = cause {
         if error.downcast_ref::<Error>().is_some_and(is_cut) {
-            return Error::new(ErrorKind::UnexpectedEof, "the compressed file is cut");
+            return cut();
         }
         cause = error.source();
     }
     damaged(error.to_string())
+}
+
+fn cut() -> Error {
+    Error::new(ErrorKind::UnexpectedEof, "the compressed file is cut")
 }
 
 fn damaged(reason: String) -> Error {
@@ -201,7 +313,7 @@ mod tests {
 
     fn read(bytes: Vec<u8>) -> io::Result<Vec<u8>> {
         let mut all = Vec::new();
-        decompress(Box::new(Cursor::new(bytes)))?.read_to_end(&mut all)?;
+        decompress(Box::new(Cursor::new(bytes))).read_to_end(&mut all)?;
         Ok(all)
     }
 
@@ -217,22 +329,105 @@ mod tests {
 
     #[test]
     fn gzip_members_and_zstd_frames_follow_each_other() {
-        let mut members = Vec::new();
-        for text in ["one ", "two"] {
-            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-            encoder.write_all(text.as_bytes()).unwrap();
-            members.extend(encoder.finish().unwrap());
-        }
+        let members = [gzip(b"one "), gzip(b"two")].concat();
         assert_eq!(read(members).unwrap(), b"one two");
         let skippable = [0x50, 0x2a, 0x4d, 0x18, 2, 0, 0, 0, 9, 9];
         let frames = [zstd(b"one "), skippable.to_vec(), zstd(b"two")].concat();
         assert_eq!(read(frames).unwrap(), b"one two");
     }
 
+    fn gzip(text: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn xz(text: &[u8]) -> Vec<u8> {
+        let options = lzma_rust2::XzOptions::with_preset(1);
+        let mut encoder = lzma_rust2::XzWriter::new(Vec::new(), options).unwrap();
+        encoder.write_all(text).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    /// What is read before the error, and the error.
+    fn read_cut(bytes: &[u8]) -> (Vec<u8>, io::Result<()>) {
+        let mut all = Vec::new();
+        let mut input = decompress(Box::new(Cursor::new(bytes.to_vec())));
+        let ended = input.read_to_end(&mut all).map(drop);
+        assert_eq!(input.read(&mut [0; 9]).ok().unwrap_or(0), 0, "it goes on");
+        (all, ended)
+    }
+
     #[test]
-    fn a_cut_file_is_an_error_not_an_end() {
-        let whole = zstd(&vec![7; 300_000]);
-        assert!(read(whole[..whole.len() - 6].to_vec()).is_err());
+    fn of_a_cut_file_all_that_it_holds_is_read_and_the_cut_is_an_error() {
+        let line = |index: u64| format!("{index},{}\n", index.wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let text: String = (0..20_000).map(line).collect();
+        let text = text.as_bytes();
+        for (name, whole) in [("gzip", gzip(text)), ("xz", xz(text)), ("zstd", zstd(text))] {
+            assert_eq!(read(whole.clone()).unwrap(), text, "{name}");
+            let mut before = 0;
+            for cut in (7..whole.len())
+                .step_by(whole.len() / 40)
+                .chain(whole.len() - 12..whole.len())
+            {
+                let (found, ended) = read_cut(&whole[..cut]);
+                assert!(is_cut(&ended.expect_err(name)), "{name} cut at {cut}");
+                assert!(
+                    text.starts_with(&found) && found.len() >= before,
+                    "{name} cut at {cut}"
+                );
+                // A block of zstd is at most 128 KiB, and only whole ones are decoded.
+                let ratio = text.len() as f64 / whole.len() as f64;
+                let least = cut as f64 * ratio - f64::from(140 << 10);
+                assert!(
+                    found.len() as f64 >= least,
+                    "{name} cut at {cut}: {} bytes",
+                    found.len()
+                );
+                before = found.len();
+            }
+            assert_eq!(
+                before,
+                text.len(),
+                "{name}: only the end of the file is missing"
+            );
+        }
+    }
+
+    #[test]
+    fn bytes_behind_a_compressed_file_are_another_one_or_an_error() {
+        for (name, whole) in [
+            ("gzip", gzip(b"one ")),
+            ("xz", xz(b"one ")),
+            ("zstd", zstd(b"one ")),
+        ] {
+            assert_eq!(read(whole.repeat(2)).unwrap(), b"one one ", "{name}");
+            for behind in [&b"garbage"[..], &whole[..whole.len() - 1]] {
+                assert!(read([&whole, behind].concat()).is_err(), "{name}");
+            }
+        }
+    }
+
+    /// Yields a byte at a time.
+    struct Dripping(Vec<u8>);
+
+    impl Read for Dripping {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            let count = buffer.len().min(self.0.len()).min(1);
+            buffer[..count].copy_from_slice(&self.0[..count]);
+            self.0.drain(..count);
+            Ok(count)
+        }
+    }
+
+    #[test]
+    fn a_compression_is_seen_however_few_bytes_come_at_a_time() {
+        for whole in [gzip(b"one"), xz(b"one"), zstd(b"one"), b"one".to_vec()] {
+            let mut all = Vec::new();
+            let input = Box::new(BufReader::new(Dripping(whole)));
+            decompress(input).read_to_end(&mut all).unwrap();
+            assert_eq!(all, b"one");
+        }
     }
 
     #[test]

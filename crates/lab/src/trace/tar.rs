@@ -1,7 +1,8 @@
 //! The members of a tar archive, one after another, without unpacking it: traces of several files travel in archives.
 //!
 //! Only what is needed to find regular members: names of the old header, GNU and pax headers skipped. Sizes are
-//! believed only as far as the archive goes.
+//! believed only as far as the archive goes. Archives may follow each other (`tar --ignore-zeros`). An archive that does
+//! not end with a block of zeros was cut.
 
 use super::source::{self, Bytes};
 use std::io::{self, Error, ErrorKind, Read};
@@ -21,6 +22,17 @@ pub struct Archive {
     padding: u64,
     /// The name of the current member, if it is to be told again.
     held: Option<String>,
+    /// The last block was one of zeros, as at an archive's end.
+    at_mark: bool,
+    broken: Option<Broken>,
+}
+
+/// Why nothing more of an archive can be read. That is an error once, and the archive's end from then on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Broken {
+    /// All that is there was read.
+    Cut,
+    Damaged,
 }
 
 /// Whether these first bytes of a file are those of an archive.
@@ -35,7 +47,22 @@ impl Archive {
             left: 0,
             padding: 0,
             held: None,
+            at_mark: false,
+            broken: None,
         }
+    }
+
+    pub fn broken(&self) -> Option<Broken> {
+        self.broken
+    }
+
+    fn give_up(&mut self, error: &Error) {
+        self.broken = Some(match source::is_cut(error) {
+            true => Broken::Cut,
+            false => Broken::Damaged,
+        });
+        self.input = Box::new(io::empty());
+        (self.left, self.padding) = (0, 0);
     }
 
     /// The current member is the next one once more.
@@ -45,10 +72,9 @@ impl Archive {
 
     /// Nothing more is read of the current member; an archive that ends in it has no further one.
     pub fn end_member(&mut self) {
-        if source::skip(&mut self.input, self.left + self.padding).is_err() {
-            self.input = Box::new(io::empty());
+        if let Err(error) = self.skip_member() {
+            self.give_up(&error);
         }
-        (self.left, self.padding) = (0, 0);
     }
 
     /// Goes on to the next regular member and tells its name; `None` at the end.
@@ -56,41 +82,94 @@ impl Archive {
         if let Some(name) = self.held.take() {
             return Ok(Some(name));
         }
+        if self.broken.is_some() {
+            return Ok(None);
+        }
+        let found = self.find_member();
+        if let Err(error) = &found {
+            self.give_up(error);
+        }
+        found
+    }
+
+    fn find_member(&mut self) -> io::Result<Option<String>> {
         loop {
-            source::skip(&mut self.input, self.left + self.padding)?;
-            (self.left, self.padding) = (0, 0);
-            let mut header = [0; BLOCK];
-            let filled = source::fill(&mut self.input, &mut header)?;
-            if filled == 0 || header.iter().all(|byte| *byte == 0) {
+            self.skip_member()?;
+            let Some(header) = self.next_header()? else {
                 return Ok(None);
-            }
-            if filled < BLOCK || !is_archive(&header) || !sum_is_right(&header) {
-                return Err(Error::new(
-                    ErrorKind::InvalidData,
-                    "the header of a tar member is damaged",
-                ));
-            }
+            };
             self.left = octal(&header[124..136])?;
             self.padding = self.left.next_multiple_of(BLOCK as u64) - self.left;
-            if matches!(header[156], b'0' | 0) {
-                return Ok(Some(text(&header[..100])));
+            let name = text(&header[..100]);
+            match header[156] {
+                b'0' | b'7' | 0 => return Ok(Some(name)),
+                b'S' | b'M' => {
+                    let reason = format!("{name} is stored in parts (sparse): unpack the archive");
+                    return Err(Error::new(ErrorKind::InvalidData, reason));
+                }
+                _ => {}
             }
+        }
+    }
+
+    fn skip_member(&mut self) -> io::Result<()> {
+        let skipped = source::skip(&mut self.input, self.left + self.padding);
+        skipped.map_err(|error| match source::is_cut(&error) {
+            true => cut("it ends within a member"),
+            false => error,
+        })?;
+        (self.left, self.padding) = (0, 0);
+        Ok(())
+    }
+
+    /// The next block that is not one of zeros; `None` at the end.
+    fn next_header(&mut self) -> io::Result<Option<[u8; BLOCK]>> {
+        loop {
+            let mut header = [0; BLOCK];
+            let filled = source::fill(&mut self.input, &mut header)?;
+            let is_zero = header.iter().all(|byte| *byte == 0);
+            if filled < BLOCK && is_zero && self.at_mark {
+                return Ok(None);
+            }
+            if filled < BLOCK {
+                return Err(cut("it does not end with a block of zeros"));
+            }
+            if !is_zero && is_archive(&header) && sum_is_right(&header) {
+                self.at_mark = false;
+                return Ok(Some(header));
+            }
+            if !is_zero {
+                let reason = match self.at_mark {
+                    true => "bytes that are no archive stand behind the archive's end",
+                    false => "the header of a tar member is damaged",
+                };
+                return Err(Error::new(ErrorKind::InvalidData, reason));
+            }
+            self.at_mark = true;
         }
     }
 }
 
 impl Read for Archive {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.input.by_ref().take(self.left).read(buffer)?;
-        if count == 0 && self.left > 0 && !buffer.is_empty() {
-            return Err(Error::new(
-                ErrorKind::UnexpectedEof,
-                "the archive ends within a member",
-            ));
+        let read = match self.input.by_ref().take(self.left).read(buffer) {
+            Ok(0) if self.left > 0 && !buffer.is_empty() => Err(cut("it ends within a member")),
+            other => other,
+        };
+        match &read {
+            Ok(count) => self.left -= *count as u64,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => self.give_up(error),
         }
-        self.left -= count as u64;
-        Ok(count)
+        read
     }
+}
+
+fn cut(how: &str) -> Error {
+    Error::new(
+        ErrorKind::UnexpectedEof,
+        format!("the archive is cut: {how}"),
+    )
 }
 
 fn sum_is_right(header: &[u8; BLOCK]) -> bool {
@@ -158,5 +237,70 @@ pub(crate) mod tests {
         let mut archive = Archive::new(Box::new(Cursor::new(bytes)));
         archive.next_member().unwrap();
         assert!(archive.read_to_end(&mut Vec::new()).is_err());
+    }
+
+    /// The names of the members, and the error that ends them.
+    fn names(bytes: Vec<u8>) -> (Vec<String>, Option<Error>) {
+        let mut archive = Archive::new(Box::new(Cursor::new(bytes)));
+        let mut names = Vec::new();
+        loop {
+            match archive.next_member() {
+                Ok(Some(name)) => names.push(name),
+                Ok(None) => return (names, None),
+                Err(error) => {
+                    // Once is enough: whoever goes on comes to the end.
+                    assert!(archive.broken().is_some());
+                    assert_eq!(archive.next_member().unwrap(), None);
+                    assert_eq!(archive.read(&mut [0; 9]).unwrap(), 0);
+                    return (names, Some(error));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_cut_anywhere_before_the_last_block_is_an_error_once() {
+        let bytes = archive(&[("a", &[1; 700]), ("b", &[2; 512])]);
+        for cut in 0..bytes.len() {
+            let (names, error) = names(bytes[..cut].to_vec());
+            let is_whole = cut >= bytes.len() - BLOCK;
+            assert_eq!(error.is_none(), is_whole, "cut at {cut}");
+            assert!(
+                error.is_none_or(|error| source::is_cut(&error)),
+                "cut at {cut}"
+            );
+            assert_eq!(
+                names.len(),
+                usize::from(cut >= 512) + usize::from(cut >= 2048)
+            );
+        }
+    }
+
+    #[test]
+    fn what_stands_behind_an_archive_is_another_one_or_an_error() {
+        let one = archive(&[("a", b"x")]);
+        let two = archive(&[("b", b"y")]);
+        let (found, error) = names([one.clone(), vec![0; 20 * BLOCK], two].concat());
+        assert!(found == ["a", "b"] && error.is_none());
+        let (found, error) = names([one.clone(), vec![0; 100]].concat());
+        assert!(found == ["a"] && error.is_none());
+        let (_, error) = names([one, vec![b'x'; 2 * BLOCK]].concat());
+        assert!(
+            error
+                .unwrap()
+                .to_string()
+                .contains("behind the archive's end")
+        );
+    }
+
+    #[test]
+    fn a_member_that_is_stored_in_parts_is_not_passed_over() {
+        let mut bytes = archive(&[("a", b"x")]);
+        bytes[156] = b'S';
+        bytes[148..155].fill(b' ');
+        bytes[155] = b' ';
+        let sum: u64 = bytes[..BLOCK].iter().map(|byte| u64::from(*byte)).sum();
+        bytes[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+        assert!(names(bytes).1.unwrap().to_string().contains("sparse"));
     }
 }

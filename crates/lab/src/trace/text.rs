@@ -15,6 +15,9 @@ pub type Parsed = Result<Option<Request>, String>;
 
 /// Reads one line of a format.
 pub trait Parser: Send {
+    /// A text begins, with these bytes: nothing that the text before it said of times or events holds any more.
+    fn begin(&mut self, _start: &[u8]) {}
+
     fn parse(&mut self, line: &str) -> Parsed;
 }
 
@@ -29,7 +32,9 @@ pub struct TextReader<P> {
 }
 
 impl<P: Parser> TextReader<P> {
-    pub fn new(path: PathBuf, input: Bytes, parser: P) -> TextReader<P> {
+    /// The text begins with the bytes of `start`.
+    pub fn new(path: PathBuf, input: Bytes, start: &[u8], mut parser: P) -> TextReader<P> {
+        parser.begin(start);
         TextReader {
             path,
             lines: Lines::new(input),
@@ -45,7 +50,7 @@ impl<P: Parser> TextReader<P> {
     }
 
     /// Begins the archive's next member; false where there is none.
-    fn next_member(&mut self) -> io::Result<bool> {
+    fn next_member(&mut self) -> Result<bool, TraceError> {
         let Some((name, members)) = &mut self.members else {
             return Ok(false);
         };
@@ -54,6 +59,7 @@ impl<P: Parser> TextReader<P> {
         };
         *name = member.name;
         self.lines = Lines::new(member.bytes);
+        self.parser.begin(&member.start);
         Ok(true)
     }
 }
@@ -67,7 +73,7 @@ impl<P: Parser> Iterator for TextReader<P> {
                 Ok(None) => match self.next_member() {
                     Ok(true) => continue,
                     Ok(false) => return None,
-                    Err(error) => return Some(Err(self.unreadable(&error))),
+                    Err(error) => return Some(Err(error)),
                 },
                 Ok(Some(Line::Text(line))) => self.parser.parse(line),
                 Ok(Some(Line::Bad(reason))) => Err(reason.to_string()),
@@ -96,14 +102,15 @@ impl<P> TextReader<P> {
         }
     }
 
-    /// What cannot be read stands behind the last line that could. A file that was cut ends there, and an archive's next
-    /// member goes on.
+    /// What cannot be read stands behind the last line that could. A file that was cut ends there. So does a member that
+    /// is damaged, as long as its archive is sound: the next one begins at a place that is known.
     fn unreadable(&mut self, error: &io::Error) -> TraceError {
-        let cut = source::is_cut(error);
-        let found = self.error(self.lines.number + 1, error.to_string(), cut);
-        if cut {
-            self.lines = Lines::new(Box::new(io::empty()));
-        }
+        let goes_on = match &self.members {
+            Some((_, members)) => members.go_on(),
+            None => source::is_cut(error),
+        };
+        let found = self.error(self.lines.number + 1, error.to_string(), goes_on);
+        self.lines = Lines::new(Box::new(io::empty()));
         found
     }
 }
@@ -341,8 +348,13 @@ pub struct Fio {
 }
 
 impl Parser for Fio {
+    fn begin(&mut self, _start: &[u8]) {
+        (self.timed, self.waited) = (false, 0);
+    }
+
     fn parse(&mut self, line: &str) -> Parsed {
         if let Some(version) = line.strip_prefix("fio version ") {
+            self.waited = 0;
             self.timed = match version.trim() {
                 "2 iolog" => false,
                 "3 iolog" => true,
