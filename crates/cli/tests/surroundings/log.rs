@@ -33,7 +33,10 @@ fn lines_have_a_time_and_a_level() {
 fn the_log_has_what_a_verb_did_when_the_verb_is_answered() {
     for (verb, words) in [
         ("fail tank b.img --yes", "(b.img) failed: "),
-        ("replace tank b.img c.img --yes", "replace of slot 1 ended: done"),
+        (
+            "replace tank b.img c.img --yes",
+            "replace of slot 1 ended: done",
+        ),
         ("scrub tank", "check completed: "),
         ("stop tank", "stopped and marked clean"),
     ] {
@@ -42,7 +45,12 @@ fn the_log_has_what_a_verb_did_when_the_verb_is_answered() {
         let run = place.shell(&format!(
             "{SERVE} restripe {verb} && kill -9 $id; wait $id; cat log"
         ));
-        assert!(run.stdout.contains(words), "{verb}: {} {}", run.stdout, run.stderr);
+        assert!(
+            run.stdout.contains(words),
+            "{verb}: {} {}",
+            run.stdout,
+            run.stderr
+        );
     }
 }
 

@@ -16,8 +16,13 @@
 //! The cost of all that the engine has is bounded ([`Load`]), and that of trims and zeros more closely. So a request that
 //! finds others at any depth waits for a bounded amount of their work, and a client that is alone never waits for a turn.
 //! Below [`OWN_COST`] a client is let in at once.
+//!
+//! Writes to one block are done one after the other, and so are writes to the same place of other chunks of its row. The
+//! engine has [`SAME_BLOCK`] writes of a client to one block at a time, so that others' writes there wait for no more.
 
-use restripe_array::{Request, RequestError, RequestOp, RequestTag, Work};
+use restripe_array::{
+    PAGE_SECTORS, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, Work,
+};
 use std::collections::VecDeque;
 
 /// The lane of the array's own users.
@@ -33,6 +38,10 @@ const REQUEST_COST: u64 = 64 * 1024;
 const OWN_COST: u64 = 1 << 20;
 /// Trims and zeros have one of so many parts of all cost in the engine.
 const BULK_PARTS: u64 = 8;
+/// Writes, trims and zeros of one client that begin in the same block.
+const SAME_BLOCK: u8 = 4;
+/// Blocks are told apart by so many values of a hash: two blocks that share one only wait for each other.
+const HASH_BITS: u32 = 10;
 
 /// Requests of one kind are taken in the order in which they came; kinds of one client take turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -94,9 +103,33 @@ struct Client {
     turn: usize,
     /// The cost of all that it was given.
     given: u64,
+    /// Requests in the engine by the hash of their first block.
+    blocks: Vec<u8>,
+}
+
+/// The hash of the block in which a request that changes data begins.
+fn block_of(request: &Request) -> Option<usize> {
+    let block = request.offset / (PAGE_SECTORS * SECTOR_BYTES);
+    let hash = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - HASH_BITS);
+    match request.op {
+        RequestOp::Read | RequestOp::Flush => None,
+        RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => Some(hash as usize),
+    }
 }
 
 impl Client {
+    /// Whether the engine has as many requests for a block as it may.
+    fn has_enough_at(&self, block: usize) -> bool {
+        self.blocks
+            .get(block)
+            .is_some_and(|count| *count >= SAME_BLOCK)
+    }
+
+    fn count_at(&mut self, block: usize) {
+        self.blocks.resize(1 << HASH_BITS, 0);
+        self.blocks[block] += 1;
+    }
+
     fn waits(&self) -> bool {
         self.waiting.iter().any(|queue| !queue.is_empty())
     }
@@ -105,7 +138,9 @@ impl Client {
         let round = (0..KINDS.len()).map(|step| KINDS[(self.turn + step) % KINDS.len()]);
         let mut may = round.filter(|kind| {
             let own = self.cost[*kind as usize] < OWN_COST;
-            !self.waiting[*kind as usize].is_empty() && (own || load.allows(*kind))
+            let first = self.waiting[*kind as usize].front();
+            let free = |first| block_of(first).is_none_or(|block| !self.has_enough_at(block));
+            first.is_some_and(free) && (own || load.allows(*kind))
         });
         may.next()
     }
@@ -181,6 +216,8 @@ struct Flight {
     /// Pieces that the engine has, and their cost.
     pieces: u32,
     cost: u64,
+    /// The hash of its first block, once the engine has some of it.
+    block: Option<usize>,
     /// Some of it has not been taken yet.
     rest: bool,
     result: Result<(), RequestError>,
@@ -263,6 +300,7 @@ impl Lanes {
             kind: Kind::of(request.op),
             pieces: 0,
             cost: 0,
+            block: None,
             rest: true,
             result: Ok(()),
         });
@@ -295,6 +333,13 @@ impl Lanes {
         }
         let cost = REQUEST_COST + work.cost;
         self.charge(place, number, kind, cost);
+        let flight = self.flight(taken.tag);
+        if flight.pieces == 0
+            && let Some(block) = block_of(&taken)
+            && flight.block.replace(block).is_none()
+        {
+            self.lanes[place].clients[number as usize].count_at(block);
+        }
         let flight = self.flight(taken.tag);
         flight.pieces += 1;
         flight.cost += cost;
@@ -375,6 +420,10 @@ impl Lanes {
     fn answer(&mut self, tag: RequestTag) -> Option<Result<(), RequestError>> {
         let done = |flight: &mut Flight| flight.pieces == 0 && !flight.rest;
         let flight = self.flights[tag.0 as usize].take_if(done)?;
+        if let Some(block) = flight.block {
+            let lane = &mut self.lanes[flight.lane as usize];
+            lane.clients[flight.client as usize].blocks[block] -= 1;
+        }
         Some(flight.result)
     }
 
