@@ -86,19 +86,23 @@ pub fn print_note(note: &str) {
     print(shown(note));
 }
 
-/// Whether all that was printed has been written.
+/// The exit status of a program that a closed pipe ends, as a shell has it.
+const BY_THE_PIPE: u8 = 128 + 13;
+
+/// Whether all that was printed has been written. Where a reader has left, the verb has done its work, and fails without a word.
 pub fn finish() -> Outcome {
     let unwritten = UNWRITTEN
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
         .take();
     match unwritten {
-        Some(error) if error.kind() != ErrorKind::BrokenPipe => {
+        None => Ok(()),
+        Some(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::silent(BY_THE_PIPE)),
+        Some(error) => {
             let what = format!("standard output cannot be written: {error}");
             Err(Failure::new(what)
                 .hint("what was asked for is done, but not all of it could be said"))
         }
-        _ => Ok(()),
     }
 }
 

@@ -68,8 +68,8 @@ pub fn outlive_file_size_limit() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// An error if this process was started with its standard output closed. The runtime opens `/dev/null` in its place before
-/// `main`, and what is written would be lost without an error.
+/// An error if this process was started with its standard output closed, or open for reading alone. The runtime opens `/dev/null`
+/// in place of the former before `main`, and takes the error of a write to the latter for success.
 pub fn stdout_was_open() -> io::Result<()> {
     match CLOSED_STDOUT.load(Ordering::Relaxed) {
         true => Err(io::Error::from_raw_os_error(libc::EBADF)),
@@ -81,7 +81,8 @@ static CLOSED_STDOUT: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look_at_stdout() {
     // SAFETY: no pointers are passed, and a descriptor that is not open is an error.
-    let closed = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFD) } < 0;
+    let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
+    let closed = flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY;
     CLOSED_STDOUT.store(closed, Ordering::Relaxed);
 }
 

@@ -66,6 +66,11 @@ fn check_log_disk(wanted: &ArrayConfig) -> Outcome {
     let mirrors = matches!(wanted.level, Some(LevelName::Raid1 | LevelName::Raid10));
     match wanted.surrogate.len() {
         _ if wanted.code_cache => Err(Failure::usage("a log disk is no code cache")),
+        1 if is_lease(&wanted.surrogate[0]) => Err(Failure::usage(
+            "a lease has the redundancy of the array that lends it, and is no log disk",
+        )
+        .at(&wanted.surrogate[0])
+        .hint("name a disk, or leave --log-disk out: the lease is a surrogate then")),
         1 if mirrors && wanted.lend.is_none() => Ok(()),
         1 if mirrors => Err(Failure::usage("an array that lends has no surrogate")),
         1 => Err(Failure::usage(
@@ -237,6 +242,19 @@ mod tests {
         assert_eq!(name_of("tank"), "tank-surrogate");
         let long = name_of("a23456789012345678901234567890ab");
         assert!(is_name(&long) && long.len() == NAME_BYTES_MAX, "{long}");
+    }
+
+    /// As a log disk it would be served as a surrogate.
+    #[test]
+    fn lease_is_no_log_disk() {
+        let wanted = |disk: &str| ArrayConfig {
+            level: Some(LevelName::Raid1),
+            surrogate: vec![disk.into()],
+            log_disk: true,
+            ..ArrayConfig::default()
+        };
+        assert!(check_surrogate(&wanted("/dev/sdz")).is_ok());
+        assert!(check_surrogate(&wanted("nbd://host/lease/pool/log")).is_err());
     }
 
     #[test]
