@@ -203,6 +203,7 @@ impl Core {
         }
         self.devices[index].health = Health::Stranger;
         self.devices[index].entry = None;
+        self.forget_dropped_target(entry);
         self.drop_entry(entry);
         self.keeper.note_change();
         Ok(())
@@ -346,6 +347,7 @@ impl Core {
                 log_floor: 0,
                 read_errors: 0,
                 left_at: 0,
+                dropped_for: None,
             });
             self.devices[index].entry = Some((self.superblock.members.len() - 1) as u16);
             self.devices[index].regions = self.regions_within(self.devices[index].info.sectors);
@@ -353,6 +355,7 @@ impl Core {
         }
         let entry = self.devices[index].entry.expect("given above");
         self.superblock.members[entry as usize].role = MemberRole::Spare;
+        self.forget_dropped_target(entry);
         self.forget_former(entry);
         self.devices[index].health = Health::Good;
         self.devices[index].full = false;

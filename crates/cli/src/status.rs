@@ -305,7 +305,7 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
         _ => format!("restripe add {name} DEVICE{to}"),
     };
     format!(
-        "DROPPED: {what}: its target, member {target}, was missing at the start; begin it anew: {anew}"
+        "DROPPED: {what}: its target, member {target}, was missing at a start; begin it anew: {anew}"
     )
 }
 

@@ -129,11 +129,16 @@ impl Core {
 
     /// The tasks that the superblock records go on from their durable done-sets.
     fn restore_tasks(&mut self) {
+        if !self.mode.read_only {
+            self.recall_dropped();
+        }
+        let mut dropped = false;
         let records = core::mem::take(&mut self.superblock.tasks);
         for record in records {
             let slot = record.filled_slot().map(usize::from);
             if let Some(slot) = slot.filter(|slot| !self.standing.is_filled(*slot)) {
                 self.drop_task(record.kind, slot as u16);
+                dropped = true;
                 continue;
             }
             let done = RunSet::from_runs(&record.done);
@@ -157,9 +162,28 @@ impl Core {
             let task = self.tasks.list.last_mut().expect("started just now");
             task.paused = record.paused;
         }
-        if !self.tasks.dropped.is_empty() {
+        if dropped {
             // Nobody is filled for a slot whose task is gone.
             self.place_entries();
+        }
+    }
+
+    /// The tasks that earlier starts dropped, and that were not begun anew since.
+    fn recall_dropped(&mut self) {
+        for line in &self.superblock.members {
+            let failed = matches!(line.role, MemberRole::Failed { .. });
+            let Some(slot) = line.dropped_for.filter(|_| failed) else {
+                continue;
+            };
+            let kind = match self.standing.is_short(slot.into()) {
+                true => TaskKind::Rebuild,
+                false => TaskKind::Replace,
+            };
+            self.tasks.dropped.push(DroppedTask {
+                kind,
+                slot,
+                target: line.uuid,
+            });
         }
     }
 

@@ -241,6 +241,9 @@ impl Core {
             let partial = line.role == MemberRole::Active && members[entry].is_none();
             if !good[entry] && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
                 line.leave(stale_since, partial, self.superblock.sequence);
+                let mut dropped = self.tasks.dropped.iter();
+                let of_it = dropped.find(|one| one.target == line.uuid);
+                line.dropped_for = of_it.map(|one| one.slot);
                 any = true;
             }
         }

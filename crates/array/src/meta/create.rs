@@ -779,6 +779,7 @@ fn members(options: &CreateOptions) -> Vec<MemberEntry> {
         log_floor: 0,
         read_errors: 0,
         left_at: 0,
+        dropped_for: None,
     };
     options.uuids.iter().enumerate().map(entry).collect()
 }

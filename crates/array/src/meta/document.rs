@@ -136,6 +136,7 @@ fn superblock_tables() {
             MEMBER_UUID,
             MEMBER_ROLE,
             MEMBER_PARTIAL,
+            MEMBER_DROPPED,
             MEMBER_READ_ERRORS,
             MEMBER_STALE_SINCE,
             MEMBER_LOG_FLOOR,

@@ -309,6 +309,12 @@ fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
         if twice || entry.uuid == Uuid::NIL {
             return field("member uuid of entry", i as u64);
         }
+        if let Some(slot) = entry
+            .dropped_for
+            .filter(|slot| *slot >= superblock.geometry.slots)
+        {
+            return field("slot of a dropped target", slot.into());
+        }
         check_counter("member log floor", entry.log_floor)?;
         check_counter("current since", entry.current_since)?;
         check_counter("stale since", stale_since(entry))?;

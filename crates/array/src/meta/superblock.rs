@@ -164,6 +164,7 @@ pub mod at {
     pub const MEMBER_UUID: usize = 0;
     pub const MEMBER_ROLE: usize = 16;
     pub const MEMBER_PARTIAL: usize = 17;
+    pub const MEMBER_DROPPED: usize = 18;
     pub const MEMBER_READ_ERRORS: usize = 20;
     pub const MEMBER_STALE_SINCE: usize = 24;
     pub const MEMBER_LOG_FLOOR: usize = 32;
@@ -289,6 +290,8 @@ pub struct MemberEntry {
     pub read_errors: u32,
     /// While failed: the version of the superblock under which it ceased to be current, or 0 if that is not known.
     pub left_at: u64,
+    /// While failed: the slot that it was being filled for when a start missed it, until that is filled anew. Without meaning otherwise.
+    pub dropped_for: Option<u16>,
 }
 
 /// Which member holds a slot's data: of one partition of the slot, or of all if the slot has this one line.

@@ -135,6 +135,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         member.current_since = random.below(1 << 40);
         member.log_floor = random.below(1 << 40);
         member.read_errors = random.next() as u32;
+        member.dropped_for = random.flag().then(|| random.below(slots.into()) as u16);
     }
     any_partner(random, &mut superblock);
     for _ in 0..random.below(9) {

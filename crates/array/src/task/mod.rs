@@ -148,7 +148,7 @@ pub(crate) struct Tasks {
     vacated: Vec<(Member, u64)>,
     /// Under this version of the superblock what is hosted lies as evenly as it may.
     spread_under: u64,
-    /// Those on record whose targets were missing at the start, until the slot is filled anew.
+    /// Those whose targets were missing at a start, until the slot is filled anew or the target is used for something else.
     pub(crate) dropped: Vec<DroppedTask>,
     /// Slots for which nobody was found who could take a partition, under this version of the superblock.
     in_vain: (u64, Vec<usize>),
@@ -395,10 +395,25 @@ impl Core {
         self.start_task(kind, None, done);
     }
 
+    /// A command or a task has settled what these were for.
+    fn forget_dropped(&mut self, settled: impl Fn(&DroppedTask) -> bool) {
+        for one in self.tasks.dropped.extract_if(.., |one| settled(one)) {
+            if let Some(entry) = self.superblock.index_of(one.target) {
+                self.superblock.members[usize::from(entry)].dropped_for = None;
+            }
+        }
+    }
+
+    /// A member is used for something else, or leaves the table.
+    pub(crate) fn forget_dropped_target(&mut self, entry: u16) {
+        let target = self.superblock.members[usize::from(entry)].uuid;
+        self.forget_dropped(|one| one.target == target);
+    }
+
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
         if kind.fills() {
-            self.tasks.dropped.retain(|one| Some(one.slot) != slot);
+            self.forget_dropped(|one| Some(one.slot) == slot);
         }
         let path = self.new_path(kind);
         self.tasks.list.push(Task {

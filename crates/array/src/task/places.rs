@@ -422,6 +422,7 @@ impl Core {
         let entry = self.devices[member.0 as usize]
             .entry
             .expect("a member that is filled is in the table");
+        self.forget_dropped_target(entry);
         let line = &mut self.superblock.members[entry as usize];
         line.role = MemberRole::Rebuilding;
         line.log_floor = self.logs.next_sequence();
@@ -503,15 +504,7 @@ impl Core {
         if was_shared || !home.is_own() {
             self.release(home.member);
         } else {
-            let stale_since = self.superblock.generation;
-            let partial = false;
-            self.retire(
-                home.member,
-                MemberRole::Failed {
-                    stale_since,
-                    partial,
-                },
-            );
+            self.retire(home.member);
         }
     }
 
@@ -535,13 +528,12 @@ impl Core {
         self.logs.forget(member);
     }
 
-    fn retire(&mut self, member: Member, role: MemberRole) {
+    fn retire(&mut self, member: Member) {
         let device = &mut self.devices[member.0 as usize];
         device.health = Health::Failed;
         if let Some(entry) = device.entry {
-            let line = &mut self.superblock.members[entry as usize];
-            line.role = role;
-            line.left_at = self.superblock.sequence;
+            let (generation, sequence) = (self.superblock.generation, self.superblock.sequence);
+            self.superblock.members[entry as usize].leave(generation, false, sequence);
         }
         self.logs.forget(member);
     }

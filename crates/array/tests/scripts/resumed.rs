@@ -19,6 +19,23 @@ enum Cut {
     Stop,
 }
 
+impl Cut {
+    fn befalls(self, array: &mut Array) {
+        match self {
+            Cut::Power => array.crash(|_| false),
+            Cut::Daemon => array.die(),
+            Cut::Stop => {
+                let tag = array.order(Command::Stop);
+                array.run();
+                // A reshape closes its window first, and waits for its pace.
+                array.pass(Nanos::from_secs(1));
+                assert_eq!(array.answer(tag), Some(Ok(())));
+                array.die();
+            }
+        }
+    }
+}
+
 const CUTS: [Cut; 3] = [Cut::Power, Cut::Daemon, Cut::Stop];
 const STEPS_MAX: usize = 20_000;
 /// Of a case, and of each kind of cut.
@@ -207,18 +224,7 @@ impl Case {
         if answer.is_some_and(|answer| !matches!(answer, Err(CommandError::Busy(_)))) {
             at.answered += 1;
         }
-        match cut {
-            Cut::Power => array.crash(|_| false),
-            Cut::Daemon => array.die(),
-            Cut::Stop => {
-                let tag = array.order(Command::Stop);
-                array.run();
-                // A reshape closes its window first, and waits for its pace.
-                array.pass(Nanos::from_secs(1));
-                assert_eq!(array.answer(tag), Some(Ok(())), "{}", self.name);
-                array.die();
-            }
-        }
+        cut.befalls(&mut array);
         at.waits = None;
         at.wrote = false;
         restart(&mut array);
@@ -310,15 +316,7 @@ fn a_replace_without_its_target_is_dropped_with_a_notice() {
         while at.answered == 0 {
             assert!(case.step(&mut array, &mut at));
         }
-        match cut {
-            Cut::Power => array.crash(|_| false),
-            Cut::Daemon => array.die(),
-            Cut::Stop => {
-                array.order(Command::Stop);
-                array.run();
-                array.die();
-            }
-        }
+        cut.befalls(&mut array);
         let target = array.take_out(3);
         array.start().expect("starts without the target");
         let dropped = DroppedTask {
@@ -330,20 +328,29 @@ fn a_replace_without_its_target_is_dropped_with_a_notice() {
         assert_eq!(status.dropped, [dropped], "{cut:?}");
         assert_eq!(status.state, ArrayState::Healthy);
         assert!(status.tasks.is_empty());
-        assert!(array.has_fact(|fact| *fact == Fact::TaskDropped(dropped)));
+        let is_told = |array: &Array| {
+            let told = array.has_fact(|fact| *fact == Fact::TaskDropped(dropped));
+            told && array.engine.status().dropped == [dropped]
+        };
+        assert!(is_told(&array));
+        cut.befalls(&mut array);
+        array.start().expect("starts without the target");
+        assert!(is_told(&array), "{cut:?}: once more");
         // The target comes back, and the replace is ordered anew.
-        array.command(Command::Stop).expect("stops");
-        array.die();
+        cut.befalls(&mut array);
         array.put_back(3, target);
         array.start().expect("starts with the target");
+        assert!(is_told(&array), "{cut:?}: it is here");
         let [order] = case.orders[..] else {
             panic!("one order");
         };
         array.command(order).expect("the target may be used");
         assert!(array.engine.status().dropped.is_empty());
         array.run_tasks();
+        cut.befalls(&mut array);
+        array.start().expect("starts");
         let status = array.engine.status();
-        assert!(status.members[1].replaced);
+        assert!(status.dropped.is_empty() && status.members[1].replaced);
         assert_eq!(status.members[3].state, MemberState::Active);
         array.verify();
         array.consistent();

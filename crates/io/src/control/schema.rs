@@ -1088,12 +1088,14 @@ fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> Stri
 fn task_dropped_text(dropped: &DroppedTask, read_only: bool) -> String {
     let DroppedTask { kind, slot, target } = dropped;
     let task = task_of(*kind, Some(*slot));
-    let target = format!("its target, member {target}, is missing");
+    let target = format!("its target, member {target},");
     match read_only {
-        true => format!("{task} waits for a start that writes and has its target: {target}"),
-        false => {
-            format!("{task} is dropped: {target}. restripe status shows what begins it anew")
+        true => {
+            format!("{task} waits for a start that writes and has its target: {target} is missing")
         }
+        false => format!(
+            "{task} is dropped: {target} was missing at a start. restripe status shows what begins it anew"
+        ),
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) fn put_member(bytes: &mut [u8], entry: &MemberEntry) {
     put(bytes, at::MEMBER_UUID, entry.uuid.0);
     bytes[at::MEMBER_ROLE] = role;
     bytes[at::MEMBER_PARTIAL] = u8::from(partial);
+    let dropped_for = entry.dropped_for.map_or(0, |slot| slot + 1);
+    put_u16(bytes, at::MEMBER_DROPPED, dropped_for);
     put_u32(bytes, at::MEMBER_READ_ERRORS, entry.read_errors);
     put_u64(bytes, at::MEMBER_STALE_SINCE, stale_since);
     put_u64(bytes, at::MEMBER_LOG_FLOOR, entry.log_floor);
@@ -97,6 +99,7 @@ pub(super) fn get_member(bytes: &[u8]) -> Result<MemberEntry, MetaError> {
         log_floor: get_u64(bytes, at::MEMBER_LOG_FLOOR),
         read_errors: get_u32(bytes, at::MEMBER_READ_ERRORS),
         left_at: 0,
+        dropped_for: get_u16(bytes, at::MEMBER_DROPPED).checked_sub(1),
     })
 }
 

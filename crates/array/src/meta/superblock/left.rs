@@ -54,6 +54,7 @@ impl MemberEntry {
             partial,
         };
         self.left_at = sequence;
+        self.dropped_for = None;
     }
 
     /// 0 if it has not left, or it is not known when.
