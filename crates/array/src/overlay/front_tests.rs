@@ -95,6 +95,36 @@ fn a_log_that_cannot_be_flushed_for_room_is_broken() {
     assert!(overlay.effect().is_none());
 }
 
+#[test]
+fn write_waits_for_one_record_of_each_write_of_zeros() {
+    let mut overlay = overlay();
+    let (first, flush) = until_it_waits(&mut overlay);
+    let zeros = Request {
+        op: RequestOp::WriteZeroes { fast: false },
+        bytes: 6 * u64::from(BYTES),
+        ..write_at(1001, 64)
+    };
+    overlay.request(zeros, true);
+    overlay.request(write_at(1002, 32), true);
+    overlay.part_done(flush, Ok(()));
+    let mut replies = Vec::new();
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Append { extent, .. } => overlay.appended(extent.sequence, Ok(())),
+            Effect::Reply(tag, result) => {
+                assert_eq!(result, Ok(()));
+                replies.push(tag);
+            }
+            Effect::Reuse { part, .. }
+            | Effect::Flush { part, .. }
+            | Effect::CopyHome { part, .. }
+            | Effect::Void { part, .. } => overlay.part_done(part, Ok(())),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(replies, [first, RequestTag(1002), RequestTag(1001)]);
+}
+
 /// Does all that is wanted, and notes which clusters are read and below which records are void.
 fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
     let (mut read, mut void) = (Vec::new(), Vec::new());
