@@ -225,7 +225,11 @@ pub fn load(name: &str) -> Result<Scenario> {
         None => fs::read_to_string(name).map_err(|error| neither(name, &error))?,
     };
     let at = name.to_string();
-    let mut scenario = scenario::parse(&text).map_err(|error| Failure::usage(error).at(&at))?;
+    let unsound = |error: String| {
+        let failure = Failure::usage(error.trim_end()).at(&at);
+        failure.hint("docs/lab.md lists what a scenario sets")
+    };
+    let mut scenario = scenario::parse_of::<Settings>(&text).map_err(unsound)?;
     if built_in.is_none() {
         scenario.with_traces_in(Path::new(name).parent().unwrap_or(Path::new("")));
     }
@@ -256,6 +260,7 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
             .ok_or_else(|| Failure::usage(format!("{set:?} is not PATH=VALUE")))?;
         place(&mut scenario, path, values_of(value))?;
     }
+    scenario.check_sweeps().map_err(Failure::usage)?;
     Ok(scenario)
 }
 

@@ -22,6 +22,18 @@ pub fn unknown<'a>(what: &str, name: &str, known: impl IntoIterator<Item = &'a s
     }
 }
 
+/// The same of one of several names, without all that there are; these only where nothing is near.
+pub fn unknown_one<'a>(
+    what: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str> + Clone,
+) -> String {
+    match nearest(name, known.clone()) {
+        Some(meant) => format!("there is no {what} '{name}'; the nearest is {meant}"),
+        None => unknown(what, name, known),
+    }
+}
+
 /// Insertions, deletions and exchanges of single letters (Levenshtein).
 fn distance(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();

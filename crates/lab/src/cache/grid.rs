@@ -497,11 +497,11 @@ pub fn csv(scenario: &Scenario, cells: &[Cell]) -> String {
 /// A grid by name, or from a file.
 pub fn load(name: &str) -> Result<Scenario, String> {
     if let Some(text) = named(name) {
-        return scenario::parse(text);
+        return scenario::parse_of::<Settings>(text);
     }
     let text = std::fs::read_to_string(name).map_err(|error| {
         let known = names().collect::<Vec<_>>().join(", ");
         format!("{name}: {error}; the grids built in are {known}")
     })?;
-    scenario::parse(&text)
+    scenario::parse_of::<Settings>(&text)
 }

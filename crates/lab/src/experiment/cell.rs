@@ -613,7 +613,7 @@ impl ArraySettings {
         let mut told = [alone, by_form, by_history].into_iter().flatten();
         match (told.next(), told.next()) {
             (None, _) => {
-                Err("none of array.members, array.skew and array.grown tells the members".into())
+                Err("the array has no members: array.members is 0 or left out, and neither array.skew nor array.grown says how many".into())
             }
             (Some(members), None) => Ok(members),
             (Some(_), Some(_)) => {
@@ -1119,7 +1119,7 @@ mod tests {
         assert_eq!(with("5x7:2+1", 0, 0), Ok((35, Some((5, 2)), 1)));
         assert!(with("3+2", 9, 3).is_err_and(|told| told.contains("in place of")));
         assert!(with("3x3", 9, 0).is_err_and(|told| told.contains("two of array.members")));
-        assert!(with("3", 0, 0).is_err_and(|told| told.contains("none of array.members")));
+        assert!(with("3", 0, 0).is_err_and(|told| told.contains("the array has no members")));
         for name in ["", "3x", "x3", "0", "3+0", "3:0", "flat+1", "3+x", "99999"] {
             assert!(with(name, 9, 0).is_err(), "{name:?}");
         }

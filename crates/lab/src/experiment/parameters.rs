@@ -3,6 +3,7 @@
 //! So the list of what is missing, the parameters that `--set` takes and the document are never another list than the
 //! code's. A type is asked for its fields, and then built from ever more of them until none is missing.
 
+use crate::nearest;
 use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
 use std::fmt;
@@ -36,6 +37,19 @@ impl Keys {
     ) -> impl Iterator<Item = &'static str> + 'a {
         let required = self.required.iter().copied();
         required.filter(|name| !table.contains_key(*name))
+    }
+}
+
+impl Keys {
+    /// Says of each key of a table that is none of these what may have been meant; `of` says whose key it is.
+    pub fn unknown(&self, table: &toml::Table, of: &str) -> Vec<String> {
+        let unknown = table.keys().filter(|key| !self.all.contains(&key.as_str()));
+        let said = unknown.map(|key| {
+            let what = nearest::nearest(key, self.all.iter().copied());
+            let meant = what.map_or_else(String::new, |meant| format!("; the nearest is {meant}"));
+            format!("there is no key '{key}'{of}{meant}")
+        });
+        said.collect()
     }
 }
 

@@ -6,7 +6,8 @@
 use super::parameters::{Grouped, Keys};
 use crate::nearest;
 use serde::Deserialize;
-use std::collections::BTreeMap;
+use serde::de::DeserializeOwned;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::Path;
 
@@ -252,21 +253,9 @@ pub type Point = BTreeMap<String, Value>;
 
 /// Settings from a point, whose paths are a group and a name, as the example is.
 pub fn settings<T: Grouped>(point: &Point, example: &str) -> Result<T, String> {
-    let missing: Vec<String> = T::required()
-        .into_iter()
-        .filter(|path| !point.contains_key(path))
-        .collect();
-    if !missing.is_empty() {
-        let all = missing.join(", ");
-        return Err(format!("neither [fixed] nor [sweep] has {all}"));
-    }
-    let known = T::all();
-    if let Some(path) = point.keys().find(|path| !known.contains(path)) {
-        return Err(nearest::unknown(
-            "parameter",
-            path,
-            known.iter().map(String::as_str),
-        ));
+    let mistakes = mistaken_parameters::<T>(point.keys().map(String::as_str));
+    if !mistakes.is_empty() {
+        return Err(mistakes.join("\n"));
     }
     let mut table = toml::Table::new();
     for (path, value) in point {
@@ -499,86 +488,176 @@ pub fn named(name: &str) -> Option<&'static str> {
 }
 
 pub fn parse(text: &str) -> Result<Scenario, String> {
-    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
-    check_keys(&table)?;
-    let scenario: Scenario = toml::from_str(text).map_err(|error| error.to_string())?;
-    scenario.check()?;
-    Ok(scenario)
+    read(text, |_| Vec::new())
 }
 
-/// Names all keys that are missing, where the parser would name the first.
-fn check_keys(table: &toml::Table) -> Result<(), String> {
-    let mut missing: Vec<String> = Keys::of::<Scenario>()
-        .missing(table)
-        .map(str::to_string)
-        .collect();
+/// A scenario whose parameters are those of some settings.
+pub fn parse_of<T: Grouped>(text: &str) -> Result<Scenario, String> {
+    read(text, |table| {
+        let groups = ["fixed", "sweep"].map(|key| part::<toml::Table>(table, key));
+        let paths: Vec<&String> = groups.iter().flat_map(toml::Table::keys).collect();
+        mistaken_parameters::<T>(paths.into_iter().map(String::as_str))
+    })
+}
+
+/// Names all mistakes at once, where the parser would name the first.
+fn read(text: &str, more: impl Fn(&toml::Table) -> Vec<String>) -> Result<Scenario, String> {
+    let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
+    let found = [
+        mistaken_keys(&table),
+        mistaken_values(&table),
+        mistaken_sweeps(&table),
+        more(&table),
+    ];
+    match found.concat() {
+        none if none.is_empty() => toml::from_str(text).map_err(|error| error.to_string()),
+        mistakes => Err(mistakes.join("\n")),
+    }
+}
+
+/// A part of a scenario, as far as it is sound.
+fn part<T: Default + DeserializeOwned>(table: &toml::Table, key: &str) -> T {
+    let value = table.get(key).cloned();
+    value
+        .and_then(|value| value.try_into().ok())
+        .unwrap_or_default()
+}
+
+/// The keys that are missing, then those that are unknown.
+fn mistaken_keys(table: &toml::Table) -> Vec<String> {
+    let keys = Keys::of::<Scenario>();
+    let mut missing: Vec<String> = keys.missing(table).map(str::to_string).collect();
+    let mut unknown = keys.unknown(table, "");
     let keys = Keys::of::<Fixed>();
-    let fixed = table.get("fixed").and_then(toml::Value::as_table);
-    for (path, value) in fixed.into_iter().flatten() {
-        let lacking = value
-            .as_table()
-            .into_iter()
-            .flat_map(|value| keys.missing(value));
-        missing.extend(lacking.map(|key| format!("{key} of {path:?}")));
+    for (path, value) in &part::<toml::Table>(table, "fixed") {
+        if let Some(value) = value.as_table() {
+            missing.extend(keys.missing(value).map(|key| format!("{key} of {path:?}")));
+            unknown.extend(keys.unknown(value, &format!(" of {path:?}")));
+        }
     }
-    match missing.is_empty() {
-        true => Ok(()),
-        false => Err(format!("the scenario lacks {}", missing.join(", "))),
+    let keys = Keys::of::<Short>();
+    for scale in ["short", "quick"] {
+        let of = format!(" of [{scale}]");
+        unknown.extend(keys.unknown(&part(table, scale), &of));
     }
+    if !missing.is_empty() {
+        unknown.insert(0, format!("the scenario lacks {}", missing.join(", ")));
+    }
+    unknown
+}
+
+/// Of a scenario's parameters, those that it needs and lacks, and those that there are not.
+fn mistaken_parameters<'a, T: Grouped>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let paths: BTreeSet<&str> = paths.collect();
+    let known = T::all();
+    let unknown = paths
+        .iter()
+        .filter(|path| !known.iter().any(|known| known == *path));
+    let unknown = unknown
+        .map(|path| nearest::unknown_one("parameter", path, known.iter().map(String::as_str)));
+    let missing: Vec<String> = T::required()
+        .into_iter()
+        .filter(|path| !paths.contains(path.as_str()))
+        .collect();
+    let lacks = match missing.is_empty() {
+        true => None,
+        false => Some(format!(
+            "neither [fixed] nor [sweep] has {}",
+            missing.join(", ")
+        )),
+    };
+    lacks.into_iter().chain(unknown).collect()
+}
+
+/// Values that are none of their key's.
+fn mistaken_values(table: &toml::Table) -> Vec<String> {
+    let mut mistakes = Vec::new();
+    let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let name = table.get("name").and_then(toml::Value::as_str);
+    if let Some(name) = name.filter(|name| name.is_empty() || !name.chars().all(plain)) {
+        mistakes.push(format!(
+            "{name:?} is not a name: small letters, digits and -"
+        ));
+    }
+    let seeds = table.get("seeds").and_then(toml::Value::as_integer);
+    if let Some(seeds) = seeds.filter(|seeds| !(1..=10_000).contains(seeds)) {
+        mistakes.push(format!("{seeds} seeds: 1 to 10000 can be"));
+    }
+    let keys = Keys::of::<Fixed>();
+    for (path, value) in part::<toml::Table>(table, "fixed") {
+        let Some(given) = value.as_table() else {
+            mistakes.push(format!(
+                "{path} is not as {{ value = 4, origin = \"assumed\" }}"
+            ));
+            continue;
+        };
+        let whole = keys.missing(given).next().is_none() && keys.unknown(given, "").is_empty();
+        if let (true, Err(error)) = (whole, value.try_into::<Fixed>()) {
+            mistakes.push(format!("{path}: {}", error.message()));
+        }
+    }
+    for figure in part::<Vec<toml::Table>>(table, "figure") {
+        let name = figure
+            .get("name")
+            .and_then(toml::Value::as_str)
+            .unwrap_or_default();
+        if !name.chars().all(plain) {
+            mistakes.push(format!("{name:?} is not a name of a figure"));
+        }
+    }
+    mistakes
+}
+
+type Sweep = BTreeMap<String, Vec<Value>>;
+
+fn mistaken_sweeps(table: &toml::Table) -> Vec<String> {
+    let fixed: toml::Table = part(table, "fixed");
+    let sweep: Sweep = part(table, "sweep");
+    let mut mistakes = mistaken_sweep("the sweep of", &sweep);
+    let twice = sweep.keys().filter(|path| fixed.contains_key(*path));
+    mistakes.extend(twice.map(|path| format!("{path} is both fixed and swept")));
+    for name in ["short", "quick"] {
+        let scale: Short = part(table, name);
+        let stray = scale.fixed.keys().filter(|path| !fixed.contains_key(*path));
+        mistakes.extend(
+            stray.map(|path| format!("[{name}] fixes {path}, which the scenario does not")),
+        );
+        let stray = scale.sweep.keys().filter(|path| !sweep.contains_key(*path));
+        mistakes.extend(
+            stray.map(|path| format!("[{name}] sweeps {path}, which the scenario does not")),
+        );
+        mistakes.extend(mistaken_sweep(
+            &format!("[{name}]'s sweep of"),
+            &scale.sweep,
+        ));
+    }
+    mistakes
+}
+
+/// Sweeps over nothing, and over a value twice: its runs would count twice.
+fn mistaken_sweep(of: &str, sweep: &Sweep) -> Vec<String> {
+    let mistake = |(path, values): (&String, &Vec<Value>)| {
+        let repeated = |(index, value): (usize, &&Value)| values[..index].contains(value);
+        let twice = values
+            .iter()
+            .enumerate()
+            .find(|(index, value)| repeated((*index, value)));
+        match twice {
+            _ if values.is_empty() => Some(format!("{of} {path} is empty")),
+            Some((_, value)) => Some(format!("{of} {path} has {value} twice")),
+            None => None,
+        }
+    };
+    sweep.iter().filter_map(mistake).collect()
 }
 
 impl Scenario {
-    fn check(&self) -> Result<(), String> {
-        let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-        if self.name.is_empty() || !self.name.chars().all(plain) {
-            return Err(format!(
-                "{:?} is not a name: small letters, digits and -",
-                self.name
-            ));
+    /// What is wrong with the sweeps, where a command has changed them.
+    pub fn check_sweeps(&self) -> Result<(), String> {
+        match mistaken_sweep("the sweep of", &self.sweep) {
+            none if none.is_empty() => Ok(()),
+            mistakes => Err(mistakes.join("\n")),
         }
-        if !(1..=10_000).contains(&self.seeds) {
-            return Err(format!("{} seeds: 1 to 10000 can be", self.seeds));
-        }
-        for (path, values) in &self.sweep {
-            if values.is_empty() {
-                return Err(format!("the sweep of {path} is empty"));
-            }
-            if self.fixed.contains_key(path) {
-                return Err(format!("{path} is both fixed and swept"));
-            }
-        }
-        self.check_scale("short", &self.short)?;
-        if let Some(quick) = &self.quick {
-            self.check_scale("quick", quick)?;
-        }
-        let plain = self
-            .figures
-            .iter()
-            .find(|figure| !figure.name.chars().all(plain));
-        match plain {
-            Some(figure) => Err(format!("{:?} is not a name of a figure", figure.name)),
-            None => Ok(()),
-        }
-    }
-
-    fn check_scale(&self, name: &str, scale: &Short) -> Result<(), String> {
-        let known = |path: &&String| self.fixed.contains_key(*path);
-        if let Some(path) = scale.fixed.keys().find(|path| !known(path)) {
-            return Err(format!(
-                "[{name}] fixes {path}, which the scenario does not"
-            ));
-        }
-        for (path, values) in &scale.sweep {
-            if !self.sweep.contains_key(path) {
-                return Err(format!(
-                    "[{name}] sweeps {path}, which the scenario does not"
-                ));
-            }
-            if values.is_empty() {
-                return Err(format!("[{name}] sweeps {path} over nothing"));
-            }
-        }
-        Ok(())
     }
 
     /// Fixes a parameter at a value given by command.
@@ -802,6 +881,66 @@ mod tests {
             refused.expect_err("four are missing"),
             "neither [fixed] nor [sweep] has array.drive, capacity.depth, capacity.warm_up_s, capacity.measure_s"
         );
+    }
+
+    #[test]
+    fn all_mistakes_of_a_file_are_named_at_once() {
+        let text = r#"
+            name = "Many"
+            question = "q"
+            seeds = 0
+            sedes = 3
+            table = []
+            [fixed]
+            "array.level" = { value = "raid5", origin = "guess" }
+            "array.members" = { value = 4, orgin = "paper" }
+            "array.chunk_kib" = { value = 64, origin = 7 }
+            "array.drvie" = { value = "x", origin = "paper" }
+            "workload.load" = 3
+            [sweep]
+            "array.member_mib" = []
+            "array.level" = ["raid5", "raid6", "raid5"]
+            "colour" = [1]
+            [short]
+            fixd = 1
+            sweep = { "rebuild.throttle" = [] }
+        "#;
+        let refused = parse_of::<super::super::cell::Settings>(text).expect_err("all is wrong");
+        for mistake in [
+            "the scenario lacks title, origin of \"array.members\"",
+            "there is no key 'sedes'; the nearest is seeds",
+            "there is no key 'orgin' of \"array.members\"; the nearest is origin",
+            "\"Many\" is not a name",
+            "0 seeds",
+            "array.level: unknown variant `guess`",
+            "array.chunk_kib: ",
+            "workload.load is not as { value = ",
+            "the sweep of array.member_mib is empty",
+            "the sweep of array.level has raid5 twice",
+            "array.level is both fixed and swept",
+            "there is no key 'fixd' of [short]; the nearest is fixed",
+            "neither [fixed] nor [sweep] has array.write_hole, array.drive,",
+            "capacity.depth, capacity.warm_up_s, capacity.measure_s",
+            "there is no parameter 'array.drvie'; the nearest is array.drive",
+            "there is no parameter 'colour'",
+        ] {
+            assert!(refused.contains(mistake), "{mistake}:\n{refused}");
+        }
+        for scale in ["short", "quick"] {
+            let of = format!(
+                "[{scale}]\nfixed = {{ \"q\" = 1 }}\nsweep = {{ d = [], \"a.b\" = [1, 1] }}"
+            );
+            let text = SMALL.split("[short]").next().expect("a part").to_string() + &of;
+            let refused = parse(&text).expect_err(scale);
+            for mistake in [
+                "fixes q, which the scenario does not",
+                "sweeps a.b, which the scenario does not",
+                "sweep of d is empty",
+                "sweep of a.b has 1 twice",
+            ] {
+                assert!(refused.contains(mistake), "{mistake}:\n{refused}");
+            }
+        }
     }
 
     #[test]
