@@ -99,12 +99,13 @@ fn a_log_that_cannot_be_flushed_for_room_is_broken() {
 fn write_waits_for_one_record_of_each_write_of_zeros() {
     let mut overlay = overlay();
     let (first, flush) = until_it_waits(&mut overlay);
-    let zeros = Request {
+    let zeros = |tag, sector, records: u64| Request {
         op: RequestOp::WriteZeroes { fast: false },
-        bytes: 6 * u64::from(BYTES),
-        ..write_at(1001, 64)
+        bytes: records * u64::from(BYTES),
+        ..write_at(tag, sector)
     };
-    overlay.request(zeros, true);
+    overlay.request(zeros(1001, 64, 6), true);
+    overlay.request(zeros(1003, 128, 2), true);
     overlay.request(write_at(1002, 32), true);
     overlay.part_done(flush, Ok(()));
     let mut replies = Vec::new();
@@ -122,7 +123,8 @@ fn write_waits_for_one_record_of_each_write_of_zeros() {
             other => panic!("{other:?}"),
         }
     }
-    assert_eq!(replies, [first, RequestTag(1002), RequestTag(1001)]);
+    let order = [1002, 1003, 1001].map(RequestTag);
+    assert_eq!(replies, [&[first][..], &order].concat());
 }
 
 /// Does all that is wanted, and notes which clusters are read and below which records are void.

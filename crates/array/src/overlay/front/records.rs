@@ -43,7 +43,9 @@ impl Overlay {
                 self.pending(id).cut = whole(&request);
             } else if !self.begin_piece(id, &request, cut) {
                 return self.win_space();
-            } else if matches!(request.op, RequestOp::WriteZeroes { .. }) {
+            } else if matches!(request.op, RequestOp::WriteZeroes { .. })
+                && self.pending(id).cut < whole(&request)
+            {
                 // It costs next to nothing to ask for: others that wait go on after each of its records.
                 self.writes.rotate_left(1);
             }
