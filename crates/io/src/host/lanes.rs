@@ -15,10 +15,11 @@
 //!
 //! The cost of all that the engine has is bounded ([`Load`]), and that of trims and zeros more closely. So a request that
 //! finds others at any depth waits for a bounded amount of their work, and a client that is alone never waits for a turn.
-//! Below [`OWN_COST`] a client is let in at once.
+//! Below [`OWN_COST`] a client waits for no other.
 //!
 //! Writes to one block are done one after the other, and so are writes to the same place of other chunks of its row. The
-//! engine has [`SAME_BLOCK`] writes of a client to one block at a time, so that others' writes there wait for no more.
+//! engine has [`SAME_BLOCK`] writes of a client to one block at a time, so that others' writes there wait for no more. A
+//! client's other requests go past those that wait for a block.
 
 use restripe_array::{
     PAGE_SECTORS, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, Work,
@@ -40,10 +41,13 @@ const OWN_COST: u64 = 1 << 20;
 const BULK_PARTS: u64 = 8;
 /// Writes, trims and zeros of one client that begin in the same block.
 const SAME_BLOCK: u8 = 4;
-/// Blocks are told apart by so many values of a hash: two blocks that share one only wait for each other.
+/// Blocks are counted by a hash of this length. Two blocks with one hash share a count.
 const HASH_BITS: u32 = 10;
+/// Waiting requests of a client that are looked at for one whose block has room.
+const LOOKED_AT: usize = 64;
 
-/// Requests of one kind are taken in the order in which they came; kinds of one client take turns.
+/// Requests of one kind are taken in the order in which they came, but for those that wait for a block. Kinds of one client take
+/// turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -134,15 +138,20 @@ impl Client {
         self.waiting.iter().any(|queue| !queue.is_empty())
     }
 
-    fn next_kind(&self, load: &Load) -> Option<Kind> {
+    /// The kind whose turn it is among those that may go, and the place of the request in its queue.
+    fn next(&self, load: &Load) -> Option<(Kind, usize)> {
         let round = (0..KINDS.len()).map(|step| KINDS[(self.turn + step) % KINDS.len()]);
         let mut may = round.filter(|kind| {
             let own = self.cost[*kind as usize] < OWN_COST;
-            let first = self.waiting[*kind as usize].front();
-            let free = |first| block_of(first).is_none_or(|block| !self.has_enough_at(block));
-            first.is_some_and(free) && (own || load.allows(*kind))
+            own || load.allows(*kind)
         });
-        may.next()
+        may.find_map(|kind| Some((kind, self.next_of(kind)?)))
+    }
+
+    fn next_of(&self, kind: Kind) -> Option<usize> {
+        let free = |request| block_of(request).is_none_or(|block| !self.has_enough_at(block));
+        let mut waiting = self.waiting[kind as usize].iter().take(LOOKED_AT);
+        waiting.position(free)
     }
 }
 
@@ -191,13 +200,13 @@ impl Lane {
     }
 
     /// Whose turn it is among those that may go.
-    fn next_client(&self, load: &Load) -> Option<(u32, Kind)> {
+    fn next_client(&self, load: &Load) -> Option<(u32, Kind, usize)> {
         let of = |number: &u32| &self.clients[*number as usize];
         let may = self.turns.iter().filter_map(|number| {
-            let kind = of(number).next_kind(load)?;
-            Some((*number, kind))
+            let (kind, place) = of(number).next(load)?;
+            Some((*number, kind, place))
         });
-        may.min_by_key(|(number, _)| of(number).given)
+        may.min_by_key(|(number, ..)| of(number).given)
     }
 
     fn rest(&mut self, number: u32) {
@@ -319,17 +328,17 @@ impl Lanes {
     /// The next request for the engine, which has a place for it, or the next piece of one. `piece`: how much of a trim or a
     /// write of zeros is taken at once.
     pub fn take(&mut self, piece: impl FnOnce(&Request) -> Work) -> Option<Request> {
-        let (place, number, kind) = self.next()?;
+        let (place, number, kind, waits_at) = self.next()?;
         let client = &mut self.lanes[place].clients[number as usize];
         let queue = &mut client.waiting[kind as usize];
-        let request = queue.front_mut()?;
+        let request = queue.get_mut(waits_at)?;
         let work = match kind {
             Kind::Bulk => piece(request),
             Kind::Read | Kind::Write => data_work(request),
         };
         let (taken, rest) = cut(request, work.bytes);
         if !rest {
-            queue.pop_front();
+            queue.remove(waits_at);
         }
         let cost = REQUEST_COST + work.cost;
         self.charge(place, number, kind, cost);
@@ -362,12 +371,12 @@ impl Lanes {
         self.load.add(kind, cost);
     }
 
-    fn next(&self) -> Option<(usize, u32, Kind)> {
+    fn next(&self) -> Option<(usize, u32, Kind, usize)> {
         let unused: u32 = self.lanes.iter().map(Lane::unused).sum();
         let may = self.lanes.iter().enumerate().filter_map(|(place, lane)| {
             let has_place = lane.unused() > 0 || self.in_flight + unused < self.places;
-            let (number, kind) = lane.next_client(&self.load).filter(|_| has_place)?;
-            Some((place, number, kind))
+            let (number, kind, at) = lane.next_client(&self.load).filter(|_| has_place)?;
+            Some((place, number, kind, at))
         });
         may.min_by_key(|(place, ..)| self.lanes[*place].given)
     }
