@@ -1,7 +1,7 @@
 //! The members of a tar archive, one after another, without unpacking it: traces of several files travel in archives.
 //!
-//! Only what is needed to find regular members: names of the old header, GNU and pax headers skipped. Sizes are
-//! believed only as far as the archive goes. Archives may follow each other (`tar --ignore-zeros`). An archive that does
+//! Only what is needed to find regular members: names of the old header, GNU headers skipped, pax headers searched for
+//! the records of a sparse file. Sizes are believed only as far as the archive goes. Archives may follow each other (`tar --ignore-zeros`). An archive that does
 //! not end with a block of zeros was cut.
 
 use super::source::{self, Bytes};
@@ -12,6 +12,13 @@ const BLOCK: usize = 512;
 /// The magic stands here in the header of a member.
 const MAGIC_AT: usize = 257;
 const MAGIC: &[u8] = b"ustar";
+
+/// A pax header has records of this name for a sparse file. Its member is of the regular type.
+const SPARSE_RECORD: &[u8] = b"GNU.sparse.";
+/// The folder in which a sparse file is, for programs that cannot read pax headers.
+const SPARSE_FOLDER: &str = "GNUSparseFile.";
+/// The most that is searched of a pax header.
+const PAX_BYTES_MAX: u64 = 1 << 20;
 
 /// Reads the member that it stands on; ends where the member ends.
 pub struct Archive {
@@ -93,6 +100,7 @@ impl Archive {
     }
 
     fn find_member(&mut self) -> io::Result<Option<String>> {
+        let mut is_sparse = false;
         loop {
             self.skip_member()?;
             let Some(header) = self.next_header()? else {
@@ -102,14 +110,27 @@ impl Archive {
             self.padding = self.left.next_multiple_of(BLOCK as u64) - self.left;
             let name = text(&header[..100]);
             match header[156] {
-                b'0' | b'7' | 0 => return Ok(Some(name)),
-                b'S' | b'M' => {
-                    let reason = format!("{name} is stored in parts (sparse): unpack the archive");
-                    return Err(Error::new(ErrorKind::InvalidData, reason));
+                b'S' | b'M' => return Err(sparse(&name)),
+                b'0' | b'7' | 0 if is_sparse || is_in_sparse_folder(&header) => {
+                    return Err(sparse(&name));
                 }
-                _ => {}
+                b'0' | b'7' | 0 => return Ok(Some(name)),
+                b'x' => is_sparse = self.has_sparse_record()?,
+                // Long names are between a pax header and its member.
+                b'L' | b'K' => {}
+                _ => is_sparse = false,
             }
         }
+    }
+
+    /// Whether the pax header that the archive stands at is that of a sparse file.
+    fn has_sparse_record(&mut self) -> io::Result<bool> {
+        let mut records = Vec::new();
+        self.by_ref()
+            .take(PAX_BYTES_MAX)
+            .read_to_end(&mut records)?;
+        let mut at = records.windows(SPARSE_RECORD.len());
+        Ok(at.any(|window| window == SPARSE_RECORD))
     }
 
     fn skip_member(&mut self) -> io::Result<()> {
@@ -165,6 +186,17 @@ impl Read for Archive {
     }
 }
 
+fn sparse(name: &str) -> Error {
+    let reason = format!("{name} is stored in parts (sparse): unpack the archive");
+    Error::new(ErrorKind::InvalidData, reason)
+}
+
+/// Whether the name, or the folder's part of a long one, has the folder of sparse files.
+fn is_in_sparse_folder(header: &[u8; BLOCK]) -> bool {
+    let prefix = text(&header[345..500]);
+    text(&header[..100]).contains(SPARSE_FOLDER) || prefix.contains(SPARSE_FOLDER)
+}
+
 fn cut(how: &str) -> Error {
     Error::new(
         ErrorKind::UnexpectedEof,
@@ -199,13 +231,21 @@ pub(crate) mod tests {
 
     /// An archive of these members, as GNU tar writes it.
     pub(crate) fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+        let typed = members
+            .iter()
+            .map(|(name, content)| (b'0', *name, *content));
+        typed_archive(&typed.collect::<Vec<_>>())
+    }
+
+    /// The same of members with a type each.
+    pub(crate) fn typed_archive(members: &[(u8, &str, &[u8])]) -> Vec<u8> {
         let mut all = Vec::new();
-        for (name, content) in members {
+        for (kind, name, content) in members {
             let mut header = [0; BLOCK];
             header[..name.len()].copy_from_slice(name.as_bytes());
             header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
             header[148..156].fill(b' ');
-            header[156] = b'0';
+            header[156] = *kind;
             header[257..265].copy_from_slice(b"ustar  \0");
             let sum: u64 = header.iter().map(|byte| u64::from(*byte)).sum();
             header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
@@ -295,12 +335,45 @@ pub(crate) mod tests {
 
     #[test]
     fn a_member_that_is_stored_in_parts_is_not_passed_over() {
-        let mut bytes = archive(&[("a", b"x")]);
-        bytes[156] = b'S';
-        bytes[148..155].fill(b' ');
-        bytes[155] = b' ';
-        let sum: u64 = bytes[..BLOCK].iter().map(|byte| u64::from(*byte)).sum();
-        bytes[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
-        assert!(names(bytes).1.unwrap().to_string().contains("sparse"));
+        let pax = |record: &str| format!("{} {record}\n", record.len() + 4);
+        let mtime = pax("mtime=1700000000.5");
+        let pax = |record: &str| format!("{mtime}{}", pax(record));
+        let (oldest, newest) = (pax("GNU.sparse.size=9"), pax("GNU.sparse.major=1"));
+        type Typed<'a> = (u8, &'a str, &'a [u8]);
+        let cases: [&[Typed]; 6] = [
+            &[(b'S', "a", b"x")],
+            &[(b'M', "a", b"x")],
+            &[(b'0', "./GNUSparseFile.17/a", b"1\n0\n")],
+            &[
+                (b'x', "./PaxHeaders/a", oldest.as_bytes()),
+                (b'0', "a", b"x"),
+            ],
+            &[(b'x', "./PaxHeaders/a", newest.as_bytes()), (0, "a", b"x")],
+            &[
+                (b'x', "./PaxHeaders/a", newest.as_bytes()),
+                (b'L', "././@LongLink", b"long"),
+                (b'0', "a", b"x"),
+            ],
+        ];
+        for case in cases {
+            let (found, error) = names(typed_archive(case));
+            let error = error.expect("it is sparse").to_string();
+            assert!(error.contains("sparse") && found.is_empty(), "{error}");
+        }
+    }
+
+    #[test]
+    fn pax_header_is_of_the_next_member_alone() {
+        let sparse = b"22 GNU.sparse.major=1\n";
+        let times = b"23 mtime=1700000000.50\n";
+        let bytes = typed_archive(&[
+            (b'x', "./PaxHeaders/a", times),
+            (b'0', "a", b"x"),
+            (b'x', "./PaxHeaders/d", sparse),
+            (b'5', "d", b""),
+            (b'0', "b", b"y"),
+        ]);
+        let (found, error) = names(bytes);
+        assert!(found == ["a", "b"] && error.is_none(), "{error:?}");
     }
 }
