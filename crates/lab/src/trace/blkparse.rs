@@ -56,7 +56,7 @@ impl Action {
 
 pub struct Blkparse {
     action: Action,
-    /// The action was not named: each text's own lines tell it.
+    /// No action was named: each text's lines decide it.
     guesses: bool,
 }
 

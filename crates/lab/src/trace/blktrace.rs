@@ -124,6 +124,14 @@ impl Parts {
         }
     }
 
+    /// The remedy for a packed file. A folder's files are read through the compressions that are known.
+    fn to_unpack(&self) -> &'static str {
+        match self {
+            Parts::Files { .. } => "unpack it",
+            Parts::Archive { .. } => "unpack the archive",
+        }
+    }
+
     /// Nothing more is read of the current file.
     fn end_part(&mut self) {
         match self {
@@ -165,6 +173,12 @@ fn next_member(archive: &mut Archive, passed_over: &PassedOver) -> io::Result<Op
         let mut passed = passed_over.lock().unwrap_or_else(PoisonError::into_inner);
         passed.push(name);
     }
+}
+
+/// What a file with these first bytes is packed with, where its reader gets it as it is.
+fn packer(start: &[u8]) -> Option<&'static str> {
+    let read = source::Compression::of(start).map(source::Compression::name);
+    read.or_else(|| source::foreign(start))
 }
 
 /// Whether the file that the archive stands at is a trace, or cannot be told from one.
@@ -249,6 +263,12 @@ impl Blktrace {
         loop {
             let filled = source::fill(&mut self.parts, &mut event)
                 .map_err(|error| self.unreadable(self.position, &error))?;
+            if let Some(name) = packer(&event[..filled])
+                && self.position == 0
+            {
+                let reason = format!("the file is packed with {name}: {}", self.parts.to_unpack());
+                return Err(self.error(0, reason, false));
+            }
             if filled == EVENT_BYTES {
                 return Ok(Some(event));
             }
@@ -452,6 +472,7 @@ fn event(
 mod tests {
     use super::super::tar::tests::archive;
     use super::*;
+    use std::io::Write;
 
     fn event(time: u64, sector: u64, bytes: u32, action: u32, extra: &[u8]) -> Vec<u8> {
         let mut event = (MAGIC | 7).to_le_bytes().to_vec();
@@ -470,6 +491,37 @@ mod tests {
 
     fn read(parts: Parts) -> Vec<Item> {
         super::super::drain(Blktrace::new("t".into(), parts, Action::Queued))
+    }
+
+    #[test]
+    fn packed_file_is_named_with_its_packer() {
+        let sound = event(5, 8, 4096, 1 | READ, b"");
+        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        gzip.write_all(&sound).unwrap();
+        let gzip = gzip.finish().unwrap();
+        let read_ones: [(&[u8], &str); 3] = [
+            (&gzip, "gzip"),
+            (b"\xfd7zXZ\0\0\x04", "xz"),
+            (b"\x28\xb5\x2f\xfd\x04\0", "zstd"),
+        ];
+        for (start, packer) in read_ones.iter().chain(source::tests::PACKED) {
+            for length in [start.len(), 100] {
+                let mut packed = start.to_vec();
+                packed.resize(length.max(packed.len()), 7);
+                let bytes = archive(&[("x.blktrace.0", &sound), ("x.blktrace.1.z", &packed)]);
+                let archive = Archive::new(Box::new(Cursor::new(bytes)));
+                let found = read(Parts::archive(archive, PassedOver::default()));
+                assert!(found.len() == 2 && found[0].is_ok(), "{packer}: {found:?}");
+                let error = found[1].as_ref().unwrap_err();
+                let said = error.to_string();
+                assert!(said.contains("x.blktrace.1.z"), "{said}");
+                assert!(
+                    said.contains(&format!("packed with {packer}: unpack")),
+                    "{said}"
+                );
+                assert!(!error.skippable);
+            }
+        }
     }
 
     #[test]

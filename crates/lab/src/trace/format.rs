@@ -169,16 +169,18 @@ pub fn detect(name: &str, start: &[u8], skip_bad: bool) -> Result<Format, Unknow
             is_empty: start.is_empty(),
             is_damage: false,
             foreign,
-            nearest: near.filter(|near| near.understood > 0),
+            nearest: near
+                .filter(|near| near.understood > 0)
+                .or_else(|| nearest_request(start)),
         }),
     }
 }
 
-/// Why a file of no format is no readme either: it begins as a trace, or half of its lines are those of one, its name
-/// says so, or it is packed in a way that is not read.
+/// Why a file without a format is a damaged trace. Its first line is a request, half of its lines are of a format, its
+/// ending names one, or its packer is not read.
 pub fn damage(name: &str, start: &[u8]) -> Option<Unknown> {
     let foreign = source::foreign(start);
-    let near = nearest(start, None, true).filter(|near| near.requests > 0);
+    let near = nearest_request(start);
     let is_trace = |near: &Nearest| near.begun == Some(true) || near.is_half();
     let is_named = by_name(name).is_some() && !start.is_empty();
     let is_damaged = foreign.is_some() || is_named || near.as_ref().is_some_and(is_trace);
@@ -188,6 +190,11 @@ pub fn damage(name: &str, start: &[u8]) -> Option<Unknown> {
         foreign,
         nearest: near,
     })
+}
+
+/// The nearest format of which the file has a request.
+fn nearest_request(start: &[u8]) -> Option<Nearest> {
+    nearest(start, None, true).filter(|near| near.requests > 0)
 }
 
 /// Why a file has no format.
@@ -202,6 +209,13 @@ pub struct Unknown {
 }
 
 impl Unknown {
+    /// Whether it is a damaged trace whose nearest format is this one.
+    pub fn is_damaged(&self, format: Format) -> bool {
+        let near = self.nearest.as_ref();
+        let near = near.filter(|_| self.is_damage && self.foreign.is_none());
+        near.is_some_and(|near| near.format == format)
+    }
+
     /// The same of a file whose first bytes end with an error.
     pub fn and_failed(&self, start: &[u8], error: &io::Error) -> String {
         match start.is_empty() {
@@ -224,15 +238,31 @@ impl fmt::Display for Unknown {
                 f,
                 "the file is of no known trace format; `restripe trace formats` lists them, --format names one"
             ),
-            Some(near) => write!(
+            Some(near) => write!(f, "the file is of no known trace format; {near}"),
+        }
+    }
+}
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = self.format.name();
+        match &self.odd {
+            (0, _) if self.format == Format::Fio => write!(
                 f,
-                "the file is of no known trace format; the nearest is {name}, which {} of the first {} lines are: \
-                 line {} is not ({}); --format {name} reads the file as that",
-                near.understood,
-                near.lines,
-                near.odd.0,
-                near.odd.1,
-                name = near.format.name()
+                "the nearest is fio, but an iolog's first line is missing: \
+                 add `fio version 2 iolog`, or `fio version 3 iolog` if its lines begin with times"
+            ),
+            (0, _) => write!(
+                f,
+                "all of its first {} lines are of {name}, but its name ends as files of another format do; \
+                 --format {name} reads the file as that",
+                self.lines
+            ),
+            (line, reason) => write!(
+                f,
+                "the nearest is {name}, which {} of the first {} lines are: line {line} is not ({reason}); \
+                 --format {name} reads the file as that",
+                self.understood, self.lines
             ),
         }
     }
@@ -476,6 +506,34 @@ mod tests {
                     Some(Format::Spc)
                 );
             }
+        }
+    }
+
+    #[test]
+    fn iolog_without_its_first_line_is_said_to_lack_it() {
+        for text in [
+            "/dev/a write 0 512\n",
+            "f read 0 512\nf wait 3\nf read 0 512\n",
+            "7 /dev/a write 0 512\n",
+        ] {
+            let whole = detect("t.log", text.as_bytes(), false).expect_err(text);
+            let member = damage("t.log", text.as_bytes()).expect(text);
+            for unknown in [whole, member] {
+                let said = unknown.to_string();
+                assert!(said.contains("first line is missing"), "{said}");
+                assert!(!said.contains("line 0") && !said.contains("()"), "{said}");
+            }
+        }
+    }
+
+    #[test]
+    fn text_whose_name_ends_as_that_of_another_format_is_said_to_be_whole() {
+        let text = "0,303567,3584,w,0.000000\n".repeat(3);
+        for name in ["t.lis", "t.u32le.gz"] {
+            let unknown = damage(name, text.as_bytes()).expect(name);
+            let said = unknown.to_string();
+            assert!(said.contains("first 3 lines are of spc"), "{said}");
+            assert!(!said.contains("line 0") && !said.contains("()"), "{said}");
         }
     }
 

@@ -138,7 +138,8 @@ impl Members {
         Ok(Some(Member { name, start, bytes }))
     }
 
-    /// The format of a member; none where it is no trace; why that is not known, where it is damaged.
+    /// The format of a member; none where it is no trace; why that is not known, where it is damaged. With `skip_bad`, a
+    /// damaged one is read in the archive's format if that is the nearest, so that its good lines count.
     fn judge(&self, base: &str, sample: &Sample) -> Result<Option<Format>, String> {
         let start = &sample.start;
         if is_archive(start) {
@@ -148,6 +149,10 @@ impl Members {
             Ok(found) => return Ok(Some(found)),
             Err(unknown) => damage(base, start).unwrap_or(unknown),
         };
+        let damaged = self.format.filter(|format| unknown.is_damaged(*format));
+        if self.skip_bad && damaged.is_some() {
+            return Ok(damaged);
+        }
         match &sample.failed {
             Some(error) => Err(unknown.and_failed(start, error)),
             None if unknown.is_damage => Err(unknown.to_string()),
@@ -433,7 +438,6 @@ mod tests {
             ("x.csv.zst", zstd[..9].to_vec()),
             ("x.csv.zst", zstd[..zstd.len() - 1].to_vec()),
             ("x.csv.xz", b"\xfd7zXZ\0\0\x04".to_vec()),
-            ("x.csv.bz2", b"BZh91AY&SY".to_vec()),
             ("x.tar", archive(&[("x.csv", HM.as_bytes())])),
             ("x.lis", b"not\na\nlist\n".to_vec()),
             (
@@ -449,7 +453,9 @@ mod tests {
 
     #[test]
     fn a_damaged_trace_among_sound_ones_is_an_error_or_counted_and_never_passed_over() {
-        for (name, bytes) in damaged() {
+        let packed = source::tests::PACKED.iter();
+        let packed = packed.map(|(start, _)| ("x.packed", start.to_vec()));
+        for (name, bytes) in damaged().into_iter().chain(packed) {
             for place in 0..3 {
                 let mut members = vec![("a.csv", HM.as_bytes()), ("b.csv", HM.as_bytes())];
                 members.insert(place, (name, &bytes));
@@ -467,6 +473,19 @@ mod tests {
                     skipped > 0 && passed == ["readme"],
                     "{name} at {place}: {passed:?}"
                 );
+            }
+        }
+    }
+
+    #[test]
+    fn each_bad_line_of_a_damaged_file_is_counted_once_the_archive_has_a_format() {
+        for bad in [1, 2, 90, 250] {
+            let text = format!("{HM}{}{HM}", "xxx\n".repeat(bad));
+            for text in [text.clone().into_bytes(), packed(&text)] {
+                let bytes = archive(&[("a.csv", HM.as_bytes()), ("b.csv", &text)]);
+                let (items, skipped, passed) = skipping(&bytes);
+                assert_eq!((items.len(), skipped), (6, bad as u64), "{bad}");
+                assert!(items.iter().all(Result::is_ok) && passed.is_empty());
             }
         }
     }

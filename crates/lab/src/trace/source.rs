@@ -96,31 +96,88 @@ pub fn decompress(input: Bytes) -> Bytes {
         bytes: input,
         ..
     } = ahead(input, MAGIC_BYTES);
-    let decoder: Box<dyn Read + Send> = if start.starts_with(GZIP) {
-        Box::new(MultiGzDecoder::new(input))
-    } else if start.starts_with(XZ) {
-        Box::new(XzStreams::new(input))
-    } else if is_zstd(&start) {
-        Box::new(ZstdFrames::new(input))
-    } else {
-        return input;
+    let decoder: Box<dyn Read + Send> = match Compression::of(&start) {
+        Some(Compression::Gzip) => Box::new(MultiGzDecoder::new(input)),
+        Some(Compression::Xz) => Box::new(XzStreams::new(input)),
+        Some(Compression::Zstd) => Box::new(ZstdFrames::new(input)),
+        None => return input,
     };
     Box::new(BufReader::with_capacity(BUFFER, decoder))
 }
 
+/// A compression that is read.
+#[derive(Clone, Copy)]
+pub enum Compression {
+    Gzip,
+    Xz,
+    Zstd,
+}
+
+impl Compression {
+    /// The one that the first bytes of a file have.
+    pub fn of(start: &[u8]) -> Option<Compression> {
+        if start.starts_with(GZIP) {
+            Some(Compression::Gzip)
+        } else if start.starts_with(XZ) {
+            Some(Compression::Xz)
+        } else if is_zstd(start) {
+            Some(Compression::Zstd)
+        } else {
+            None
+        }
+    }
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Compression::Gzip => "gzip",
+            Compression::Xz => "xz",
+            Compression::Zstd => "zstd",
+        }
+    }
+}
+
+/// Compressions and containers that are not read, by their first bytes.
+const FOREIGN: &[(&[u8], &str)] = &[
+    (b"BZh", "bzip2"),
+    (b"PK\x03\x04", "zip"),
+    (b"PK\x05\x06", "zip"),
+    (b"PK\x07\x08", "zip"),
+    (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
+    (b"\x04\x22\x4d\x18", "lz4"),
+    (b"\x02\x21\x4c\x18", "lz4"),
+    (b"\x1f\x9d\x90", "compress"),
+    (b"LZIP", "lzip"),
+    (b"Rar!", "rar"),
+    (b"\x89LZO\0\r\n\x1a\n", "lzop"),
+    (b"LRZI", "lrzip"),
+    (b"\xff\x06\0\0sNaPpY", "snappy"),
+    (b"MSCF\0\0\0\0", "cab"),
+];
+
 /// The name of a compression or a container that is not read.
 pub fn foreign(start: &[u8]) -> Option<&'static str> {
-    let known: [(&[u8], &str); 5] = [
-        (b"BZh", "bzip2"),
-        (b"PK\x03\x04", "zip"),
-        (b"7z\xbc\xaf\x27\x1c", "7-Zip"),
-        (b"\x04\x22\x4d\x18", "lz4"),
-        (b"\x1f\x9d\x90", "compress"),
-    ];
-    let found = known
-        .into_iter()
-        .find(|(magic, _)| start.starts_with(magic));
-    found.map(|(_, name)| name)
+    let mut known = FOREIGN.iter();
+    let found = known.find(|(magic, _)| start.starts_with(magic));
+    found
+        .map(|(_, name)| *name)
+        .or_else(|| is_lzma(start).then_some("lzma"))
+}
+
+/// Whether these are the first bytes of a file of `lzma`, which has no magic: the usual properties, then the size of the
+/// dictionary as such programs choose it. The length of the content and a zero follow.
+///
+/// Lists of 32-bit block numbers begin with `5d 00 00 00` too, so the length decides for such a dictionary.
+fn is_lzma(start: &[u8]) -> bool {
+    let Some(&[0x5d, 0, 0, low, high]) = start.first_chunk() else {
+        return false;
+    };
+    let dictionary = u16::from_le_bytes([low, high]);
+    let is_size = matches!(dictionary >> dictionary.trailing_zeros().min(15), 1 | 3);
+    let length = start.get(5..13).and_then(|length| length.try_into().ok());
+    let is_length = |length| length == u64::MAX || length < 1 << 40;
+    let is_followed = length.is_some_and(|length| is_length(u64::from_le_bytes(length)))
+        && start.get(13) == Some(&0);
+    is_size && (low != 0 || is_followed)
 }
 
 fn is_zstd(start: &[u8]) -> bool {
@@ -305,9 +362,8 @@ pub fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
-    use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::Write;
 
@@ -337,7 +393,7 @@ mod tests {
     }
 
     fn gzip(text: &[u8]) -> Vec<u8> {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::fast());
         encoder.write_all(text).unwrap();
         encoder.finish().unwrap()
     }
@@ -427,6 +483,50 @@ mod tests {
             let input = Box::new(BufReader::new(Dripping(whole)));
             decompress(input).read_to_end(&mut all).unwrap();
             assert_eq!(all, b"one");
+        }
+    }
+
+    /// The first bytes of files of packers that are not read.
+    pub(crate) const PACKED: &[(&[u8], &str)] = &[
+        (b"BZh91AY&SY", "bzip2"),
+        (b"PK\x03\x04\x14\0", "zip"),
+        (b"7z\xbc\xaf\x27\x1c\0\x04", "7-Zip"),
+        (b"\x1f\x9d\x90\x31", "compress"),
+        (b"\x04\x22\x4d\x18\x64\x40", "lz4"),
+        (b"\x02\x21\x4c\x18\x2b\0\0\0", "lz4"),
+        (b"LZIP\x01\x0c", "lzip"),
+        (b"Rar!\x1a\x07\x01\0", "rar"),
+        (b"\x89LZO\0\r\n\x1a\n\x10", "lzop"),
+        (b"LRZI\0\x06", "lrzip"),
+        (b"\xff\x06\0\0sNaPpY", "snappy"),
+        (b"MSCF\0\0\0\0", "cab"),
+        // Written by `xz --format=lzma` at levels 0, 6 and 9, and with a known length.
+        (b"\x5d\0\0\x04\0\xff\xff\xff\xff\xff\xff\xff\xff\0", "lzma"),
+        (b"\x5d\0\0\x80\0\xff\xff\xff\xff\xff\xff\xff\xff\0", "lzma"),
+        (b"\x5d\0\0\0\x04\xff\xff\xff\xff\xff\xff\xff\xff\0", "lzma"),
+        (b"\x5d\0\0\0\x01\x87\xd6\x12\0\0\0\0\0\0", "lzma"),
+        (b"\x5d\0\0\x80\0", "lzma"),
+    ];
+
+    #[test]
+    fn packer_that_is_not_read_is_known_by_its_first_bytes() {
+        for (start, name) in PACKED {
+            assert_eq!(foreign(start), Some(*name), "{start:x?}");
+            let cut = &start[..2];
+            assert_eq!(foreign(cut), None, "{cut:x?}");
+        }
+    }
+
+    #[test]
+    fn list_of_block_numbers_is_not_taken_for_lzma() {
+        for numbers in [
+            [93, 94, 95, 96],
+            [93, 0, 1, 2],
+            [93, 4, 5, 6],
+            [93, 1, 0, 1],
+        ] {
+            let bytes: Vec<u8> = numbers.into_iter().flat_map(u32::to_le_bytes).collect();
+            assert_eq!(foreign(&bytes), None, "{numbers:?}");
         }
     }
 
