@@ -139,7 +139,7 @@ impl From<ClientError> for Failure {
                 "start it with `restripe serve`, or name its members with --offline"
             }
             ClientError::NoReply { .. } => {
-                "the daemon hangs, is stopped (SIGSTOP), or still works on it: look at that process"
+                "the process hangs, is stopped (SIGSTOP), or is still at work: look at it with ps"
             }
             _ => "",
         };

@@ -17,6 +17,7 @@ use restripe_io::control::{
     StatusView, ask, running,
 };
 use std::fmt::Write;
+use std::thread::{self, ScopedJoinHandle};
 
 pub fn run(verb: &Status) -> Outcome {
     let (views, unanswered) = views(verb).map_err(|failure| match verb.exit_code {
@@ -103,21 +104,31 @@ fn offline(name: Option<&str>, members: &[String]) -> Outcome<StatusView> {
     Session::of_members_to_look(name, members)?.end_after(Session::status)
 }
 
-/// Every array that has a control socket. A socket that a killed daemon left says nothing.
+/// Every array that has a control socket. All are asked at once, so daemons that hang cost the time of one.
 pub fn everything() -> Outcome<Vec<Outcome<StatusView>>> {
-    let mut views = Vec::new();
-    for name in running()? {
-        let view = match ask(&name, &Request::Status) {
-            Err(ClientError::NotRunning { .. }) => continue,
-            Ok(Reply::Status(view)) => Ok(*view),
-            Ok(_) => Err(Failure::new(
-                "the daemon answered `status` with something else",
-            )),
-            Err(error) => Err(Failure::from(error)),
-        };
-        views.push(view.map_err(|failure| failure.at(name)));
-    }
-    Ok(views)
+    let names = running()?;
+    let views: Vec<_> = thread::scope(|scope| {
+        let asked: Vec<_> = names
+            .iter()
+            .map(|name| scope.spawn(|| served(name)))
+            .collect();
+        let ended = asked.into_iter().map(ScopedJoinHandle::join);
+        ended.map(|view| view.expect("it panics nowhere")).collect()
+    });
+    Ok(views.into_iter().flatten().collect())
+}
+
+/// The status of a served array. None where a killed daemon left its socket.
+fn served(name: &str) -> Option<Outcome<StatusView>> {
+    let view = match ask(name, &Request::Status) {
+        Err(ClientError::NotRunning { .. }) => return None,
+        Ok(Reply::Status(view)) => Ok(*view),
+        Ok(_) => Err(Failure::new(
+            "the daemon answered `status` with something else",
+        )),
+        Err(error) => Err(Failure::from(error)),
+    };
+    Some(view.map_err(|failure| failure.at(name)))
 }
 
 /// One object for one array, a list for all.

@@ -64,16 +64,17 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// Asks the daemon of the array `name`.
+/// Sends a request to the daemon of the array `name`. A daemon that hangs is found out by a question that goes first.
 pub fn ask(name: &str, request: &Request) -> Result<Reply, ClientError> {
     let path = socket_path(name).map_err(ClientError::Place)?;
     let owner = owner_of_private(&runtime_folder()).map_err(ClientError::Place)?;
     let owner = owner.ok_or_else(|| ClientError::NotRunning { path: path.clone() })?;
-    let timeout = match request.only_asks() {
-        true => ANSWER_TIMEOUT,
-        false => TIMEOUT,
-    };
-    ask_of(&path, request, timeout, owner)
+    if request.only_asks() {
+        return ask_of(&path, request, ANSWER_TIMEOUT, owner);
+    }
+    // A daemon that does not answer a question would not answer an order either.
+    ask_of(&path, &Request::Status, ANSWER_TIMEOUT, owner)?;
+    ask_of(&path, request, TIMEOUT, owner)
 }
 
 /// Asks whoever serves the socket at `path`, if it is a process of this user or of root.
