@@ -84,6 +84,8 @@ pub struct Desk {
 struct FactLog {
     facts: Facts,
     teller: Teller,
+    /// Unbounded: facts pile up here until the next look. An array that runs for long is looked at now and then, as
+    /// `serve` does.
     source: Option<Receiver<(Nanos, Fact)>>,
 }
 
@@ -227,7 +229,7 @@ impl Desk {
         self.fact_log().since(since)
     }
 
-    /// Returns when the log of facts has what led to the reactor's answers up to here. The reactor gives its answers in turn.
+    /// Returns when the log has every fact that precedes the reactor's last answer.
     pub fn wait_for_facts(&self) {
         let _ = self.remote.connections();
     }
@@ -604,7 +606,11 @@ fn extents_line(extents: &[(u64, u64)]) -> String {
 
 fn refusal_of(failure: Failure) -> Refusal {
     let (what, at, hint) = failure.into_parts();
-    Refusal { what, at, hint }
+    Refusal {
+        at,
+        hint,
+        ..Refusal::new(what)
+    }
 }
 
 /// A device that was closed, and that the array does not know any more, keeps its number and nothing else. Nor does one

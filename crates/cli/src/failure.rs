@@ -20,6 +20,8 @@ pub struct Failure {
     /// Exit status.
     code: u8,
     not_running: bool,
+    /// The array has ended nevertheless.
+    ended: bool,
 }
 
 pub type Outcome<T = ()> = Result<T, Failure>;
@@ -32,6 +34,7 @@ impl Failure {
             hint: String::new(),
             code: FAILED,
             not_running: false,
+            ended: false,
         }
     }
 
@@ -78,6 +81,11 @@ impl Failure {
         self.not_running
     }
 
+    /// The daemon refused a good end, and the array has ended.
+    pub fn is_of_ended(&self) -> bool {
+        self.ended
+    }
+
     /// What, where, and what to do.
     pub fn into_parts(self) -> (String, String, String) {
         (self.what, self.at, self.hint)
@@ -114,6 +122,7 @@ impl From<Refusal> for Failure {
             hint: refusal.hint,
             code: FAILED,
             not_running: false,
+            ended: refusal.ended,
         }
     }
 }

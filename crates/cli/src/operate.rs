@@ -656,11 +656,15 @@ pub fn stop(verb: &Stop) -> Outcome {
             true => failure.hint(hint),
             false => failure,
         })?;
-    session.order(&Request::Stop)?;
-    if !wait_until_free(&verb.name, FREE_WITHIN)? {
-        print_note("the daemon is still ending");
+    let stopped = session.order(&Request::Stop);
+    let ended = stopped.as_ref().err().is_none_or(Failure::is_of_ended);
+    if ended && !wait_until_free(&verb.name, FREE_WITHIN)? {
+        let name = &verb.name;
+        print_note(&format!(
+            "the name {name} is still in use: the daemon has not ended, or another has begun"
+        ));
     }
-    Ok(())
+    stopped
 }
 
 pub fn metrics(target: &Metrics) -> Outcome {

@@ -58,7 +58,7 @@ impl Desk {
         for member in (0..).map(Member).take(names.len()) {
             self.remote.close(self.array, member).map_err(ended)?;
         }
-        // Answered after they are closed.
+        // The reactor has begun to close them by its answer; a device with operations in flight closes when these end.
         self.look().map(drop)
     }
 
@@ -142,14 +142,23 @@ fn ended_unclean(why: Refusal) -> Refusal {
         "{}; the array is served no more, and not marked clean (a daemon that serves no other ends)",
         why.what
     );
-    Refusal { what, ..why }
+    Refusal {
+        what,
+        ended: true,
+        ..why
+    }
 }
 
 /// A stop during which members failed: the others have it on record, and are flushed.
 fn ended_without(failed: &str) -> Refusal {
-    Refusal::new("stopped, but not every member could be flushed and marked clean; the others are")
+    let what = "stopped, but not every member could be flushed and marked clean; the others are";
+    let refusal = Refusal::new(what)
         .at(failed)
-        .hint("start it with --degraded, and add what failed or another device")
+        .hint("start it with --degraded, and add what failed or another device");
+    Refusal {
+        ended: true,
+        ..refusal
+    }
 }
 
 /// Whether no member is missing in any of the array's sets.

@@ -21,6 +21,10 @@ use std::time::{Duration, Instant};
 const NAME_BYTES_MAX: usize = 32;
 /// Bytes in a Unix socket's path, at most (`sun_path` less its ending zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// Between two looks at a lock that another process holds.
+const PAUSE: Duration = Duration::from_millis(1);
+/// Looks at a lock before its path counts as taken.
+const TRIES: usize = 3;
 
 #[derive(Debug)]
 pub enum PlaceError {
@@ -128,15 +132,28 @@ pub fn running() -> Result<Vec<String>, PlaceError> {
     Ok(names)
 }
 
-/// Waits until no daemon holds the control socket of `name` any more, or `most` is over: whether it is free.
+/// Waits until the daemon that holds the control socket of `name` has ended, at most for `most`: whether it has. A lock's
+/// file that a killed daemon left counts as free.
 pub fn wait_until_free(name: &str, most: Duration) -> Result<bool, PlaceError> {
-    let lock = lock_path(&socket_path(name)?);
+    let lock_path = lock_path(&socket_path(name)?);
+    wait_for_lock(&lock_path, most).map_err(|error| PlaceError::Socket {
+        path: lock_path,
+        error,
+    })
+}
+
+fn wait_for_lock(path: &Path, most: Duration) -> io::Result<bool> {
+    let lock = match open_lock(path, false) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(true),
+        opened => opened?,
+    };
     let deadline = Instant::now() + most;
-    while lock.exists() {
+    // Another file at this path is the next daemon's.
+    while is_at(path, &lock) && !try_lock(&lock)? {
         if Instant::now() >= deadline {
             return Ok(false);
         }
-        thread::sleep(Duration::from_millis(1));
+        thread::sleep(PAUSE);
     }
     Ok(true)
 }
@@ -264,23 +281,37 @@ fn try_lock_beside(path: &Path) -> Result<File, PlaceError> {
         path: lock_path.clone(),
         error,
     };
+    let lock = open_lock(&lock_path, true).map_err(failed)?;
+    // `wait_until_free` of a verb holds a free lock for an instant.
+    for _ in 0..TRIES {
+        if try_lock(&lock).map_err(failed)? {
+            return Ok(lock);
+        }
+        thread::sleep(PAUSE);
+    }
+    Err(PlaceError::Taken { path: path.into() })
+}
+
+fn open_lock(path: &Path, create: bool) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
-        .create(true)
+        .create(create)
         .truncate(false)
         .write(true)
         .mode(0o600)
         .custom_flags(libc::O_CLOEXEC | libc::O_NOFOLLOW);
-    let lock = options.open(&lock_path).map_err(failed)?;
+    options.open(path)
+}
+
+/// Whether this open file has the lock now.
+fn try_lock(lock: &File) -> io::Result<bool> {
     // SAFETY: `lock` is an open descriptor for the length of the call, and flock touches no memory of ours.
     if unsafe { libc::flock(lock.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } == 0 {
-        return Ok(lock);
+        return Ok(true);
     }
     match io::Error::last_os_error() {
-        error if error.kind() == io::ErrorKind::WouldBlock => {
-            Err(PlaceError::Taken { path: path.into() })
-        }
-        error => Err(failed(error)),
+        error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        error => Err(error),
     }
 }
 
@@ -323,6 +354,31 @@ mod tests {
             .create(&path)
             .expect("a fresh folder");
         path
+    }
+
+    #[test]
+    fn lock_counts_as_free_once_its_holder_has_ended() {
+        let folder = folder("free");
+        let path = folder.join("tank.sock");
+        let lock = lock_path(&path);
+        let free = |most| wait_for_lock(&lock, Duration::from_millis(most)).expect("a look");
+        assert!(free(0), "no daemon was there");
+        fs::write(&lock, "").expect("a file");
+        assert!(free(0), "a killed daemon left this file");
+        let (first, _) = Claim::take(&path).expect("it is free");
+        assert!(!free(5), "a daemon lives");
+        // The next daemon takes the path while the verb waits for the end of the first.
+        let next = thread::scope(|scope| {
+            let waits = scope.spawn(|| free(60_000));
+            thread::sleep(Duration::from_millis(20));
+            drop(first);
+            let next = Claim::take(&path).expect("it is free again");
+            assert!(waits.join().expect("it ends"));
+            next
+        });
+        assert!(!free(5), "the next daemon lives");
+        drop(next);
+        fs::remove_dir_all(&folder).expect("it was there");
     }
 
     #[test]

@@ -212,6 +212,9 @@ pub struct Refusal {
     pub at: String,
     #[serde(default)]
     pub hint: String,
+    /// The array has ended nevertheless.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ended: bool,
 }
 
 impl Refusal {
