@@ -113,15 +113,17 @@ impl Session {
 
     pub fn status(&self) -> Outcome<StatusView> {
         match self.ask(&Request::Status)? {
-            Reply::Status(status) => Ok(self.without_own_refusal(*status)),
+            Reply::Status(status) => Ok(self.without_own_mode(*status)),
             _ => Err(unexpected(&Request::Status)),
         }
     }
 
     /// A verb that only looks starts the array read-only. That is no state of the array.
-    fn without_own_refusal(&self, mut status: StatusView) -> StatusView {
+    fn without_own_mode(&self, mut status: StatusView) -> StatusView {
         let own = |refusal: &mut RefusalView| !self.is_served() && refusal.reason == READ_ONLY;
-        status.refuses_writes.take_if(own);
+        if status.refuses_writes.take_if(own).is_some() {
+            status.read_only = false;
+        }
         status
     }
 
