@@ -411,9 +411,9 @@ pub struct Assemble {
 #[command(
     after_help = "Without --unix, --tcp, --stdio or a socket from systemd, the NBD socket is NAME.nbd in the
 runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, /run/user/UID/restripe where there is one,
-/tmp/restripe-UID. A line with the URI is printed once clients can connect. SIGTERM and SIGINT drain, flush and
-mark clean. The log goes to standard error: each line has a time and a level, or the priority that systemd's
-journal reads, where standard error is that journal.
+/tmp/restripe-UID. It is NAME-PID.nbd where another daemon has that socket. A line with the URI is printed
+once clients can connect. SIGTERM and SIGINT drain, flush and mark clean. The log goes to standard error: each line
+has a time and a level, or the priority that systemd's journal reads, where standard error is that journal.
 
 Example: restripe serve --unix tank.nbd a.img b.img c.img"
 )]

@@ -349,8 +349,8 @@ struct Journal {
     next: Mutex<Vec<u64>>,
 }
 
-/// Answers for an array that a daemon serves. The daemon's log has what a verb brought about before the verb has its answer, so
-/// a daemon that is killed then has lost no line of it.
+/// Answers for an array that a daemon serves. The daemon's log has a verb's lines before the verb has its answer. So a
+/// daemon killed after the answer loses none of them.
 struct Answering {
     desk: Arc<Desk>,
     journal: Arc<Journal>,
@@ -376,7 +376,7 @@ impl Journal {
         }
     }
 
-    /// Begins with who is missing and what is lost.
+    /// Logs the slots without a member and what is lost.
     fn begin(&self) {
         for status in self.desks.iter().filter_map(|desk| desk.status().ok()) {
             for slot in status::vacant_slots(&status) {
@@ -450,19 +450,19 @@ impl Places {
     fn bind(self, names: &[&str]) -> Outcome<Doors> {
         let nowhere =
             self.unix.is_none() && self.tcp.is_none() && !self.stdio && self.inherited.is_empty();
-        let unix = match nowhere {
-            true => Some(runtime_folder().join(format!("{}.nbd", names[0]))),
-            false => self.unix,
-        };
         let mut doors = Doors {
             listeners: self.inherited,
             uris: Vec::new(),
             stdio: self.stdio,
         };
-        if let Some(path) = &unix {
-            let listener = Listener::unix(path).map_err(|error| listen_failure(&error, path))?;
+        let unix = match (nowhere, self.unix) {
+            (true, _) => Some(listen_by_default(names[0])?),
+            (false, Some(path)) => Some((listen_unix(&path)?, path)),
+            (false, None) => None,
+        };
+        if let Some((listener, path)) = unix {
             doors.listeners.push(listener);
-            let uris = names.iter().map(|name| unix_uri(name, path, names.len()));
+            let uris = names.iter().map(|name| unix_uri(name, &path, names.len()));
             doors.uris.extend(uris);
         }
         if let Some(address) = self.tcp {
@@ -500,6 +500,24 @@ impl Doors {
         }
         Ok(self.uris)
     }
+}
+
+/// Listens on `NAME.nbd` in the runtime folder. A daemon that has stopped this array and serves others may still have that
+/// socket: then on `NAME-PID.nbd`.
+fn listen_by_default(name: &str) -> Outcome<(Listener, PathBuf)> {
+    let usual = runtime_folder().join(format!("{name}.nbd"));
+    match Listener::unix(&usual) {
+        Ok(listener) => Ok((listener, usual)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let free = runtime_folder().join(format!("{name}-{}.nbd", std::process::id()));
+            Ok((listen_unix(&free)?, free))
+        }
+        Err(error) => Err(listen_failure(&error, &usual)),
+    }
+}
+
+fn listen_unix(path: &PathBuf) -> Outcome<Listener> {
+    Listener::unix(path).map_err(|error| listen_failure(&error, path))
 }
 
 /// Listens on a TCP address, again and again for a moment while somebody else does: the socket of a daemon that was

@@ -291,7 +291,7 @@ fn array_that_is_stopped_gives_up_its_name_and_members_while_others_are_served()
         let made = place.run(&[&["create", name][..], &image, &members].concat());
         assert_eq!(made.status, 0, "{}", made.stderr);
     }
-    let first = place.serve(&[x, y].concat());
+    let first = place.await_service(&mut place.command(&["serve", x[0], x[1], y[0], y[1]]));
     let stopped = place.run(&["stop", "x"]);
     assert_eq!(stopped.status, 0, "{}", stopped.stderr);
     let listed = place.run(&["status"]).stdout;
@@ -306,13 +306,21 @@ fn array_that_is_stopped_gives_up_its_name_and_members_while_others_are_served()
     }
     let looked = place.run(&[&["status", "x", "--offline"][..], &x].concat());
     assert!(
-        looked.stdout.starts_with("x: healthy") && !looked.stdout.contains("REFUSED"),
+        looked.stdout.starts_with("x: healthy\n") && !looked.stdout.contains("REFUSED"),
         "{}{}",
         looked.stdout,
         looked.stderr
     );
     let scrubbed = place.run(&[&["scrub", "x", "--offline"][..], &x].concat());
     assert_eq!(scrubbed.status, 0, "{}", scrubbed.stderr);
+    let second = place.await_service(&mut place.command(&["serve", x[0], x[1]]));
+    let listed = place.run(&["status"]).stdout;
+    assert!(
+        listed.contains("x: healthy") && listed.contains("y: healthy"),
+        "both are served: {listed}"
+    );
+    assert_eq!(place.run(&["stop", "x"]).status, 0);
+    assert_eq!(second.wait(), 0);
     assert_eq!(place.run(&["stop", "y"]).status, 0);
     // The name is free as soon as `stop` has returned.
     for _ in 0..3 {
@@ -548,6 +556,15 @@ fn a_replace_that_was_cut_ends_as_one_that_was_not() {
     let found = status(&place);
     assert_eq!(found["dropped_tasks"][0]["kind"], "replace", "{found}");
     assert_eq!(found["dropped_tasks"][0]["slot"], 0, "{found}");
+    daemon.kill();
+    let looked = place.run(&[&["status", "tank", "--offline"][..], &four].concat());
+    assert!(
+        looked.stdout.contains("DROPPED: replace of slot 0"),
+        "{}{}",
+        looked.stdout,
+        looked.stderr
+    );
+    let daemon = slow(&THREE);
     good(place.run(&["replace", "tank", "a.img", "new.img", "--no-wait"]));
     assert!(status(&place)["dropped_tasks"].is_null());
     daemon.kill();
