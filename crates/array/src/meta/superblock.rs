@@ -290,7 +290,7 @@ pub struct MemberEntry {
     pub read_errors: u32,
     /// While failed: the version of the superblock under which it ceased to be current, or 0 if that is not known.
     pub left_at: u64,
-    /// While failed: the slot that it was being filled for when a start missed it, until that is filled anew. Without meaning otherwise.
+    /// While failed: the slot whose task a start dropped, for want of this member. None once that slot is filled anew.
     pub dropped_for: Option<u16>,
 }
 

@@ -135,7 +135,9 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         member.current_since = random.below(1 << 40);
         member.log_floor = random.below(1 << 40);
         member.read_errors = random.next() as u32;
-        member.dropped_for = random.flag().then(|| random.below(slots.into()) as u16);
+        let dropped_for = random.flag().then(|| random.below(slots.into()) as u16);
+        member.dropped_for =
+            dropped_for.filter(|_| matches!(member.role, MemberRole::Failed { .. }));
     }
     any_partner(random, &mut superblock);
     for _ in 0..random.below(9) {

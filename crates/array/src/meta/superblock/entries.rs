@@ -61,19 +61,19 @@ pub(super) fn get_region(bytes: &[u8]) -> Result<Region, MetaError> {
 }
 
 pub(super) fn put_member(bytes: &mut [u8], entry: &MemberEntry) {
-    let (role, stale_since, partial) = match entry.role {
-        MemberRole::Active => (1, 0, false),
-        MemberRole::Rebuilding => (2, 0, false),
-        MemberRole::Spare => (3, 0, false),
+    let dropped_for = entry.dropped_for.map_or(0, |slot| slot + 1);
+    let (role, stale_since, partial, dropped_for) = match entry.role {
+        MemberRole::Active => (1, 0, false, 0),
+        MemberRole::Rebuilding => (2, 0, false, 0),
+        MemberRole::Spare => (3, 0, false, 0),
         MemberRole::Failed {
             stale_since,
             partial,
-        } => (4, stale_since, partial),
+        } => (4, stale_since, partial, dropped_for),
     };
     put(bytes, at::MEMBER_UUID, entry.uuid.0);
     bytes[at::MEMBER_ROLE] = role;
     bytes[at::MEMBER_PARTIAL] = u8::from(partial);
-    let dropped_for = entry.dropped_for.map_or(0, |slot| slot + 1);
     put_u16(bytes, at::MEMBER_DROPPED, dropped_for);
     put_u32(bytes, at::MEMBER_READ_ERRORS, entry.read_errors);
     put_u64(bytes, at::MEMBER_STALE_SINCE, stale_since);
@@ -92,6 +92,10 @@ pub(super) fn get_member(bytes: &[u8]) -> Result<MemberEntry, MetaError> {
         },
         other => return field("role", u64::from(other)),
     };
+    let dropped_for = match role {
+        MemberRole::Failed { .. } => get_u16(bytes, at::MEMBER_DROPPED).checked_sub(1),
+        _ => None,
+    };
     Ok(MemberEntry {
         uuid: get_uuid(bytes, at::MEMBER_UUID),
         role,
@@ -99,7 +103,7 @@ pub(super) fn get_member(bytes: &[u8]) -> Result<MemberEntry, MetaError> {
         log_floor: get_u64(bytes, at::MEMBER_LOG_FLOOR),
         read_errors: get_u32(bytes, at::MEMBER_READ_ERRORS),
         left_at: 0,
-        dropped_for: get_u16(bytes, at::MEMBER_DROPPED).checked_sub(1),
+        dropped_for,
     })
 }
 

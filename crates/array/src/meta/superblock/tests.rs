@@ -285,6 +285,30 @@ fn departures_count_for_failed_members_while_there_is_room() {
     assert_eq!(Superblock::decode(&reaching), Ok(superblock));
 }
 
+#[test]
+fn slot_of_a_dropped_task_counts_for_failed_members_alone() {
+    let mut random = Random::new(28);
+    for _ in 0..200 {
+        let mut superblock = any_superblock(&mut random);
+        let bytes = bytes_of(&superblock);
+        for nth in 0..superblock.members.len() {
+            let is_failed = matches!(superblock.members[nth].role, MemberRole::Failed { .. });
+            let at = entry(&bytes, at::MEMBERS, nth) + at::MEMBER_DROPPED;
+            let mut scribbled = bytes.clone();
+            put_u16(&mut scribbled, at, u16::MAX);
+            reseal(&mut scribbled);
+            let read = Superblock::decode(&scribbled);
+            assert_eq!(read == Ok(superblock.clone()), !is_failed, "{nth}");
+            assert_eq!(read.is_err(), is_failed, "{nth}");
+            if !is_failed {
+                let former = superblock.members[nth].dropped_for.replace(0);
+                assert_eq!(get_u16(&bytes_of(&superblock), at), 0, "{nth}");
+                superblock.members[nth].dropped_for = former;
+            }
+        }
+    }
+}
+
 /// Whatever a record holds, it is refused or sound, and can be written again.
 #[test]
 fn scribbled_tails_are_refused_or_sound() {
@@ -405,7 +429,8 @@ fn a_place_that_is_filled_is_sound() {
     superblock.tasks = vec![resync(0), filling(1), filling(0)];
     let member = superblock.placement[0].member.take();
     superblock.placement[0].incoming = member;
-    superblock.members[usize::from(member.expect("placed"))].role = MemberRole::Rebuilding;
+    let filled = &mut superblock.members[usize::from(member.expect("placed"))];
+    (filled.role, filled.dropped_for) = (MemberRole::Rebuilding, None);
     let read = Superblock::decode(&bytes_of(&superblock)).expect("it is sound");
     assert_eq!(read, superblock);
 }
