@@ -287,6 +287,8 @@ pub struct DroppedTask {
     pub kind: TaskKind,
     pub slot: u16,
     pub target: Uuid,
+    /// The start only reads, so the superblock still has the task: a start that writes may go on with it.
+    pub waits: bool,
 }
 
 #[derive(Clone, Debug)]

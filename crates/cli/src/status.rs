@@ -301,6 +301,7 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
         slot,
         target,
         set,
+        waits,
     } = dropped;
     let (of, to) = match set.as_str() {
         "array" => (String::new(), String::new()),
@@ -308,7 +309,7 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
     };
     let what = format!("{kind} of slot {slot}{of}");
     let name = shown(&view.name);
-    if view.read_only {
+    if *waits {
         return format!("NOT STARTED: {what}: its target, member {target}, is missing");
     }
     let anew = match kind.as_str() {

@@ -129,9 +129,7 @@ impl Core {
 
     /// The tasks that the superblock records go on from their durable done-sets.
     fn restore_tasks(&mut self) {
-        if !self.mode.read_only {
-            self.recall_dropped();
-        }
+        self.recall_dropped();
         let mut dropped = false;
         let records = core::mem::take(&mut self.superblock.tasks);
         for record in records {
@@ -183,6 +181,7 @@ impl Core {
                 kind,
                 slot,
                 target: line.uuid,
+                waits: false,
             });
         }
     }
@@ -197,6 +196,7 @@ impl Core {
             kind,
             slot,
             target: target.map_or(Uuid::NIL, uuid),
+            waits: self.mode.read_only,
         });
     }
 

@@ -20,7 +20,7 @@ enum Cut {
 }
 
 impl Cut {
-    fn befalls(self, array: &mut Array) {
+    fn apply_to(self, array: &mut Array) {
         match self {
             Cut::Power => array.crash(|_| false),
             Cut::Daemon => array.die(),
@@ -224,7 +224,7 @@ impl Case {
         if answer.is_some_and(|answer| !matches!(answer, Err(CommandError::Busy(_)))) {
             at.answered += 1;
         }
-        cut.befalls(&mut array);
+        cut.apply_to(&mut array);
         at.waits = None;
         at.wrote = false;
         restart(&mut array);
@@ -316,14 +316,28 @@ fn a_replace_without_its_target_is_dropped_with_a_notice() {
         while at.answered == 0 {
             assert!(case.step(&mut array, &mut at));
         }
-        cut.befalls(&mut array);
-        let target = array.take_out(3);
-        array.start().expect("starts without the target");
+        cut.apply_to(&mut array);
         let dropped = DroppedTask {
             kind: TaskKind::Replace,
             slot: 1,
             target: Uuid([4; 16]),
+            waits: false,
         };
+        let target = array.take_out(3);
+        let looks = StartMode {
+            read_only: true,
+            ..StartMode::default()
+        };
+        array
+            .command(Command::Start(looks))
+            .expect("starts to read");
+        let waits = DroppedTask {
+            waits: true,
+            ..dropped
+        };
+        assert_eq!(array.engine.status().dropped, [waits], "{cut:?}");
+        array.die();
+        array.start().expect("starts without the target");
         let status = array.engine.status();
         assert_eq!(status.dropped, [dropped], "{cut:?}");
         assert_eq!(status.state, ArrayState::Healthy);
@@ -333,12 +347,17 @@ fn a_replace_without_its_target_is_dropped_with_a_notice() {
             told && array.engine.status().dropped == [dropped]
         };
         assert!(is_told(&array));
-        cut.befalls(&mut array);
+        cut.apply_to(&mut array);
         array.start().expect("starts without the target");
         assert!(is_told(&array), "{cut:?}: once more");
         // The target comes back, and the replace is ordered anew.
-        cut.befalls(&mut array);
+        cut.apply_to(&mut array);
         array.put_back(3, target);
+        array
+            .command(Command::Start(looks))
+            .expect("starts to read");
+        assert!(is_told(&array), "{cut:?}: also where nothing is written");
+        array.die();
         array.start().expect("starts with the target");
         assert!(is_told(&array), "{cut:?}: it is here");
         let [order] = case.orders[..] else {
@@ -347,7 +366,7 @@ fn a_replace_without_its_target_is_dropped_with_a_notice() {
         array.command(order).expect("the target may be used");
         assert!(array.engine.status().dropped.is_empty());
         array.run_tasks();
-        cut.befalls(&mut array);
+        cut.apply_to(&mut array);
         array.start().expect("starts");
         let status = array.engine.status();
         assert!(status.dropped.is_empty() && status.members[1].replaced);

@@ -375,6 +375,9 @@ pub struct DroppedView {
     pub target: String,
     /// `array`, `surrogate` or `buffer`.
     pub set: String,
+    /// A start that writes, and has the target, goes on with it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub waits: bool,
 }
 
 impl DroppedView {
@@ -397,6 +400,7 @@ impl DroppedView {
             slot: dropped.slot,
             target: dropped.target.to_string(),
             set: set.into(),
+            waits: dropped.waits,
         }
     }
 }
@@ -1015,7 +1019,7 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             slot,
             outcome,
         } => task_ended_text(*kind, *slot, *outcome),
-        Fact::TaskDropped(dropped) => task_dropped_text(dropped, read_only),
+        Fact::TaskDropped(dropped) => task_dropped_text(dropped),
         Fact::Mismatch {
             row,
             sectors,
@@ -1088,11 +1092,16 @@ fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> Stri
     format!("{} {what}", task_of(kind, slot))
 }
 
-fn task_dropped_text(dropped: &DroppedTask, read_only: bool) -> String {
-    let DroppedTask { kind, slot, target } = dropped;
+fn task_dropped_text(dropped: &DroppedTask) -> String {
+    let DroppedTask {
+        kind,
+        slot,
+        target,
+        waits,
+    } = dropped;
     let task = task_of(*kind, Some(*slot));
     let target = format!("its target, member {target},");
-    match read_only {
+    match waits {
         true => {
             format!("{task} waits for a start that writes and has its target: {target} is missing")
         }
