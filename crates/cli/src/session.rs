@@ -156,7 +156,9 @@ pub fn absolute(text: &str) -> String {
 
 /// A removal goes on when nobody waits for it any more, and ends with the surrogate's superblocks wiped.
 fn unanswered(array: &str, request: &Request, error: ClientError) -> Failure {
-    let goes_on = matches!(error, ClientError::NoReply { .. });
+    // A daemon that hangs does not answer the question before the order, and has no order.
+    let goes_on =
+        matches!(error, ClientError::NoReply { within, .. } if within > control::ANSWER_TIMEOUT);
     let failure = Failure::from(error);
     match request {
         Request::RemoveSurrogate if goes_on => failure.hint(format!(
@@ -182,17 +184,19 @@ mod tests {
 
     #[test]
     fn a_removal_that_outlasts_its_client_is_said_to_go_on() {
-        let error = || ClientError::NoReply {
+        let error = |within| ClientError::NoReply {
             path: "tank.sock".into(),
             process: 7,
-            within: Duration::from_secs(120),
+            within: Duration::from_secs(within),
         };
-        let told = unanswered("tank", &Request::RemoveSurrogate, error()).to_string();
+        let told = unanswered("tank", &Request::RemoveSurrogate, error(120)).to_string();
         let no_reply = "tank.sock: no reply within 120s from process 7";
         assert!(told.contains(no_reply), "{told}");
         assert!(told.contains(" hint: it goes on in the daemon"), "{told}");
         assert!(told.contains("restripe status tank tells"), "{told}");
-        let told = unanswered("tank", &Request::Stop, error()).to_string();
-        assert!(told.contains(" hint: the daemon hangs"), "{told}");
+        for (request, within) in [(Request::Stop, 120), (Request::RemoveSurrogate, 10)] {
+            let told = unanswered("tank", &request, error(within)).to_string();
+            assert!(told.contains(" hint: the process hangs"), "{told}");
+        }
     }
 }

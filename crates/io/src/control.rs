@@ -18,7 +18,7 @@ mod scrub;
 mod server;
 mod surrogate;
 
-pub use client::{ClientError, ask, ask_at};
+pub use client::{ANSWER_TIMEOUT, ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use folder::runtime_folder;
 pub use lending::{LeaseView, LendingView};

@@ -14,7 +14,7 @@ use std::time::Duration;
 /// may interrupt. The daemon goes on with what was asked when nobody waits any more.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The same for a question, which waits for no member.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
 #[derive(Debug)]
 pub enum ClientError {
