@@ -32,7 +32,7 @@ const QUEUED_MAX: usize = 4096;
 /// How long a daemon that ends waits for its last lines to be read.
 pub const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long the answer to a verb waits for the lines about it to be read.
-const SETTLED: Duration = Duration::from_millis(200);
+const SETTLED: Duration = Duration::from_secs(1);
 
 /// How grave a line is, as syslog counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,8 +114,8 @@ pub fn end(within: Duration) {
     }
 }
 
-/// Waits until all lines are written, for a moment. Where nothing was written since a wait in vain, the reader is stuck: then this
-/// does not wait.
+/// Waits at most `SETTLED` until all lines are written. Does not wait again until the reader that was stuck has read a
+/// line.
 pub fn settle() {
     let Some(queue) = QUEUE.get() else { return };
     let stuck = queue.stuck_at.load(Ordering::Relaxed) == queue.written.load(Ordering::Relaxed);
