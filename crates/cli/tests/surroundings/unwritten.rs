@@ -112,6 +112,12 @@ fn a_reader_that_leaves_ends_a_verb_quietly() {
         let quiet = !said.contains("error") && !said.contains("panicked");
         assert!(status == BY_THE_PIPE && quiet, "{verb}: {status} {said}");
     }
+    // The last verb has stopped the array.
+    let (status, said) = run(&place, 0, "restripe status tank", "");
+    assert!(
+        status == 1 && said.contains("no daemon answers"),
+        "{status} {said}"
+    );
 }
 
 #[test]
