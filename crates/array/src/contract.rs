@@ -495,7 +495,7 @@ impl StartMode {
         force_owner: false,
     };
 
-    /// As an array that was started in this mode is started once more by itself: by nothing that was accepted once.
+    /// The mode for a restart without a command: it repeats no consent (`from_minority`, `accept_loss`, `force_owner`).
     pub(crate) fn again(self) -> StartMode {
         StartMode {
             from_minority: false,

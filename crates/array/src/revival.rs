@@ -140,7 +140,7 @@ impl Revival {
             Some(Ok(())) => self.succeed(core, now, actions),
             Some(Err(why)) if attempt.idle_but_for_orphans() => {
                 attempt.hand_operations_to(core);
-                self.refused.for_this(why.clone(), actions);
+                self.refused.record(why.clone(), actions);
                 // Recovery may have brought rows in sync that were in doubt.
                 core.cache_forgets();
                 core.armed = NEVER;
@@ -199,8 +199,8 @@ impl Revival {
 pub(crate) struct Refused(Option<CommandError>);
 
 impl Refused {
-    /// An attempt was refused: a fact, unless space is missing as before, or the last one was refused for the same.
-    pub(crate) fn for_this(&mut self, why: CommandError, actions: &mut Actions) {
+    /// Records the error of an attempt. It is a fact, unless it is `NoSpace` or the same as last time.
+    pub(crate) fn record(&mut self, why: CommandError, actions: &mut Actions) {
         if *why.innermost() != CommandError::NoSpace && self.0.as_ref() != Some(&why) {
             let why = Box::new(why.clone());
             actions.push(Action::Fact(Fact::StaysHalted { why }));

@@ -15,7 +15,7 @@ use crate::journal::{self, Level, show};
 use crate::units::{Rate, Size, seconds};
 use restripe_array::{shown, shown_lines};
 use restripe_io::control::{AimView, TaskView};
-use restripe_io::signals::stdout_was_open;
+use restripe_io::signals::stdout_is_writable;
 use std::fmt::Display;
 use std::io::{self, BufRead, ErrorKind, IsTerminal, Write};
 use std::sync::{Mutex, PoisonError};
@@ -67,7 +67,7 @@ pub fn print(lines: impl Display) {
 pub fn print_piece(text: impl Display) {
     let text = shown_lines(&text.to_string()).to_string();
     let mut output = io::stdout().lock();
-    let written = stdout_was_open().and_then(|()| output.write_all(text.as_bytes()));
+    let written = stdout_is_writable().and_then(|()| output.write_all(text.as_bytes()));
     if let Err(error) = written.and_then(|()| output.flush()) {
         let mut unwritten = UNWRITTEN.lock().unwrap_or_else(PoisonError::into_inner);
         unwritten.get_or_insert(error);

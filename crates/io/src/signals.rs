@@ -70,20 +70,20 @@ pub fn outlive_file_size_limit() {
 
 /// An error if this process was started with its standard output closed, or open for reading alone. The runtime opens `/dev/null`
 /// in place of the former before `main`, and takes the error of a write to the latter for success.
-pub fn stdout_was_open() -> io::Result<()> {
-    match CLOSED_STDOUT.load(Ordering::Relaxed) {
+pub fn stdout_is_writable() -> io::Result<()> {
+    match STDOUT_UNWRITABLE.load(Ordering::Relaxed) {
         true => Err(io::Error::from_raw_os_error(libc::EBADF)),
         false => Ok(()),
     }
 }
 
-static CLOSED_STDOUT: AtomicBool = AtomicBool::new(false);
+static STDOUT_UNWRITABLE: AtomicBool = AtomicBool::new(false);
 
 extern "C" fn look_at_stdout() {
     // SAFETY: no pointers are passed, and a descriptor that is not open is an error.
     let flags = unsafe { libc::fcntl(libc::STDOUT_FILENO, libc::F_GETFL) };
-    let closed = flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY;
-    CLOSED_STDOUT.store(closed, Ordering::Relaxed);
+    let unwritable = flags < 0 || flags & libc::O_ACCMODE == libc::O_RDONLY;
+    STDOUT_UNWRITABLE.store(unwritable, Ordering::Relaxed);
 }
 
 // SAFETY: the loader calls what is in this section once, before the runtime of Rust begins; the function needs none of it.

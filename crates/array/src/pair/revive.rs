@@ -406,7 +406,7 @@ impl Pair {
             unreachable!("just seen");
         };
         self.revive.state = State::Failing(former);
-        self.revive.refused.for_this(error, &mut self.out);
+        self.revive.refused.record(error, &mut self.out);
     }
 
     fn attempt_is_quiet(&self) -> bool {

@@ -395,7 +395,7 @@ impl Core {
         self.start_task(kind, None, done);
     }
 
-    /// A command or a task has settled what these were for.
+    /// Removes dropped tasks that a command or another task has replaced, also from the member table.
     fn forget_dropped(&mut self, settled: impl Fn(&DroppedTask) -> bool) {
         for one in self.tasks.dropped.extract_if(.., |one| settled(one)) {
             if let Some(entry) = self.superblock.index_of(one.target) {

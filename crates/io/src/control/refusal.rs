@@ -3,8 +3,7 @@
 use restripe_array::report::{Refusal, Status, WhyRefused};
 use serde::{Deserialize, Serialize};
 
-/// The state of an array that had to stop writing, and reads on.
-/// The reason of an array that was started read-only.
+/// The reason and the state of an array that writes nothing.
 pub const READ_ONLY: &str = "read-only";
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

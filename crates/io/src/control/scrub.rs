@@ -24,8 +24,8 @@ pub struct LastScrubView {
     /// Rows whose cells disagree: `mismatches` counts these and the unreadable ones.
     pub rows_wrong: u64,
     pub rows_unreadable: u64,
-    /// Each row with a finding counts once: as repaired, as brought in sync without a witness that tells right from wrong, or as
-    /// left, also if only a part of its findings is left.
+    /// Each row with a finding counts once: repaired, in sync without a witness, or left. Left includes rows that were
+    /// repaired in part.
     pub rows_repaired: u64,
     pub rows_in_sync_unverified: u64,
     pub rows_left: u64,

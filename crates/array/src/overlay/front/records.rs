@@ -46,7 +46,7 @@ impl Overlay {
             } else if matches!(request.op, RequestOp::WriteZeroes { .. })
                 && self.pending(id).cut < whole(&request)
             {
-                // It costs next to nothing to ask for: others that wait go on after each of its records.
+                // A write of zeros is a short request with long work: other writes go on after each of its records.
                 self.writes.rotate_left(1);
             }
         }
