@@ -18,6 +18,10 @@ use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};
 use alloc::vec::Vec;
 
+/// Refusal of commands to an array that only reads, because too many members are missing.
+const FAILED: &str =
+    "too many members are missing: bring them back, stop the array, and serve it with all of them";
+
 pub(crate) const NO_BUFFER: &str = "the array has no buffer here";
 
 /// The reply to a command, which waits until what it changed is on the members.
@@ -56,6 +60,7 @@ impl Core {
             _ if !self.serving() => Err(CommandError::Busy("the array is not serving")),
             // Before anything is changed: what is refused must not have been done.
             _ if self.halted() => self.on_record(),
+            _ if self.state == ArrayState::Failed => Err(CommandError::Busy(FAILED)),
             _ if self.mode.read_only => Err(CommandError::Busy("the array was started read-only")),
             Command::Fail(member) => self.command_fail(member),
             Command::Remove(member) => self.command_remove(member),
@@ -179,7 +184,8 @@ impl Core {
         }
     }
 
-    fn command_fail(&mut self, member: Member) -> Result<(), CommandError> {
+    /// Whether a member may be failed by command.
+    pub(crate) fn may_fail(&self, member: Member) -> Result<(), CommandError> {
         let index = self.known(member)?;
         if self.devices[index].health != Health::Good {
             return Err(CommandError::NoSuchMember(member));
@@ -187,6 +193,11 @@ impl Core {
         if self.indispensable(member) || self.tells_alone(member) {
             return Err(CommandError::Indispensable(member));
         }
+        Ok(())
+    }
+
+    fn command_fail(&mut self, member: Member) -> Result<(), CommandError> {
+        self.may_fail(member)?;
         self.fail_member(member, FailCause::Command);
         Ok(())
     }

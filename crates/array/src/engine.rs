@@ -171,6 +171,14 @@ impl Engine {
         }
     }
 
+    /// Whether a member may be failed by command, or why not.
+    pub fn may_fail(&self, member: Member) -> Result<(), CommandError> {
+        match &self.kind {
+            Kind::Single(core) => core.may_fail(member),
+            Kind::Pair(pair) => pair.may_fail(member),
+        }
+    }
+
     /// What a surrogate has taken over so far; `None` without one that serves.
     pub fn moved(&self) -> Option<OverlayCounters> {
         match &self.kind {

@@ -60,6 +60,7 @@ impl Core {
             Some(Halt::NoSpace) => refusal(WhyRefused::NoSpace, full.collect()),
             Some(Halt::Owned(_)) => refusal(WhyRefused::Owned, Vec::new()),
             Some(Halt::TooFew) => refusal(WhyRefused::TooFew, gone.collect()),
+            None if self.state == ArrayState::Failed => refusal(WhyRefused::TooFew, gone.collect()),
             None if self.mode.read_only => refusal(WhyRefused::ReadOnly, Vec::new()),
             None => {
                 let full: Vec<Member> = self.full_members().collect();

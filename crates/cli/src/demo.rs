@@ -237,6 +237,7 @@ impl Stage {
         self.ask(&Request::Fail {
             member,
             accept_loss: false,
+            dry_run: false,
         })?;
         Ok(())
     }

@@ -290,7 +290,8 @@ impl Desk {
             Request::Fail {
                 member,
                 accept_loss,
-            } => self.fail(&member, accept_loss),
+                dry_run,
+            } => self.fail(&member, accept_loss, dry_run),
             Request::Remove { member } => self.remove(&member),
             Request::Add {
                 path,
@@ -399,7 +400,7 @@ impl Desk {
         self.simple(Command::Scrub(mode), "the scrub runs")
     }
 
-    fn fail(&self, text: &str, accept_loss: bool) -> Result<Reply, Refusal> {
+    fn fail(&self, text: &str, accept_loss: bool, dry_run: bool) -> Result<Reply, Refusal> {
         let (member, name) = self.resolve(text)?;
         let view = self.status()?;
         let exposed = view.members.iter().find(|one| one.member == member.0);
@@ -416,6 +417,11 @@ impl Desk {
             return Ok(done(&format!(
                 "{name} has failed already: restripe add takes it back, restripe remove forgets it"
             )));
+        }
+        if dry_run {
+            let may = self.remote.may_fail(self.array, member).map_err(ended)?;
+            let may = may.map_err(|error| self.refused(&error));
+            return may.map(|()| done(&format!("{name} may be failed")));
         }
         self.command(Command::Fail(member))?;
         Ok(done(&format!("{name} is out of service")))

@@ -163,6 +163,11 @@ fn text(name: &str, found: &Found) -> String {
     for (at, copy) in &found.copies.found {
         let _ = writeln!(out, "  superblock at sector {at}: {}", copy_words(copy));
     }
+    if let [_] = found.copies.found[..]
+        && found.copies.newest().is_some()
+    {
+        out.push_str("  the other copy of the superblock is gone: the next start that writes makes it anew\n");
+    }
     match (found.copies.newest(), &found.other) {
         (Some(superblock), _) => describe(&mut out, superblock),
         (None, Some(other)) => {

@@ -91,7 +91,7 @@ pub fn open_failure(error: OpenError) -> Failure {
     let hint = match &error.why {
         OpenFailure::InUse => "stop the daemon that serves it, or unmount it",
         OpenFailure::Io(error) if error.kind() == ErrorKind::NotFound => {
-            "check the path; `restripe create --image-size` makes image files"
+            "check the path; `truncate -s SIZE FILE` makes a file for a member, `restripe create --image-size` all of a new array"
         }
         OpenFailure::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
             "check who may read and write it"

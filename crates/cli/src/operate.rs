@@ -36,6 +36,12 @@ pub fn fail(fails: &FailMember) -> Outcome {
         };
         let surrogate = status.surrogate.as_deref();
         let buffer = surrogate.and_then(|one| one.buffer.as_ref());
+        // What is refused in any case is refused before a question.
+        session.ask(&Request::Fail {
+            member: member.clone(),
+            accept_loss: true,
+            dry_run: true,
+        })?;
         let accept_loss = confirm_exposed(&status, &member, fails.accept_loss)?;
         if status.members.iter().any(serves) {
             warn_of_thin_redundancy("array", &status.own_state, &status.name, &member, verb.yes)?;
@@ -47,6 +53,7 @@ pub fn fail(fails: &FailMember) -> Outcome {
         session.order(&Request::Fail {
             member,
             accept_loss,
+            dry_run: false,
         })
     })
 }
@@ -243,7 +250,10 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
     } = &verb.target;
     if status.own_state != "healthy" {
         let said = format!("the array is {} and no rebuild runs", status.own_state);
-        let hint = format!("give it a spare: restripe add {name} DEVICE{without_daemon}");
+        let hint = match &status.refuses_writes {
+            Some(refusal) => refusal.hint.clone(),
+            None => format!("give it a spare: restripe add {name} DEVICE{without_daemon}"),
+        };
         return Err(Failure::new(said).hint(hint));
     }
     match status.state == status.own_state {

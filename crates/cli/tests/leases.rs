@@ -209,6 +209,8 @@ fn the_session_of_the_manual_can_be_pasted() {
     ] {
         assert!(ran.stdout.contains(told), "{told}: {}", ran.stdout);
     }
+    let alarm = ran.stderr.contains("too many members");
+    assert!(!alarm, "a clean stop is no failure: {}", ran.stderr);
 }
 
 #[test]

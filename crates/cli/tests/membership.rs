@@ -332,6 +332,40 @@ fn array_that_is_stopped_gives_up_its_name_and_members_while_others_are_served()
     assert_eq!(first.wait(), 0);
 }
 
+/// It only reads, since too many members are missing, and not because that was asked for.
+#[test]
+fn failed_array_that_is_served_says_what_is_missing() {
+    let place = raid5("failed-serves");
+    let daemon = place.serve(&["--from-minority", "--accept-loss", "a.img"]);
+    let before = place.bytes("a.img");
+    let status = place.run(&["status", "tank"]).stdout;
+    let said =
+        status.starts_with("tank: failed") && status.contains("too many members are missing");
+    assert!(said && !status.contains("--read-only"), "{status}");
+    let json = place.run(&["status", "tank", "--json"]).stdout;
+    assert!(json.contains("\"reason\":\"too-few-members\""), "{json}");
+    for verb in [
+        &["add", "tank", "b.img"][..],
+        &["rebuild", "tank", "--watch"],
+    ] {
+        let refused = place.run(verb);
+        let back = refused.stderr.contains("bring them back");
+        assert!(refused.status == 1 && back, "{verb:?}: {}", refused.stderr);
+    }
+    let stopped = place.run(&["stop", "tank"]);
+    assert_eq!(stopped.stdout, "stopped, nothing was written\n");
+    assert_eq!(daemon.wait(), 0);
+    assert!(before == place.bytes("a.img"));
+    let daemon = place.serve(&THREE);
+    assert!(
+        place
+            .run(&["status", "tank"])
+            .stdout
+            .starts_with("tank: healthy\n")
+    );
+    stop(&place, &daemon);
+}
+
 #[test]
 fn a_wiped_member_is_named() {
     let place = raid5("wiped");
@@ -599,12 +633,15 @@ fn a_replacement_is_not_taken_for_a_spare() {
     );
     let few = place.run(&["fail", "tank", "c.img", "--yes"]);
     assert_eq!(few.status, 0, "{}", few.stderr);
-    let last = place.run(&["fail", "tank", "d.img", "--yes"]);
-    assert!(
-        last.status == 1 && last.stderr.contains("hint: bring redundancy back"),
-        "{}",
-        last.stderr
-    );
+    for yes in [&[][..], &["--yes"]] {
+        let last = place.run(&[&["fail", "tank", "d.img"][..], yes].concat());
+        let asked = last.stderr.contains("Redundancy would go");
+        assert!(
+            last.status == 1 && !asked && last.stderr.contains("hint: bring redundancy back"),
+            "{}",
+            last.stderr
+        );
+    }
     assert_eq!(place.run(&["stop", "tank"]).status, 0);
     assert_eq!(daemon.wait(), 0);
 }

@@ -70,6 +70,7 @@ pub(crate) enum Call {
     Status(usize, Sender<Option<Status>>),
     Heat(usize, Sender<Option<HeatMap>>),
     Growth(usize, u16, Sender<Result<GrowthPlan, CommandError>>),
+    MayFail(usize, Member, Sender<Result<(), CommandError>>),
     Names(usize, Sender<Vec<MemberName>>),
     LeaseUses(usize, Sender<Vec<LeaseUse>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
@@ -124,6 +125,15 @@ impl Remote {
     /// What users read of an array. `None`: there is no such array.
     pub fn heat(&self, array: usize) -> Result<Option<HeatMap>, Ended> {
         self.ask(|reply| Call::Heat(array, reply))
+    }
+
+    /// Whether a member may be failed by command, or why not.
+    pub fn may_fail(
+        &self,
+        array: usize,
+        member: Member,
+    ) -> Result<Result<(), CommandError>, Ended> {
+        self.ask(|reply| Call::MayFail(array, member, reply))
     }
 
     /// What a growth of an array by so many members would do, or why there can be none now.

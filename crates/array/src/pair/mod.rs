@@ -625,6 +625,16 @@ impl Pair {
         }
     }
 
+    /// Whether a member of any set may be failed by command.
+    pub(crate) fn may_fail(&self, member: Member) -> Result<(), CommandError> {
+        let (site, own) = self.route.set_of(member);
+        let may = self.sets[site as usize].may_fail(own);
+        may.map_err(|error| match error {
+            CommandError::Indispensable(_) => CommandError::Indispensable(member),
+            _ => CommandError::NoSuchMember(member),
+        })
+    }
+
     /// Whose a command is, in that set's numbers.
     fn route_command(&mut self, command: Command) -> (Site, Command) {
         let on = |route: &Route, member, make: fn(Member) -> Command| {

@@ -120,6 +120,7 @@ impl Desk {
 
     pub(super) fn replace(&self, old: &str, path: &str, force: bool) -> Result<Reply, Refusal> {
         let (old, old_name) = self.resolve(old)?;
+        self.may_be_replaced(old, &old_name)?;
         match self.resolve(path) {
             Ok((held, name)) if !self.is_left_behind(held, force)? => {
                 let new = self.free(held, &name)?;
@@ -137,6 +138,22 @@ impl Desk {
         Ok(done(&format!(
             "{old_name} is being copied to {path}, which then takes its place"
         )))
+    }
+
+    /// A replace copies from a member that serves.
+    fn may_be_replaced(&self, old: Member, name: &str) -> Result<(), Refusal> {
+        let (what, hint) = match self.state_of(old)? {
+            Some(MemberState::Failed) => (
+                "the member has failed, and is no source for a copy",
+                "restripe add takes another device in, which is rebuilt from the others",
+            ),
+            Some(MemberState::Spare) => (
+                "the member is a spare: it has no data",
+                "restripe remove forgets it, restripe add takes another one in",
+            ),
+            _ => return Ok(()),
+        };
+        Err(Refusal::new(what).at(name).hint(hint))
     }
 
     /// Whether a device that is still open is none that serves, and may be overwritten: what is there now is looked at as on

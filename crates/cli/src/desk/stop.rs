@@ -78,7 +78,9 @@ impl Desk {
         let failed: Vec<String> = new.map(|one| name_of(one, &names)).collect();
         match failed.is_empty() {
             false => Err(ended_without(&failed.join(", "))),
-            true if self.open.read_only => Ok("stopped, nothing was written"),
+            true if self.open.read_only || before.state == ArrayState::Failed => {
+                Ok("stopped, nothing was written")
+            }
             true if is_whole(before) => Ok("stopped, everything is flushed and marked clean"),
             true => Ok("stopped, degraded: the members in service are flushed and marked clean"),
         }

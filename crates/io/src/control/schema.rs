@@ -33,11 +33,14 @@ pub enum Request {
     Which {
         member: String,
     },
-    /// Take a member out of service; `accept_loss`: also one that takes with it what nobody else has.
+    /// Fail a member; `accept_loss`: also one that has data which no other member has. `dry_run` only tells whether it may be
+    /// failed.
     Fail {
         member: String,
         #[serde(default)]
         accept_loss: bool,
+        #[serde(default)]
+        dry_run: bool,
     },
     /// Forget a failed or spare member and close it.
     Remove {
@@ -1150,6 +1153,7 @@ mod tests {
             Ok(Request::Fail {
                 member: "d1".into(),
                 accept_loss: false,
+                dry_run: false,
             })
         );
         assert_eq!(

@@ -345,7 +345,8 @@ impl Fleet {
         }
         let mut done = Vec::new();
         device.take_done(&mut done);
-        if device.broken() && !place.departed {
+        // One that is closed on purpose is not lost.
+        if device.broken() && !place.departed && !place.closing {
             place.departed = true;
             self.departed.push(Member(member as u16));
         }
@@ -659,6 +660,21 @@ mod tests {
     #[test]
     fn idle_remote_member_is_asked_and_given_up_without_an_answer() {
         assert_eq!(watched(None, "idle"), (1, true));
+    }
+
+    #[test]
+    fn remote_member_that_is_closed_is_not_lost() {
+        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
+        let mut users = UserMemory::new(0);
+        let handles = Handles {
+            pool: &mut pool,
+            users: &mut users,
+        };
+        let mut backend = Counting { sends: 0 };
+        let mut fleet = Fleet::new(0, vec![mute("closed")]);
+        fleet.close(Member(0));
+        fleet.tend_remote(0, &handles, &mut backend);
+        assert!(fleet.departed.is_empty() && !fleet.is_open(Member(0)));
     }
 
     #[test]

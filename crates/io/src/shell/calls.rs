@@ -103,6 +103,13 @@ impl Shell {
                     .map(|host| host.engine().growth_plan(by));
                 let _ = reply.send(plan.unwrap_or(Err(CommandError::NoArray)));
             }
+            Call::MayFail(array, member, reply) => {
+                let may = self
+                    .hosts
+                    .get(array)
+                    .map(|host| host.engine().may_fail(member));
+                let _ = reply.send(may.unwrap_or(Err(CommandError::NoArray)));
+            }
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
             }
