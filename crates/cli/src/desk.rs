@@ -317,10 +317,9 @@ impl Desk {
             Request::Resume => self.simple(Command::Pause(false), "it goes on"),
             Request::Cancel => self.simple(Command::Cancel, "the scrub is stopped"),
             Request::Rate {
-                min_bytes,
-                max_bytes,
+                min_bytes: min,
+                max_bytes: max,
             } => {
-                let (min, max) = (min_bytes, max_bytes);
                 let rate = Rate { min, max }.checked();
                 let note = format!("rate: {}", rate.map_err(Refusal::new)?);
                 self.simple(Command::Rate { min, max }, &note)
