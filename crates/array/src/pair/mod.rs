@@ -625,14 +625,15 @@ impl Pair {
         }
     }
 
-    /// Whether a member of any set may be failed by command.
+    /// Whether a member may be failed by command. Of a log or buffer only the command tells: main members may have all its data.
     pub(crate) fn may_fail(&self, member: Member) -> Result<(), CommandError> {
-        let (site, own) = self.route.set_of(member);
-        let may = self.sets[site as usize].may_fail(own);
-        may.map_err(|error| match error {
-            CommandError::Indispensable(_) => CommandError::Indispensable(member),
-            _ => CommandError::NoSuchMember(member),
-        })
+        match self.route.set_of(member) {
+            (Site::Home, own) => {
+                let may = self.home().may_fail(own);
+                may.map_err(|error| self.route.error_of(Site::Home, error))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Whose a command is, in that set's numbers.

@@ -140,9 +140,14 @@ impl Desk {
         )))
     }
 
-    /// A replace copies from a member that serves.
+    /// A replace copies from a member that serves. In a surrogate it takes the place of one that has failed, too.
     fn may_be_replaced(&self, old: Member, name: &str) -> Result<(), Refusal> {
-        let (what, hint) = match self.state_of(old)? {
+        let (status, _) = self.look()?;
+        let state = match whose_is(&status, old) {
+            Whose::Array => self.state_of(old)?,
+            Whose::Surrogate | Whose::Buffer => return Ok(()),
+        };
+        let (what, hint) = match state {
             Some(MemberState::Failed) => (
                 "the member has failed, and is no source for a copy",
                 "restripe add takes another device in, which is rebuilt from the others",
