@@ -343,10 +343,11 @@ impl Lanes {
         let cost = REQUEST_COST + work.cost;
         self.charge(place, number, kind, cost);
         let flight = self.flight(taken.tag);
-        if flight.pieces == 0
+        // By its first piece, whether or not that is back when the next one goes.
+        if flight.block.is_none()
             && let Some(block) = block_of(&taken)
-            && flight.block.replace(block).is_none()
         {
+            flight.block = Some(block);
             self.lanes[place].clients[number as usize].count_at(block);
         }
         let flight = self.flight(taken.tag);

@@ -240,6 +240,20 @@ fn writes_of_one_client_to_one_block_are_few_at_a_time() {
     }
 }
 
+#[test]
+fn request_in_pieces_counts_for_its_first_block_until_its_answer() {
+    let mut bench = Bench::new(8);
+    bench.push_at(USERS, 1, (ZERO, 3 * MIB), 0);
+    for piece in 1..=3 {
+        assert_eq!(bench.take_all(), 1, "each waits for the one before");
+        let (.., answer) = bench.end();
+        assert_eq!(answer.is_some(), piece == 3);
+    }
+    assert!(bench.lanes.idle(USERS));
+    (0..5).for_each(|_| bench.push_at(USERS, 1, WRITE, 0));
+    assert_eq!(bench.take_all(), usize::from(SAME_BLOCK));
+}
+
 /// The same in bytes that members write: what a flood has in the engine is bounded.
 #[test]
 fn zeros_in_the_engine_are_bounded_whatever_is_asked() {
