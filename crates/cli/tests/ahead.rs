@@ -326,7 +326,17 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
         return;
     }
     good(place.create(&HOME, &["--level", "raid10"]));
-    let daemon = serve_sleepers(&place, &["--redirect", "eraid"], &HOME);
+    // The write comes before the mirrors begin to sleep, on a busy machine as well.
+    let serve = [
+        "serve",
+        "--unix",
+        "nbd.sock",
+        "--sleep",
+        "5s",
+        "--redirect",
+        "eraid",
+    ];
+    let daemon = place.await_service(&mut place.command(&[&serve[..], &HOME].concat()));
     write_pattern(&place, 0x5a, "0", "1M");
     let found = wait_until(&place, |status| overlay(status, "exposed_bytes") == 1 << 20);
     let of = |member: usize| found["members"][member]["exposed_bytes"].as_u64();
