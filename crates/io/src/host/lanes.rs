@@ -46,8 +46,8 @@ const HASH_BITS: u32 = 10;
 /// Waiting requests of a client that are looked at for one whose block has room.
 const LOOKED_AT: usize = 64;
 
-/// Requests of one kind are taken in the order in which they came, but for those that wait for a block. Kinds of one client take
-/// turns.
+/// The engine takes a client's requests of one kind in the order of their arrival. A request passes those that wait for a block.
+/// The kinds of one client take turns.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Read,
@@ -343,17 +343,16 @@ impl Lanes {
         let cost = REQUEST_COST + work.cost;
         self.charge(place, number, kind, cost);
         let flight = self.flight(taken.tag);
-        // By its first piece, whether or not that is back when the next one goes.
-        if flight.block.is_none()
-            && let Some(block) = block_of(&taken)
-        {
-            flight.block = Some(block);
-            self.lanes[place].clients[number as usize].count_at(block);
-        }
-        let flight = self.flight(taken.tag);
         flight.pieces += 1;
         flight.cost += cost;
         flight.rest = rest;
+        // By its first piece, whether or not that is back when the next one goes.
+        if flight.block.is_none() {
+            flight.block = block_of(&taken);
+            if let Some(block) = flight.block {
+                self.lanes[place].clients[number as usize].count_at(block);
+            }
+        }
         Some(taken)
     }
 
