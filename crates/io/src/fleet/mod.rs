@@ -599,10 +599,14 @@ mod tests {
         fleet
     }
 
+    fn memory() -> (PoolMemory, UserMemory) {
+        let pool = PoolMemory::new(Pool { small: 0, large: 1 });
+        (pool.expect("memory"), UserMemory::new(0))
+    }
+
     /// Looks every second for 100 seconds: how many questions were sent, and whether the member was lost.
     fn watched(first: Option<IoOp>, name: &str) -> (usize, bool) {
-        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
-        let mut users = UserMemory::new(0);
+        let (mut pool, mut users) = memory();
         let handles = Handles {
             pool: &mut pool,
             users: &mut users,
@@ -635,8 +639,7 @@ mod tests {
         let options = crate::member::OpenOptions::default();
         let member = crate::member::open(path.to_str().expect("text"), options);
         let mut fleet = watching(member.expect("it opens"));
-        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
-        let mut users = UserMemory::new(0);
+        let (mut pool, mut users) = memory();
         let handles = Handles {
             pool: &mut pool,
             users: &mut users,
@@ -664,8 +667,7 @@ mod tests {
 
     #[test]
     fn remote_member_that_is_closed_is_not_lost() {
-        let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
-        let mut users = UserMemory::new(0);
+        let (mut pool, mut users) = memory();
         let handles = Handles {
             pool: &mut pool,
             users: &mut users,

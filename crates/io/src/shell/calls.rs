@@ -7,7 +7,7 @@ use crate::member::OpenMember;
 use crate::remote::{Call, MemberName, NotTaken};
 use restripe_array::Slab;
 use restripe_array::report::Status;
-use restripe_array::{Command, CommandError, CommandTag, Fact, Member, Nanos};
+use restripe_array::{Command, CommandError, CommandTag, Engine, Fact, Member, Nanos};
 use std::io;
 use std::sync::mpsc::Sender;
 
@@ -83,6 +83,15 @@ fn progress(status: &Status) -> u64 {
 }
 
 impl Shell {
+    fn ask_engine<T>(
+        &self,
+        array: usize,
+        question: impl FnOnce(&Engine) -> Result<T, CommandError>,
+    ) -> Result<T, CommandError> {
+        let host = self.hosts.get(array).ok_or(CommandError::NoArray)?;
+        question(host.engine())
+    }
+
     /// Answers that nobody waits for any more are dropped.
     pub(super) fn call(&mut self, call: Call) {
         match call {
@@ -97,18 +106,10 @@ impl Shell {
                 let _ = reply.send(self.hosts.get(array).map(heat));
             }
             Call::Growth(array, by, reply) => {
-                let plan = self
-                    .hosts
-                    .get(array)
-                    .map(|host| host.engine().growth_plan(by));
-                let _ = reply.send(plan.unwrap_or(Err(CommandError::NoArray)));
+                let _ = reply.send(self.ask_engine(array, |engine| engine.growth_plan(by)));
             }
             Call::MayFail(array, member, reply) => {
-                let may = self
-                    .hosts
-                    .get(array)
-                    .map(|host| host.engine().may_fail(member));
-                let _ = reply.send(may.unwrap_or(Err(CommandError::NoArray)));
+                let _ = reply.send(self.ask_engine(array, |engine| engine.may_fail(member)));
             }
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
