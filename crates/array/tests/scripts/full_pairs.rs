@@ -138,7 +138,7 @@ impl Space {
         most
     }
 
-    /// Runs until nothing is under way, then time goes on: so many times.
+    /// Runs until nothing is under way and lets one second pass, `times` times.
     fn run_on(&mut self, array: &mut Array, times: usize) {
         for _ in 0..times {
             self.run(array, NEVER);

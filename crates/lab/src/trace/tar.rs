@@ -288,7 +288,7 @@ pub(crate) mod tests {
                 Ok(Some(name)) => names.push(name),
                 Ok(None) => return (names, None),
                 Err(error) => {
-                    // Once is enough: whoever goes on comes to the end.
+                    // The error comes once. Further reads find the end.
                     assert!(archive.broken().is_some());
                     assert_eq!(archive.next_member().unwrap(), None);
                     assert_eq!(archive.read(&mut [0; 9]).unwrap(), 0);
