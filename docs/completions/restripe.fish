@@ -75,7 +75,7 @@ right-asymmetric\t''
 parity-first\t''
 parity-last\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l copies -d 'Copies of each chunk, for raid10 [default: 2]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l groups -d 'S2-RAID, for raid5, raid6, raid10: rows over one member of each of so many groups, skewed. A lost member is rebuilt in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/layouts.md)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l groups -d 'S2-RAID, for raid5, raid6, raid10: rows over one member of each of so many groups, skewed. A lost member is rebuilt in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/reference/layouts.md)' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l partitions -d 'With --groups: partitions of a member, and so rebuild streams; 1 only stripes over the groups [default: the most whose streams read from different members]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l spare-partitions -d 'With --groups: room on each member for so many partitions of others, onto which a lost member is rebuilt at once [default: 0]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l spares -d 'How many of the members are spares [default: 0]' -r

@@ -1,4 +1,4 @@
-"""Linux md's side of the measurement of rebuilds under load (docs/performance.md): runs as root in a guest with md.
+"""Linux md's side of the measurement of rebuilds under load (docs/explanation/performance.md): runs as root in a guest with md.
 
     bench.py PLAN
 

@@ -1,4 +1,4 @@
-"""Linux md's side of the measurement of growth (docs/performance.md): runs as root in a guest with md.
+"""Linux md's side of the measurement of growth (docs/explanation/performance.md): runs as root in a guest with md.
 
     grow.py ROUNDS STRIPE_CACHE...
 

@@ -1,4 +1,4 @@
-"""Linux md's side of the comparison (docs/md.md): runs as root in a guest whose kernel has md.
+"""Linux md's side of the comparison (docs/explanation/md.md): runs as root in a guest whose kernel has md.
 
     guest.py JOBS NOISE
 

@@ -1,4 +1,4 @@
-"""A mounted ext4 on an array with a surrogate (docs/md.md): runs as root in a guest, for this kernel's NBD client holds a
+"""A mounted ext4 on an array with a surrogate (docs/explanation/md.md): runs as root in a guest, for this kernel's NBD client holds a
 mounted device through the death of its server.
 
     mounted.py RESTRIPE

@@ -1,7 +1,7 @@
 /*
  * For LD_PRELOAD beneath user-mode Linux, whose kernel 6.1 knows at most 2696 bytes of a processor's extended state and
  * ends at once where there is more (AMX): PTRACE_SETREGSET wants all of it or nothing. Here the part that the caller
- * knows is laid over the state as it is, and all of it is set. See docs/md.md.
+ * knows is laid over the state as it is, and all of it is set. See docs/explanation/md.md.
  */
 #define _GNU_SOURCE
 #include <elf.h>

@@ -1,4 +1,4 @@
-//! `xtask md`: Linux md and Restripe judge each other's arrays (docs/md.md says what is compared).
+//! `xtask md`: Linux md and Restripe judge each other's arrays (docs/explanation/md.md says what is compared).
 //!
 //! Restripe leads every array through its life and leaves copies of the members; one boot of a guest whose kernel has
 //! md judges them all and lets md lead the same lives; then Restripe judges what md left. A further boot mounts a file

@@ -1,4 +1,4 @@
-//! Layouts as drawn: md's own tables as golden data, and the drawings in `docs/layouts.md`.
+//! Layouts as drawn: md's own tables as golden data, and the drawings in `docs/reference/layouts.md`.
 //!
 //! The golden tables come from md's placement rules, not from this code. The drawings come from this code: with
 //! `RESTRIPE_BLESS=1` the test rewrites them in the document, otherwise it compares.
@@ -176,8 +176,8 @@ const MARK: &str = "<!-- drawn: ";
 
 #[test]
 fn the_document_shows_every_layout() {
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/layouts.md");
-    let written = std::fs::read_to_string(&path).expect("docs/layouts.md can be read");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/layouts.md");
+    let written = std::fs::read_to_string(&path).expect("docs/reference/layouts.md can be read");
     let drawings = drawings();
     let drawn = redraw(&written, &drawings);
     for (title, _) in &drawings {
@@ -185,15 +185,15 @@ fn the_document_shows_every_layout() {
         assert_eq!(
             drawn.matches(&mark).count(),
             1,
-            "docs/layouts.md has one place for: {mark}"
+            "docs/reference/layouts.md has one place for: {mark}"
         );
     }
     if std::env::var_os("RESTRIPE_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(&path, drawn).expect("docs/layouts.md can be written");
+        std::fs::write(&path, drawn).expect("docs/reference/layouts.md can be written");
     } else {
         assert!(
             written == drawn,
-            "docs/layouts.md is out of date: run this with RESTRIPE_BLESS=1"
+            "docs/reference/layouts.md is out of date: run this with RESTRIPE_BLESS=1"
         );
     }
 }

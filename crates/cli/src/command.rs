@@ -314,7 +314,7 @@ pub struct Create {
     #[arg(long, value_name = "N")]
     pub copies: Option<u8>,
     /// S2-RAID, for raid5, raid6, raid10: rows over one member of each of so many groups, skewed. A lost member is rebuilt
-    /// in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/layouts.md)
+    /// in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/reference/layouts.md)
     #[arg(long, value_name = "N")]
     pub groups: Option<u16>,
     /// With --groups: partitions of a member, and so rebuild streams; 1 only stripes over the groups [default: the most

@@ -25,7 +25,7 @@ use std::time::Duration;
 /// Readings of superblocks that are being written, and the time between two.
 const ATTEMPTS: u32 = 3;
 const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(20);
-/// Of the format of superblocks (docs/format.md).
+/// Of the format of superblocks (docs/reference/format.md).
 const FORMAT_VERSION: u32 = 1;
 
 pub fn run(verb: Examine) -> Outcome {

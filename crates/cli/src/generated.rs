@@ -134,7 +134,7 @@ fn word(argument: &Arg) -> String {
 fn configuration(name: &str) -> String {
     let reads = matches!(name, "create" | "assemble" | "serve" | "examine");
     let text =
-        ".SH FILES\nThe file of \\fB\\-\\-config\\fR is described in docs/configuration.md.\n";
+        ".SH FILES\nThe file of \\fB\\-\\-config\\fR is described in docs/reference/configuration.md.\n";
     if reads { text.into() } else { String::new() }
 }
 

@@ -181,7 +181,7 @@ pub fn compare(verb: &LabCompare) -> Result {
     let scenario = prepared(&verb.experiment)?;
     if !metric::known(&verb.metric) {
         return Err(Failure::usage(format!("{:?} is no metric", verb.metric))
-            .hint("docs/lab.md lists them"));
+            .hint("docs/reference/lab.md lists them"));
     }
     let Some(values) = scenario.sweep.get(&verb.vary) else {
         let swept: Vec<&str> = scenario.sweep.keys().map(String::as_str).collect();
@@ -227,7 +227,7 @@ pub fn load(name: &str) -> Result<Scenario> {
     let at = name.to_string();
     let unsound = |error: String| {
         let failure = Failure::usage(error.trim_end()).at(&at);
-        failure.hint("docs/lab.md lists what a scenario sets")
+        failure.hint("docs/reference/lab.md lists what a scenario sets")
     };
     let mut scenario = scenario::parse_of::<Settings>(&text).map_err(unsound)?;
     if built_in.is_none() {
@@ -331,7 +331,7 @@ pub fn cells(scenario: &Scenario) -> Result<Vec<Cell>> {
             let cell = Cell::new(&point, seed, &mut contents);
             let unsound = |error: String| {
                 let failure = Failure::usage(error.trim_end()).at(&scenario.name);
-                failure.hint("docs/lab.md lists what a scenario sets")
+                failure.hint("docs/reference/lab.md lists what a scenario sets")
             };
             cells.push(cell.map_err(unsound)?);
         }

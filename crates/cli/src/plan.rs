@@ -20,7 +20,7 @@ const SPREAD: &str =
 #[derive(Args, Debug)]
 #[command(
     after_help = "What a layout takes and gives is counted from the layout itself. Rebuild times are bounds: disks at full speed from end to
-end, no seeks, nobody else asking for anything, one spare disk. docs/layouts.md says what the columns are and how they are made.
+end, no seeks, nobody else asking for anything, one spare disk. docs/reference/layouts.md says what the columns are and how they are made.
 
 Examples: restripe plan --disks 9 --disk-size 10G --speed 60M
           restripe plan --disks 24 --disk wd4t7200 --flat --repair 24h"

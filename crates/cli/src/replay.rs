@@ -38,7 +38,7 @@ use std::time::Duration;
 #[command(
     after_help = "Without --nbd the array is simulated: in virtual time, on drive models, without data.
 
-What a rebuild does to a volume, from a blktrace of it: docs/your-own-trace.md.
+What a rebuild does to a volume, from a blktrace of it: docs/tutorial/your-own-trace.md.
 
 Examples: restripe replay sda --level raid5 --members 6 --drive wd1600aajs --fail-after 5m --rebuild-after 10m
           restripe replay --workload fin1 --requests 100000 --depth 16

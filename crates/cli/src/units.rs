@@ -313,7 +313,7 @@ mod tests {
 
     #[test]
     fn the_configurations_manual_lists_every_rule() {
-        let manual = include_str!("../../../docs/configuration.md");
+        let manual = include_str!("../../../docs/reference/configuration.md");
         let of_key = |line: &&str| line.starts_with("| `cache-policy` |");
         let line = manual.lines().find(of_key).expect("the key has a line");
         for rule in Rule::ALL {

@@ -192,7 +192,7 @@ fn of_redirect(prospect: &Prospect, setup: &Setup) -> Verdict {
 /// Every write is to go to a log, and there is none here.
 fn without_surrogate(prospect: &Prospect, setup: &Setup) -> Verdict {
     const NONE: &str = "it has no surrogate";
-    const HINT: &str = "--redirect eraid is for mirrors without one (docs/code-cache.md has what that risks); `restripe create --code-cache` or --log-disk makes an array with a log";
+    const HINT: &str = "--redirect eraid is for mirrors without one (docs/how-to/code-cache.md has what that risks); `restripe create --code-cache` or --log-disk makes an array with a log";
     let level = prospect.geometry.level;
     match setup.redirect {
         _ if prospect.lacks_surrogate => Verdict::Idle(NOT_HERE),

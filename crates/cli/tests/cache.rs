@@ -109,10 +109,10 @@ fn a_workload_needs_no_file_and_usage_says_so() {
     }
 }
 
-/// What `docs/cache.md` has people paste, as it stands there.
+/// What `docs/explanation/cache.md` has people paste, as it stands there.
 #[test]
 fn the_session_of_the_manual_can_be_pasted() {
-    let manual = include_str!("../../../docs/cache.md");
+    let manual = include_str!("../../../docs/explanation/cache.md");
     let (_, rest) = manual.split_once("```sh\n").expect("it has a session");
     let (session, rest) = rest.split_once("```").expect("the session ends");
     assert!(rest.contains("(RGR), 12.9% from the cache"));

@@ -193,10 +193,10 @@ const ENDED: &str = "set -e; trap '[ -z \"$(jobs -p)\" ] || kill $(jobs -p)' EXI
 
 // --------------------------------------------------------------------------------------------------------- by hand
 
-/// What `docs/leases.md` has people paste, as it stands there.
+/// What `docs/how-to/leases.md` has people paste, as it stands there.
 #[test]
 fn the_session_of_the_manual_can_be_pasted() {
-    let manual = include_str!("../../../docs/leases.md");
+    let manual = include_str!("../../../docs/how-to/leases.md");
     let (_, rest) = manual.split_once("```sh\n").expect("it has a session");
     let (session, _) = rest.split_once("```").expect("the session ends");
     let ran = Place::new("leases-session").shell(&format!("{ENDED}\n{session}wait"));

@@ -222,7 +222,7 @@ fn a_device_whose_superblocks_name_two_members_is_judged_by_both() {
     let place = raid5("two-names");
     let daemon = place.serve(&THREE);
     assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
-    // The first copy (16 KiB from the start, docs/format.md) becomes that of the member that is out of service.
+    // The first copy (16 KiB from the start, docs/reference/format.md) becomes that of the member that is out of service.
     let mixed = place.shell(
         "cp c.img mixed.img
          dd if=b.img of=mixed.img bs=16384 count=1 conv=notrunc status=none",

@@ -1,4 +1,4 @@
-//! `restripe plan`: the tables of `docs/layouts.md`, what it says to programs, and what it refuses.
+//! `restripe plan`: the tables of `docs/reference/layouts.md`, what it says to programs, and what it refuses.
 
 #[allow(dead_code)]
 mod harness;
@@ -20,19 +20,19 @@ fn plan(place: &Place, options: &str) -> harness::Run {
 #[test]
 fn the_document_has_the_tables_that_the_command_makes() {
     let place = Place::new("plan-document");
-    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/layouts.md");
-    let written = std::fs::read_to_string(&path).expect("docs/layouts.md can be read");
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/layouts.md");
+    let written = std::fs::read_to_string(&path).expect("docs/reference/layouts.md can be read");
     let made = made_anew(&written, |options| good(plan(&place, options)));
     for disks in [8, 9, 12, 20, 24, 25, 36] {
         let mark = format!("{MARK}--disks {disks} ");
         assert_eq!(made.matches(&mark).count(), 1, "one table of {disks}");
     }
     if std::env::var_os("RESTRIPE_BLESS").is_some_and(|value| value == "1") {
-        std::fs::write(&path, made).expect("docs/layouts.md can be written");
+        std::fs::write(&path, made).expect("docs/reference/layouts.md can be written");
     } else {
         assert!(
             written == made,
-            "docs/layouts.md is out of date: run this with RESTRIPE_BLESS=1"
+            "docs/reference/layouts.md is out of date: run this with RESTRIPE_BLESS=1"
         );
     }
 }

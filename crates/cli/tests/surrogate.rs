@@ -467,10 +467,10 @@ fn ext4_stays_clean_through_a_failure_a_kill_and_the_way_home() {
 /// A session that fails ends its daemon, too.
 const ENDED: &str = "set -e; trap '[ -z \"$(jobs -p)\" ] || kill $(jobs -p)' EXIT";
 
-/// What `docs/surrogate.md` has people paste, as it stands there.
+/// What `docs/how-to/surrogate.md` has people paste, as it stands there.
 #[test]
 fn the_session_of_the_manual_can_be_pasted() {
-    let manual = include_str!("../../../docs/surrogate.md");
+    let manual = include_str!("../../../docs/how-to/surrogate.md");
     let (_, rest) = manual.split_once("```sh\n").expect("it has a session");
     let (session, _) = rest.split_once("```").expect("the session ends");
     let ran = Place::new("surrogate-session").shell(&format!("{ENDED}\n{session}wait"));

@@ -219,7 +219,7 @@ fn claimed_age(image: &Image, at: u64) -> Option<(u64, u64)> {
     begins.then_some((word(GENERATION_AT)?, word(SEQUENCE_AT)?))
 }
 
-/// Where a superblock keeps them (docs/format.md).
+/// Where a superblock keeps them (docs/reference/format.md).
 const GENERATION_AT: usize = 80;
 const SEQUENCE_AT: usize = 88;
 

@@ -115,7 +115,7 @@ impl World {
         let mut superblock = choice.superblock;
         let absent = active(&superblock).iter().any(|i| !here.contains(i));
         if absent && superblock.generation > self.confirmed {
-            // The one gap that `docs/format.md` names: not played.
+            // The one gap that `docs/reference/format.md` names: not played.
             return Ok(());
         }
         self.write(&superblock, &choice.lagging)?;

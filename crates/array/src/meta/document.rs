@@ -1,11 +1,11 @@
-//! Compares `docs/format.md` with the codec: every row of its tables names a constant and its offset.
+//! Compares `docs/reference/format.md` with the codec: every row of its tables names a constant and its offset.
 
 use super::{leases, log, pages, reshape, superblock};
 use crate::overlay::format::{EXTENTS_MAX, anchor, record, slot};
 use alloc::format;
 use alloc::vec::Vec;
 
-const DOCUMENT: &str = include_str!("../../../../docs/format.md");
+const DOCUMENT: &str = include_str!("../../../../docs/reference/format.md");
 
 /// (offset, bytes, field) of each row of the table under this heading comment.
 fn rows(table: &str) -> Vec<(usize, usize, &'static str)> {

@@ -1,7 +1,7 @@
 //! What the engine keeps on its members: superblocks, map pages, log records. Encoding, decoding, and the two pure
 //! procedures around them: [`create`](create::create) and [`choose`](choose::choose).
 //!
-//! `docs/format.md` describes every byte. Decoding is total: whatever the bytes are, it ends in a value whose every
+//! `docs/reference/format.md` describes every byte. Decoding is total: whatever the bytes are, it ends in a value whose every
 //! field is in range, or in a [`MetaError`].
 
 pub(crate) mod bytes;

@@ -141,7 +141,7 @@ fn the_blocks_of_the_document_work_as_pasted() {
     if !has(&place, test, &["nbdcopy"]) {
         return;
     }
-    let document = include_str!("../../../../docs/code-cache.md");
+    let document = include_str!("../../../../docs/how-to/code-cache.md");
     let behind = |mark| {
         let parts = document.split(mark).skip(1);
         parts.filter_map(|rest| rest.split("```").next())

@@ -1,5 +1,5 @@
 //! `restripe lab`, `replay` and `sim-disk`: exit status, what goes to which stream, what is refused and in which words, that
-//! the same is the same every time, and the session of `docs/your-own-trace.md`.
+//! the same is the same every time, and the session of `docs/tutorial/your-own-trace.md`.
 
 #[allow(dead_code)]
 #[path = "../harness/mod.rs"]
@@ -81,7 +81,7 @@ fn commands<'a>(document: &'a str, mark: &str) -> &'a str {
 #[test]
 fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
     let place = Place::new("own-trace");
-    let document = include_str!("../../../../docs/your-own-trace.md");
+    let document = include_str!("../../../../docs/tutorial/your-own-trace.md");
     let session = commands(document, "session");
     let verbs = session.lines().filter(|line| line.starts_with("restripe "));
     assert!(verbs.count() <= 5, "five commands");
@@ -116,7 +116,7 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
     }
     let experiment = String::from_utf8(place.bytes("lab/own-trace/report.html")).expect("text");
     assert!(experiment.matches("<svg").count() >= 4 && experiment.contains("rebuild_s"));
-    shown_is_written("your-own-trace.md", &quotes(&run.stdout));
+    shown_is_written("tutorial/your-own-trace.md", &quotes(&run.stdout));
     let shown = pictures(document);
     assert_eq!(shown.len(), 5);
     for name in shown {
@@ -177,7 +177,7 @@ fn shown_is_written(document: &str, blocks: &[(&str, String)]) {
 
 /// The names of a document's pictures.
 fn pictures(document: &str) -> Vec<&str> {
-    let behind = document.split("](pictures/").skip(1);
+    let behind = document.split("](../pictures/").skip(1);
     behind.filter_map(|rest| rest.split(')').next()).collect()
 }
 
@@ -358,7 +358,7 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                     "workload.fill, rebuild.throttle",
                     "capacity.depth, capacity.warm_up_s, capacity.measure_s",
                     "at: bare",
-                    "docs/lab.md",
+                    "docs/reference/lab.md",
                 ],
             ),
             ("lab run own-trace --seeds 0", 2, &["--seeds"]),

@@ -1,4 +1,4 @@
-//! `docs/results.md`: its tables and pictures are those that the optimised command's experiments write.
+//! `docs/explanation/results.md`: its tables and pictures are those that the optimised command's experiments write.
 
 use super::harness::Place;
 use super::{agrees, docs, files, pictured, shared};
@@ -128,7 +128,7 @@ fn the_results_are_those_of_the_experiments() {
     ] {
         pictured(&place, &format!("lab/{folder}/{made}"), shown);
     }
-    let document = docs().join("results.md");
+    let document = docs().join("explanation/results.md");
     let kept = fs::read_to_string(&document).expect("a document");
     let (popular, samples) = (popular(&place, &optimised), samples(&place, &optimised));
     let compared = compared(&place, &optimised, "reraid");

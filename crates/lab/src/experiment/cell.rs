@@ -1008,7 +1008,7 @@ mod tests {
 
     #[test]
     fn the_manual_lists_what_must_be_given_and_names_every_parameter() {
-        let manual = include_str!("../../../../docs/lab.md");
+        let manual = include_str!("../../../../docs/reference/lab.md");
         let words: Vec<&str> = manual.split_whitespace().collect();
         let manual = words.join(" ");
         let required: Vec<String> = Settings::required();

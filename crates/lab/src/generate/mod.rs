@@ -11,7 +11,7 @@
 //! | [`fit`] | parameters from a trace |
 //! | [`blocks`] | no model: blocks of one size, in sequence or anywhere |
 //!
-//! The model is told in `docs/workloads.md`. The same parameters and seed give the same requests on every machine and
+//! The model is told in `docs/reference/workloads.md`. The same parameters and seed give the same requests on every machine and
 //! build: integers, and floats by the four operations in a fixed order (`math`).
 
 pub mod arrivals;

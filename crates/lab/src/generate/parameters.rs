@@ -1,6 +1,6 @@
 //! What a synthetic workload is made from: every number of the model, with its unit, its bounds, and where it is from.
 //!
-//! `docs/workloads.md` tells what they do. They are read from TOML and written as TOML.
+//! `docs/reference/workloads.md` tells what they do. They are read from TOML and written as TOML.
 
 use super::arrivals::burst_share_min;
 use crate::trace::LENGTH_MAX;
@@ -373,7 +373,7 @@ pub mod tests {
 
     #[test]
     fn every_field_is_documented_and_the_documents_file_is_one() {
-        let document = include_str!("../../../../docs/workloads.md");
+        let document = include_str!("../../../../docs/reference/workloads.md");
         let file = document.split("<!-- parameters -->\n```toml\n").nth(1);
         let file = file.and_then(|rest| rest.split("```").next());
         let file = file.expect("the document has it");

@@ -2,7 +2,7 @@
 //!
 //! Readers stream: memory does not grow with the trace. Every format is turned into the same [`Request`]: nanoseconds
 //! and bytes. What a format does not record is said by [`Features`], never made up. The formats, their units and their
-//! traps are in `docs/traces.md`.
+//! traps are in `docs/reference/traces.md`.
 
 mod binary;
 mod blkparse;

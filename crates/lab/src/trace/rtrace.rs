@@ -1,6 +1,6 @@
 //! The compact format of our own, `.rtrace`: blocks of delta-coded requests, each with its checksum.
 //!
-//! `docs/traces.md` has it byte by byte. Every block stands alone, so one that is damaged can be skipped; the file ends
+//! `docs/reference/traces.md` has it byte by byte. Every block stands alone, so one that is damaged can be skipped; the file ends
 //! with a block that counts all requests, so a file that was cut short is told from a whole one. After that block
 //! another trace with the same header may follow. Any other bytes there are an error.
 

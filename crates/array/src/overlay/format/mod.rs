@@ -2,7 +2,7 @@
 //!
 //! A log's [region](region::LogRegion) begins with [anchors](anchor), two homes for each. The segments follow, with
 //! [records](record): a header page, then its payload, padded to whole pages. Addresses *in the log* count from the
-//! first segment. `docs/format.md` has every byte.
+//! first segment. `docs/reference/format.md` has every byte.
 //!
 //! # What counts
 //!
