@@ -4,16 +4,22 @@
 
 mod edges;
 mod md;
+mod ratchet;
 mod rules;
 mod source;
+mod tokens;
 
 use source::{Finding, Tree};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-const USAGE: &str = "usage: xtask tidy | man | md [PATTERN...] | md-bench [PATTERN...]
+const USAGE: &str =
+    "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | man | md [PATTERN...] | md-bench [PATTERN...]
 
-  tidy  check the house rules: edges between crates, length of files and functions, leftovers
+  tidy  check the house rules: edges between crates, length of files and functions, leftovers,
+        and the counts that may only fall (xtask/ratchet.txt)
+  ratchet  record counts that fell; --rise records a rise as well, whose reason the commit gives;
+        show lists the places of one count
   man   write docs/man and docs/completions anew from the command table
   md    compare with Linux md in a guest, all cases or those whose names contain a pattern
   md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes";
@@ -22,6 +28,9 @@ fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
     match verbs.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["tidy"] => tidy(),
+        ["ratchet"] => ratchet(|tree| ratchet::write(tree, &root(), false)),
+        ["ratchet", "--rise"] => ratchet(|tree| ratchet::write(tree, &root(), true)),
+        ["ratchet", "show", scope, name] => ratchet(|tree| ratchet::show(tree, scope, name)),
         ["man"] => man(),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
         ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
@@ -41,12 +50,8 @@ fn root() -> PathBuf {
 }
 
 fn tidy() -> ExitCode {
-    let tree = match Tree::read(&root()) {
-        Ok(tree) => tree,
-        Err(error) => {
-            eprintln!("tidy: cannot read the sources: {error}");
-            return ExitCode::FAILURE;
-        }
+    let Some(tree) = read() else {
+        return ExitCode::FAILURE;
     };
     let findings = check(&tree);
     for finding in &findings {
@@ -61,9 +66,36 @@ fn tidy() -> ExitCode {
     }
 }
 
+fn ratchet(act: impl Fn(&Tree) -> Result<String, Vec<Finding>>) -> ExitCode {
+    let Some(tree) = read() else {
+        return ExitCode::FAILURE;
+    };
+    match act(&tree) {
+        Ok(text) => {
+            print!("{text}");
+            ExitCode::SUCCESS
+        }
+        Err(findings) => {
+            for finding in &findings {
+                eprintln!("{finding}");
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn read() -> Option<Tree> {
+    let tree = Tree::read(&root());
+    if let Err(error) = &tree {
+        eprintln!("tidy: cannot read the sources: {error}");
+    }
+    tree.ok()
+}
+
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = edges::check(tree);
     findings.extend(rules::check(tree));
+    findings.extend(ratchet::check(tree, &root()));
     findings
 }
 

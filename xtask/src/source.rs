@@ -69,7 +69,7 @@ impl File {
     }
 
     /// The line of the last `#[cfg(test)]` that opens a module with a body; past the end if there is none.
-    fn test_module_start(&self) -> usize {
+    pub fn test_module_start(&self) -> usize {
         let lines: Vec<&str> = self.text.lines().collect();
         let opens = |index: usize| {
             let body = lines[index + 1..]
@@ -111,6 +111,13 @@ impl Tree {
         Ok(Tree { files })
     }
 
+    pub fn file(&self, path: &str) -> Option<&File> {
+        let found = self
+            .files
+            .binary_search_by(|file| file.path.as_str().cmp(path));
+        found.ok().map(|index| &self.files[index])
+    }
+
     pub fn rust(&self) -> impl Iterator<Item = &File> {
         self.files.iter().filter(|file| file.is_rust())
     }
@@ -143,6 +150,7 @@ fn is_skipped(folder: &str) -> bool {
 fn is_text(name: &str) -> bool {
     let by_ending = [
         ".rs", ".toml", ".md", ".sh", ".py", ".yml", ".yaml", ".1", ".bash", ".zsh", ".fish",
+        ".txt",
     ];
     by_ending.iter().any(|ending| name.ends_with(ending))
         || matches!(name, "Makefile" | "run" | "test" | "need")
