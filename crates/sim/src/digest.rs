@@ -2,7 +2,7 @@
 
 use crate::image::words_digest;
 use crate::rng::mix;
-use restripe_array::{Action, Compute, DeviceIo, Nanos, Segment};
+use restripe_array::{Action, Compute, DeviceIo, Nanos, RequestError, RequestTag, Segment};
 use std::fmt::Write;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,7 +31,23 @@ impl Digest {
             Action::Detach(tag) => self.words(&[3, tag.0.into()]),
             Action::Wake(at) => self.words(&[4, at.0]),
             Action::Reply(tag, Ok(())) => self.words(&[5, tag.0]),
-            Action::Reply(..) | Action::CommandReply(..) | Action::Fact(_) => self.text(action),
+            Action::Reply(tag, Err(error)) => self.refusal(*tag, *error),
+            Action::CommandReply(_, Ok(())) => self.numbers(6, action),
+            Action::CommandReply(_, Err(_)) => self.numbers(7, action),
+            Action::Fact(_) => self.numbers(8, action),
+        }
+    }
+
+    fn refusal(&mut self, tag: RequestTag, error: RequestError) {
+        self.words(&[9, tag.0]);
+        match error {
+            RequestError::OutOfRange { end, size } => self.words(&[0, end, size]),
+            RequestError::Lost { lba, sectors } => self.words(&[1, lba, sectors]),
+            RequestError::ReadOnly => self.word(2),
+            RequestError::NoSpace => self.word(3),
+            RequestError::NotFast => self.word(4),
+            RequestError::NotWholeSectors => self.word(5),
+            RequestError::Unavailable => self.word(6),
         }
     }
 
@@ -76,18 +92,22 @@ impl Digest {
         }
     }
 
-    /// Rare actions, by what they print as.
-    fn text(&mut self, action: &Action) {
+    /// Rare actions, by the numbers in their text: a digest does not depend on the names of types and fields.
+    fn numbers(&mut self, kind: u64, action: &Action) {
         let mut text = String::new();
         write!(text, "{action:?}").expect("a string takes any text");
-        self.word(words_digest(6, text.as_bytes()));
+        let digits: Vec<&str> = text
+            .split(|c: char| !c.is_ascii_digit())
+            .filter(|digits| !digits.is_empty())
+            .collect();
+        self.words(&[kind, words_digest(6, digits.join(" ").as_bytes())]);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::{RequestTag, Tag};
+    use restripe_array::Tag;
 
     #[test]
     fn order_time_and_contents_count() {
