@@ -23,7 +23,7 @@ use restripe_array::{
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
 use restripe_sim::disk::{Disk, DiskConfig, Simple};
-use restripe_sim::image::Image;
+use restripe_sim::image::{Image, words_digest};
 use restripe_sim::memory::BufferTable;
 use restripe_sim::payload::Payload;
 use restripe_sim::rng::Rng;
@@ -683,7 +683,7 @@ fn conform(test: &str, level: Level, slots: u16, spares: u16, commands: &[(u64, 
 fn conform_to(test: &str, plan: &Plan<'_>) -> Vec<OverlayCounters> {
     let (size, surrogate) = (plan.size_bytes(), plan.config());
     let run = |seed, side| run(seed, size, plan.commands, side);
-    let mut done = Vec::new();
+    let (mut done, mut digests) = (Vec::new(), String::new());
     for seed in 1..=2 {
         let images = plan.images(seed);
         let real = |choice| Real::new(choice, test, &images, surrogate);
@@ -705,9 +705,33 @@ fn conform_to(test: &str, plan: &Plan<'_>) -> Vec<OverlayCounters> {
             replayed.len()
         );
         assert_eq!(replayed, actions_of(&threads.record), "{test}, seed {seed}");
+        digests += &format!("seed {seed}: {}\n", digests_of(&simulated));
         done.extend(simulated.overlay);
     }
+    compare_with_golden(test, &digests);
     done
+}
+
+/// The record is compared as a whole, and so are the members.
+fn digests_of(run: &Run) -> String {
+    let record = words_digest(0, &run.record);
+    let media = run.media.iter();
+    let media = media.fold(0, |sum, bytes| words_digest(sum, bytes));
+    format!("record {record:016x}, members {media:016x}")
+}
+
+/// Compares the digests of a test with the recorded ones; `RESTRIPE_BLESS=1` records them.
+fn compare_with_golden(test: &str, digests: &str) {
+    let root = env!("CARGO_MANIFEST_DIR");
+    let path = format!("{root}/tests/conformance/{test}.digests");
+    if std::env::var_os("RESTRIPE_BLESS").is_some() {
+        return std::fs::write(path, digests).expect("the tree is writable");
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    assert_eq!(
+        digests, golden,
+        "{path}; RESTRIPE_BLESS=1 cargo test -p restripe-io conformance writes it anew"
+    );
 }
 
 fn same(one: &Run, other: &Run, what: &str) {
