@@ -3,6 +3,7 @@
 //! Plain Rust without dependencies, so that the checks run wherever the project builds.
 
 mod edges;
+mod links;
 mod md;
 mod ratchet;
 mod rules;
@@ -17,7 +18,7 @@ const USAGE: &str =
     "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | man | md [PATTERN...] | md-bench [PATTERN...]
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers,
-        and the counts that may only fall (xtask/ratchet.txt)
+        links of the documents, and the counts that may only fall (xtask/ratchet.txt)
   ratchet  record counts that fell; --rise records a rise as well, whose reason the commit gives;
         show lists the places of one count
   man   write docs/man and docs/completions anew from the command table
@@ -95,6 +96,7 @@ fn read() -> Option<Tree> {
 fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = edges::check(tree);
     findings.extend(rules::check(tree));
+    findings.extend(links::check(tree, &|path| root().join(path).exists()));
     findings.extend(ratchet::check(tree, &root()));
     findings
 }
