@@ -133,8 +133,7 @@ fn word(argument: &Arg) -> String {
 /// The verbs that read a configuration file say where it is described.
 fn configuration(name: &str) -> String {
     let reads = matches!(name, "create" | "assemble" | "serve" | "examine");
-    let text =
-        ".SH FILES\nThe file of \\fB\\-\\-config\\fR is described in docs/reference/configuration.md.\n";
+    let text = ".SH FILES\nThe file of \\fB\\-\\-config\\fR is described in docs/reference/configuration.md.\n";
     if reads { text.into() } else { String::new() }
 }
 

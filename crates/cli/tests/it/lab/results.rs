@@ -1,0 +1,432 @@
+//! `docs/explanation/results.md`: its tables and pictures are those that the optimised command's experiments write.
+
+use super::{agrees, docs, files, pictured, shared};
+use crate::harness::Place;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// The optimised command, which `.ci/test` names in a deep run.
+fn optimised() -> Option<String> {
+    std::env::var("RESTRIPE_OPTIMISED").ok()
+}
+
+#[test]
+fn an_experiment_gives_the_same_bytes_at_any_level_of_optimisation() {
+    let Some(optimised) = optimised() else {
+        return;
+    };
+    let ordinary = env!("CARGO_BIN_EXE_restripe");
+    let program = |path: &str| fs::read(path).expect("a program");
+    assert!(program(ordinary) != program(&optimised), "two programs");
+    let place = Place::new("lab-optimised");
+    let made = [("ordinary", ordinary), ("optimised", &optimised)].map(|(folder, program)| {
+        let script = format!(
+            "set -e; mkdir {folder}; cd {folder}; restripe() {{ '{program}' \"$@\"; }}
+            restripe replay --workload fin2 --requests 20000 --fail-after 20s --rebuild-after 10s --member-size 2G \
+                --json replay.json --report replay.html --figures figures
+            restripe lab run rebuild-cost --short --seeds 1 --set array.level=raid6 --set workload.source=tpcc"
+        );
+        let run = place.shell(&script);
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let mut files = files(&place.path(folder));
+        // What is kept is kept by the program that ran it.
+        files.retain(|name, _| !name.starts_with("lab/runs/"));
+        (run.stdout, files)
+    });
+    assert!(made[0].1.len() > 8, "{:?}", made[0].1.keys());
+    assert_eq!(made[0].0, made[1].0);
+    for (name, bytes) in &made[0].1 {
+        assert!(made[1].1.get(name) == Some(bytes), "{name}");
+    }
+    assert_eq!(made[0].1.len(), made[1].1.len());
+}
+
+/// Minutes: the quick scales of all experiments but the one that the session runs. What ran before may be kept in a folder
+/// that `RESTRIPE_LAB` names.
+#[test]
+fn the_results_are_those_of_the_experiments() {
+    let Some(optimised) = optimised() else {
+        return;
+    };
+    let place = Place::new("lab-results");
+    if let Ok(kept) = std::env::var("RESTRIPE_LAB") {
+        assert_eq!(place.shell(&format!("ln -s '{kept}' lab")).status, 0);
+    }
+    for name in [
+        "rebuild-cost",
+        "levels",
+        "width",
+        "chunk",
+        "orders",
+        "ido",
+        "ido-combined",
+        "ido-identifier",
+        "ido-locality",
+        "ido-migration",
+        "ido-raid6",
+        "ido-rate",
+        "ido-regions",
+        "ido-regions-rate",
+        "ido-throttle",
+        "ido-zone",
+        "ido-chunk",
+        "ido-disks",
+        "ido-remote",
+        "ido-resync",
+        "ido-surrogate",
+        "streams",
+        "s2-offline",
+        "s2-disks",
+        "s2-scrub",
+        "s2-online",
+        "s2-minimum",
+        "s2-spares",
+        "s2-raid10",
+        "s2-writes",
+        "s2-ido",
+        "s2-cache",
+        "mcpod-offline",
+        "mcpod-online",
+        "mcpod-parts",
+        "mcpod-ido",
+        "mcpod-wide",
+        "mcpod-after",
+        "goals",
+        "energy",
+        "reraid",
+        "reraid-cache",
+        "reraid-clean",
+        "reraid-destage",
+        "reraid-groups",
+        "reraid-parities",
+        "reraid-sizes",
+        "reraid-writes",
+    ] {
+        let run = place.shell(&format!("'{optimised}' lab run {name}"));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+    }
+    for (folder, made, shown) in [
+        (
+            "rebuild-cost",
+            "rebuild-by-load.svg",
+            "cost-rebuild-by-load.svg",
+        ),
+        (
+            "rebuild-cost",
+            "during-by-load.svg",
+            "cost-during-by-load.svg",
+        ),
+        ("width", "rebuild-by-width.svg", "rebuild-by-width.svg"),
+        (
+            "ido-locality",
+            "redirected-by-source.svg",
+            "redirected-by-source.svg",
+        ),
+        ("reraid", "power.svg", "reraid-power.svg"),
+        ("reraid", "power-web.svg", "reraid-power-web.svg"),
+    ] {
+        pictured(&place, &format!("lab/{folder}/{made}"), shown);
+    }
+    let document = docs().join("explanation/results.md");
+    let kept = fs::read_to_string(&document).expect("a document");
+    let (popular, samples) = (popular(&place, &optimised), samples(&place, &optimised));
+    let compared = compared(&place, &optimised, "reraid");
+    let made = tabled(&kept, &|scenario| match scenario {
+        "reraid-compared" => Some(compared.clone()),
+        "popular" => Some(popular.clone()),
+        "samples" => samples.clone(),
+        _ => Some(table_of(&place, scenario)),
+    });
+    agrees(&document, &kept, &made);
+}
+
+fn table_of(place: &Place, scenario: &str) -> String {
+    let table = place.bytes(&format!("lab/{scenario}/table.txt"));
+    String::from_utf8(table).expect("text")
+}
+
+/// What an experiment that ran before compares seed by seed: a row each comparison, a column each workload.
+fn compared(place: &Place, program: &str, scenario: &str) -> String {
+    let run = place.shell(&format!("'{program}' lab run {scenario}"));
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    let (_, told) = run.stdout.split_once("\nComparisons").expect("it does");
+    let (_, told) = told.split_once('\n').expect("rows");
+    let mut rows: Vec<(String, Cells)> = Vec::new();
+    for row in cells(told) {
+        let (_, source) = row["at"].rsplit_once("source ").expect("a workload");
+        let cell = format!("{} ({})", row["ratio"], row["95% interval"]);
+        if rows
+            .last()
+            .is_none_or(|(name, _)| *name != row["comparison"])
+        {
+            rows.push((row["comparison"].clone(), Cells::new()));
+        }
+        let (_, cells) = rows.last_mut().expect("one was pushed");
+        assert_eq!(cells.insert(source.into(), cell), None, "{source}");
+    }
+    let sources: Vec<String> = rows[0].1.keys().cloned().collect();
+    let mut table = format!("comparison  {}\n", sources.join("  "));
+    for (name, cells) in rows {
+        let cells: Vec<&str> = sources.iter().map(|source| &cells[source][..]).collect();
+        table += &format!("{name}  {}\n", cells.join("  "));
+    }
+    table
+}
+
+/// What can be learned of synthetic workloads, as IDO's figure 4 has it of its traces: a row each.
+fn popular(place: &Place, program: &str) -> String {
+    let mut table = String::from("source  hot_zones  zone  zone_meanwhile  request  meanwhile\n");
+    for source in [
+        "fin2-low",
+        "fin2",
+        "fin2-high",
+        "web2-low",
+        "web2",
+        "web2-high",
+        "proj-low",
+        "proj",
+        "proj-high",
+        "noise",
+        "stable",
+    ] {
+        let run = place.shell(&format!(
+            "'{program}' trace generate {source} --requests 200000 --seed 1 --force -o popular.rtrace > made.txt && \
+             '{program}' trace info popular.rtrace --json"
+        ));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let told: Value = serde_json::from_str(&run.stdout).expect("JSON");
+        let found = &told["summary"]["locality"];
+        let shares = [
+            // Of zones of 12 MiB, the hottest fifth.
+            &found["zones"][2]["learned"][1],
+            &found["reactive_as_many"],
+            &found["request_proactive"],
+            &found["request_reactive"],
+        ];
+        table += &format!("{source}  {}", found["hot_zones"]);
+        for share in shares {
+            table += &format!("  {:.1}", share.as_f64().expect("there are reads"));
+        }
+        table.push('\n');
+    }
+    table
+}
+
+/// Schemes under samples of recorded traces: for each its file, the size of members that holds it, the seconds that its
+/// first half takes, and a least rate with which a rebuild ends within the second. `None` where there are none.
+fn samples(place: &Place, program: &str) -> Option<String> {
+    let folder = shared::folder("traces", "README.md", "lab::samples")?;
+    let mut table = String::new();
+    for (name, file, member_mib, before_s, min_mb_s) in [
+        (
+            "Financial1",
+            "umass-financial1.req00001-06000.disksim.zst",
+            64,
+            28,
+            3,
+        ),
+        (
+            "WebSearch",
+            "umass-websearch.req00001-16000.disksim.zst",
+            1200,
+            37,
+            40,
+        ),
+        (
+            "CloudPhysics",
+            "cloudphysics.req00001-80000.vscsi1.zst",
+            832,
+            550,
+            2,
+        ),
+        (
+            "MSR 20/80",
+            "msr-cambridge.cut-rw_20_80.105.txt.zst",
+            304,
+            47,
+            8,
+        ),
+        ("desktop 1", "diskmon-desktop1.txt.zst", 560, 337, 2),
+        ("desktop 2", "diskmon-desktop2.txt.zst", 1344, 499, 3),
+        ("desktop 3", "diskmon-desktop3.txt.zst", 456, 88, 7),
+    ] {
+        let trace = folder.join(file);
+        let run = place.shell(&format!(
+            "'{program}' lab run ido-own-trace --seeds 1 --set 'workload.source=trace:{}' \
+             --set array.member_mib={member_mib} --set phases.before_s={before_s} \
+             --set rebuild.min_mb_s={min_mb_s}",
+            trace.display()
+        ));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        let told = table_of(place, "ido-own-trace");
+        let (headings, rows) = told.split_once('\n').expect("rows");
+        if table.is_empty() {
+            table = format!("sample  {headings}\n");
+        }
+        for row in rows.lines() {
+            table += &format!("{name}  {row}\n");
+        }
+    }
+    Some(table)
+}
+
+/// A document with the rows of its tables made anew, each by the mark that stands before it: the experiment, which of
+/// its rows, the parameter whose values stand side by side, and the columns: those with a star stand once for each such
+/// value, those with a % are shares.
+///
+/// `<!-- table width where load=0.5: members rebuild_s -->`
+///
+/// Rows of an experiment that was not run stay. A table that is no experiment's as it stands has a mark of its own, which says
+/// where it comes from: `<!-- by hand: one seed of ... -->`.
+fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
+    let mut out = String::new();
+    let mut lines = document.lines();
+    let mut tables = 0;
+    while let Some(line) = lines.next() {
+        out += &format!("{line}\n");
+        tables += usize::from(line.starts_with("<!-- by hand: "));
+        let Some(mark) = line.strip_prefix("<!-- table ") else {
+            continue;
+        };
+        tables += 1;
+        let shown = Shown::of(mark.strip_suffix(" -->").expect("a mark ends"));
+        let headings = lines.by_ref().take(2);
+        headings.for_each(|heading| out += &format!("{heading}\n"));
+        let table = table_of(shown.scenario);
+        for row in table.iter().flat_map(|table| shown.rows(table)) {
+            out += &format!("| {} |\n", row.join(" | "));
+        }
+        // The rows that stand there end at an empty line.
+        let after = lines.by_ref().find(|line| {
+            if table.is_none() && line.starts_with('|') {
+                out += &format!("{line}\n");
+            }
+            !line.starts_with('|')
+        });
+        out += &format!("{}\n", after.expect("a table is not the end"));
+    }
+    let rules = document.lines().filter(|line| is_rule(line)).count();
+    assert_eq!(tables, rules, "every table has a mark");
+    out
+}
+
+/// The line between the headings of a table and its rows.
+fn is_rule(line: &str) -> bool {
+    let of_rule = |byte: u8| matches!(byte, b'|' | b'-' | b':' | b' ');
+    line.starts_with('|') && line.contains("---") && line.bytes().all(of_rule)
+}
+
+/// What a mark asks for.
+struct Shown<'a> {
+    scenario: &'a str,
+    wanted: Vec<(&'a str, &'a str)>,
+    beside: Option<&'a str>,
+    columns: Vec<&'a str>,
+}
+
+type Cells = BTreeMap<String, String>;
+
+impl Shown<'_> {
+    fn of(mark: &str) -> Shown<'_> {
+        let (head, columns) = mark.split_once(": ").expect("columns");
+        let (head, beside) = match head.split_once(" by ") {
+            Some((head, beside)) => (head, Some(beside)),
+            None => (head, None),
+        };
+        let (scenario, wanted) = head.split_once(" where ").unwrap_or((head, ""));
+        let wanted = wanted
+            .split_whitespace()
+            .map(|pair| pair.split_once('=').expect("a name and a value"));
+        Shown {
+            scenario,
+            wanted: wanted.collect(),
+            beside,
+            columns: columns.split_whitespace().collect(),
+        }
+    }
+
+    fn rows(&self, table: &str) -> Vec<Vec<String>> {
+        let wanted = |row: &Cells| self.wanted.iter().all(|(name, value)| row[*name] == *value);
+        let all: Vec<Cells> = cells(table).into_iter().filter(wanted).collect();
+        assert!(!all.is_empty(), "{}: {:?}", self.scenario, self.wanted);
+        let mut values: Vec<&str> = Vec::new();
+        for row in &all {
+            let value = self.beside.map_or("", |name| &row[name]);
+            if !values.contains(&value) {
+                values.push(value);
+            }
+        }
+        let of = |value: &str, row: &&Cells| self.beside.is_none_or(|name| row[name] == value);
+        let first = all.iter().filter(|row| of(values[0], row));
+        first.map(|row| self.row(row, &all, &values)).collect()
+    }
+
+    /// A row, with what its fellows of other values have in the starred columns.
+    fn row(&self, first: &Cells, all: &[Cells], values: &[&str]) -> Vec<String> {
+        let shared: Vec<&&str> = self
+            .columns
+            .iter()
+            .filter(|name| !name.ends_with('*'))
+            .collect();
+        let fellow = |value: &str| {
+            let same = |row: &&Cells| {
+                let plain = |name: &str| name.trim_end_matches('%').to_string();
+                self.beside.is_none_or(|name| row[name] == value)
+                    && shared
+                        .iter()
+                        .all(|name| row[&plain(name)] == first[&plain(name)])
+            };
+            all.iter().find(same).expect("a row of each value")
+        };
+        let cells = |name: &&str| match name.strip_suffix('*') {
+            Some(name) => values
+                .iter()
+                .map(|value| shown(fellow(value), name))
+                .collect(),
+            None => vec![shown(first, name)],
+        };
+        self.columns.iter().flat_map(cells).collect()
+    }
+}
+
+fn shown(row: &Cells, name: &str) -> String {
+    match name.strip_suffix('%') {
+        // An array that has no such thing.
+        Some(name) if row[name] == "-" => row[name].clone(),
+        Some(name) => format!(
+            "{:.1}%",
+            100.0 * row[name].parse::<f64>().expect("a number")
+        ),
+        None => row[name].clone(),
+    }
+}
+
+/// The rows of a table of ours by its headings; two spaces stand between columns.
+fn cells(table: &str) -> Vec<Cells> {
+    let split = |line: &str| -> Vec<String> {
+        let parts = line.split("  ").map(|part| part.trim().to_string());
+        parts.filter(|part| !part.is_empty()).collect()
+    };
+    let mut lines = table.lines();
+    let headings = split(lines.next().expect("headings"));
+    lines
+        .map(|line| {
+            let cells = split(line);
+            assert_eq!(cells.len(), headings.len(), "{line}");
+            headings.iter().cloned().zip(cells).collect()
+        })
+        .collect()
+}
+
+#[test]
+fn marked_tables_are_made_of_the_experiments_rows() {
+    let table = "level  load  way  a_s  b\nr5      0.5  x    1.0  0.125\nr5      0.5  y    2.0  0.125\n\
+                 r6      0.5  x    3.0  0.25\nr6      0.5  y    4.0 sat.  0.25\nr6      0.1  y    5.0  0.25\n";
+    let document = "a\n<!-- table t where load=0.5 by way: level b% a_s* -->\n| l | b | x | y |\n|---|---|---|---|\n\
+                    | stale |\n\nz\n";
+    let made = tabled(document, &|_| Some(table.into()));
+    let rows = "| r5 | 12.5% | 1.0 | 2.0 |\n| r6 | 25.0% | 3.0 | 4.0 sat. |\n";
+    assert_eq!(made, document.replace("| stale |\n", rows));
+    assert_eq!(tabled(document, &|_| None), document);
+}

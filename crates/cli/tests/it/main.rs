@@ -1,0 +1,29 @@
+//! The command, run as users run it: one program of tests, a module for each subject.
+
+mod ahead;
+mod cache;
+mod code_cache;
+mod contract;
+mod daemon_death;
+mod grow;
+mod harness;
+mod lab;
+mod leases;
+mod membership;
+mod owners;
+mod paced;
+mod plan;
+mod promises;
+mod rot;
+mod scrubs;
+mod serve_start;
+mod shelf;
+mod skewed;
+mod space;
+mod started_by_clients;
+mod surrogate;
+mod surrogate_change;
+mod surrogate_remote;
+mod surroundings;
+mod trace;
+mod wishes;

@@ -1,0 +1,5 @@
+//! Servers and members over real sockets and files: one program of tests, a module for each subject.
+
+mod nbd_clients;
+mod nbd_protocol;
+mod reed_solomon;
