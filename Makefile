@@ -45,11 +45,10 @@ test: ## Every test that needs no minutes: units, laws, swarm, conformance, comm
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit qemu-io qemu-img fio
 	.ci/test
 
-test-deep: build ## The long run of the same suites, and Linux md as judge where the rig is there
+test-deep: build ## The long tests that have not passed for these sources; PART=NAME runs one, PART=list lists them
 	@.ci/need cargo
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse fusermount3 qemu-io qemu-img fio
-	RESTRIPE_DEEP=1 .ci/test
-	$(CARGO) run --quiet -p xtask -- md
+	$(CARGO) run --quiet -p xtask -- deep $(PART)
 
 bench: build ## Measurements, side by side with their yardsticks in one run: an hour
 	@.ci/need cargo

@@ -2,6 +2,7 @@
 //!
 //! Plain Rust without dependencies, so that the checks run wherever the project builds.
 
+mod deep;
 mod edges;
 mod links;
 mod md;
@@ -15,13 +16,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | man | md [PATTERN...] | md-bench [PATTERN...]
+    "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | man | deep [list | PART...] | md [PATTERN...] | md-bench [PATTERN...]
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers,
         links of the documents, and the counts that may only fall (xtask/ratchet.txt)
   ratchet  record counts that fell; --rise records a rise as well, whose reason the commit gives;
         show lists the places of one count
   man   write docs/man and docs/completions anew from the command table
+  deep  run the long tests that have not passed for these sources, or the named parts
   md    compare with Linux md in a guest, all cases or those whose names contain a pattern
   md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes";
 
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
         ["ratchet", "--rise"] => ratchet(|tree| ratchet::write(tree, &root(), true)),
         ["ratchet", "show", scope, name] => ratchet(|tree| ratchet::show(tree, scope, name)),
         ["man"] => man(),
+        ["deep", ref parts @ ..] => deep::run(&root(), parts),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
         ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
         _ => {

@@ -3,7 +3,7 @@
 use super::{agrees, docs, files, pictured, shared};
 use crate::harness::Place;
 use serde_json::Value;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 
 /// The optimised command, which `.ci/test` names in a deep run.
@@ -42,103 +42,85 @@ fn an_experiment_gives_the_same_bytes_at_any_level_of_optimisation() {
     assert_eq!(made[0].1.len(), made[1].1.len());
 }
 
-/// Minutes: the quick scales of all experiments but the one that the session runs. What ran before may be kept in a folder
-/// that `RESTRIPE_LAB` names.
+/// Minutes: the quick scales of the experiments of one section, which `RESTRIPE_RESULTS` names by its heading. What ran
+/// before may be kept in a folder that `RESTRIPE_LAB` names.
 #[test]
 fn the_results_are_those_of_the_experiments() {
-    let Some(optimised) = optimised() else {
+    let (Some(optimised), Ok(section)) = (optimised(), std::env::var("RESTRIPE_RESULTS")) else {
         return;
     };
     let place = Place::new("lab-results");
     if let Ok(kept) = std::env::var("RESTRIPE_LAB") {
         assert_eq!(place.shell(&format!("ln -s '{kept}' lab")).status, 0);
     }
-    for name in [
-        "rebuild-cost",
-        "levels",
-        "width",
-        "chunk",
-        "orders",
-        "ido",
-        "ido-combined",
-        "ido-identifier",
-        "ido-locality",
-        "ido-migration",
-        "ido-raid6",
-        "ido-rate",
-        "ido-regions",
-        "ido-regions-rate",
-        "ido-throttle",
-        "ido-zone",
-        "ido-chunk",
-        "ido-disks",
-        "ido-remote",
-        "ido-resync",
-        "ido-surrogate",
-        "streams",
-        "s2-offline",
-        "s2-disks",
-        "s2-scrub",
-        "s2-online",
-        "s2-minimum",
-        "s2-spares",
-        "s2-raid10",
-        "s2-writes",
-        "s2-ido",
-        "s2-cache",
-        "mcpod-offline",
-        "mcpod-online",
-        "mcpod-parts",
-        "mcpod-ido",
-        "mcpod-wide",
-        "mcpod-after",
-        "goals",
-        "energy",
-        "reraid",
-        "reraid-cache",
-        "reraid-clean",
-        "reraid-destage",
-        "reraid-groups",
-        "reraid-parities",
-        "reraid-sizes",
-        "reraid-writes",
-    ] {
-        let run = place.shell(&format!("'{optimised}' lab run {name}"));
-        assert_eq!(run.status, 0, "{}", run.stderr);
-    }
-    for (folder, made, shown) in [
-        (
-            "rebuild-cost",
-            "rebuild-by-load.svg",
-            "cost-rebuild-by-load.svg",
-        ),
-        (
-            "rebuild-cost",
-            "during-by-load.svg",
-            "cost-during-by-load.svg",
-        ),
-        ("width", "rebuild-by-width.svg", "rebuild-by-width.svg"),
-        (
-            "ido-locality",
-            "redirected-by-source.svg",
-            "redirected-by-source.svg",
-        ),
-        ("reraid", "power.svg", "reraid-power.svg"),
-        ("reraid", "power-web.svg", "reraid-power-web.svg"),
-    ] {
-        pictured(&place, &format!("lab/{folder}/{made}"), shown);
-    }
     let document = docs().join("explanation/results.md");
     let kept = fs::read_to_string(&document).expect("a document");
-    let (popular, samples) = (popular(&place, &optimised), samples(&place, &optimised));
-    let compared = compared(&place, &optimised, "reraid");
-    let made = tabled(&kept, &|scenario| match scenario {
-        "reraid-compared" => Some(compared.clone()),
-        "popular" => Some(popular.clone()),
-        "samples" => samples.clone(),
+    let scenarios = scenarios(&kept, &section);
+    assert!(!scenarios.is_empty(), "a section with tables: {section}");
+    for name in scenarios.iter().filter_map(|name| experiment(name)) {
+        let run = place.shell(&format!("'{optimised}' lab run {name}"));
+        assert_eq!(run.status, 0, "{}", run.stderr);
+        for (folder, made, shown) in PICTURES {
+            if folder == name {
+                pictured(&place, &format!("lab/{folder}/{made}"), shown);
+            }
+        }
+    }
+    let table = |scenario: &str| match scenario {
+        "reraid-compared" => Some(compared(&place, &optimised, "reraid")),
+        "popular" => Some(popular(&place, &optimised)),
+        "samples" => samples(&place, &optimised),
         _ => Some(table_of(&place, scenario)),
-    });
+    };
+    let tables: BTreeMap<&str, Option<String>> =
+        scenarios.iter().map(|name| (*name, table(name))).collect();
+    let made = tabled(&kept, &|scenario| tables.get(scenario).cloned().flatten());
     agrees(&document, &kept, &made);
+}
+
+/// An experiment, a picture that it makes, and the picture's name in the documents.
+const PICTURES: [(&str, &str, &str); 6] = [
+    (
+        "rebuild-cost",
+        "rebuild-by-load.svg",
+        "cost-rebuild-by-load.svg",
+    ),
+    (
+        "rebuild-cost",
+        "during-by-load.svg",
+        "cost-during-by-load.svg",
+    ),
+    ("width", "rebuild-by-width.svg", "rebuild-by-width.svg"),
+    (
+        "ido-locality",
+        "redirected-by-source.svg",
+        "redirected-by-source.svg",
+    ),
+    ("reraid", "power.svg", "reraid-power.svg"),
+    ("reraid", "power-web.svg", "reraid-power-web.svg"),
+];
+
+/// What the tables of a section show, each once.
+fn scenarios<'a>(document: &'a str, section: &str) -> BTreeSet<&'a str> {
+    let mut heading = "";
+    let mut found = BTreeSet::new();
+    for line in document.lines() {
+        heading = line.strip_prefix("## ").unwrap_or(heading);
+        let mark = line.strip_prefix("<!-- table ");
+        if let Some(mark) = mark.filter(|_| heading == section) {
+            found.insert(Shown::of(mark.strip_suffix(" -->").expect("a mark ends")).scenario);
+        }
+    }
+    found
+}
+
+/// The experiment that a table needs, unless the table is made by commands of its own.
+fn experiment(scenario: &str) -> Option<&str> {
+    match scenario {
+        "popular" | "samples" => None,
+        "reraid-compared" => Some("reraid"),
+        name => Some(name),
+    }
 }
 
 fn table_of(place: &Place, scenario: &str) -> String {
