@@ -27,7 +27,7 @@ end
 complete -c restripe -n "__fish_restripe_needs_command" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_needs_command" -s V -l version -d 'Print version'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "plan" -d 'Compare layouts for given disks, before anything is written'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Make a new array on empty members'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Create an array on empty members'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, recover their logs, report, and exit: what serve does before it serves'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until told to stop'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "status" -d 'Show how an array is: its members, its tasks, what is lost'
@@ -60,38 +60,38 @@ complete -c restripe -n "__fish_restripe_using_subcommand plan" -l repair -d 'Me
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -l flat -d 'Show groups that are not skewed, too (RAID-50, RAID-60)'
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -l json -d 'Print it as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Take name, level, members and options from this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'The RAID level; its number alone will do. Of how many members at least, spares left out: raid0 of 1, raid1, raid4 and raid5 of 2, raid6 of 4, raid10 of 2 or as many as it has copies' -r -f -a "raid0\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Read the name, level, members and options from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'RAID level; its number suffices. Minimum members, not counting spares: raid0 1; raid1, raid4 and raid5 2; raid6 4; raid10 2, or the number of copies' -r -f -a "raid0\t''
 raid1\t''
 raid4\t''
 raid5\t''
 raid6\t''
 raid10\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l chunk -d 'How much of a member is used before the next one\'s turn (4K to 4M) [default: 64K]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l rotation -d 'How parity rotates, for raid5 and raid6 [default: left-symmetric]' -r -f -a "left-symmetric\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l chunk -d 'Chunk size: consecutive data on one member before the next member (4K to 4M) [default: 64K]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l rotation -d 'Rotation of parity over the members, for raid5 and raid6 [default: left-symmetric]' -r -f -a "left-symmetric\t''
 left-asymmetric\t''
 right-symmetric\t''
 right-asymmetric\t''
 parity-first\t''
 parity-last\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l copies -d 'Copies of each chunk, for raid10 [default: 2]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l groups -d 'S2-RAID, for raid5, raid6, raid10: rows over one member of each of so many groups, skewed. A lost member is rebuilt in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/reference/layouts.md)' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l partitions -d 'With --groups: partitions of a member, and so rebuild streams; 1 only stripes over the groups [default: the most whose streams read from different members]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l spare-partitions -d 'With --groups: room on each member for so many partitions of others, onto which a lost member is rebuilt at once [default: 0]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l spares -d 'How many of the members are spares [default: 0]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l init -d 'What the members hold at first [default: written]' -r -f -a "written\t'Ready at once: what was never written reads as zeros'
-sync\t'Ready at once, parity is computed in the background'
-zero\t'Every member is zeroed first'
-trust\t'The members already agree; nothing is checked'"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
-bitmap\t'Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there'
-none\t'Nothing: a crash leaves all of it to be resynchronised; one while degraded loses what the missing member held'"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use no more than this of each member for data [default: all that the smallest has behind its data offset, but for slack]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Where data starts on every member, in front of which metadata lie [default: about a sixteenth of the smallest member, 4M at most, or 1M without a log of partial parity; more where metadata need it]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Make members that do not exist as image files of this size, those of the surrogate as well' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l lend -d 'Set so much aside at the end, to be lent to other arrays: users see the array smaller by that' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Further members, as A,B: a set of their own that takes users\' writes while a member of the array is rebuilt; or a lease of another array, by its URI' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'The surrogate\'s level; rs3 to rs8: as many parities as that, for a code cache [default: raid1 for two members, raid5 for more; a lease is as safe as its array]' -r -f -a "raid1\t''
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l copies -d 'Number of copies of each chunk, for raid10 [default: 2]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l groups -d 'Divide the members into N groups and skew rows over them: a row uses one member of each group (S2-RAID; raid5, raid6, raid10). A lost member is rebuilt in several streams. Parity takes 1 (raid6: 2) of N chunks, and more of the other members cause data loss if they fail next (docs/reference/layouts.md)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l partitions -d 'With --groups: partitions of each member, which is the number of rebuild streams; 1 stripes over the groups without skew [default: the most whose streams read from different members]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l spare-partitions -d 'With --groups: space on each member for N partitions of other members. A lost member is rebuilt onto this space at once [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l spares -d 'Number of listed members that become spares [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l init -d 'Initial contents of the members [default: written]' -r -f -a "written\t'Ready at once; data never written reads as zeros'
+sync\t'Ready at once; copies and parity are brought in sync in the background'
+zero\t'Zero every member first'
+trust\t'Assume that the members are in sync, without a check'"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l write-hole -d 'Protection of copies and parity against a crash during a write [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]' -r -f -a "ppl\t'Log partial parity before each write'
+bitmap\t'Mark regions that have writes in flight, as md does. A crash while degraded loses the missing member\'s data in these regions'
+none\t'No protection: a crash requires a resync of the whole array, and a crash while degraded loses the missing member\'s data'"
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l size-per-member -d 'Use at most SIZE of each member for data [default: the smallest member without metadata and slack]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l data-offset -d 'Offset of the data region on each member; metadata is stored before it [default: about 1/16 of the smallest member, at most 4M (1M without ppl), more if the metadata needs it]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l image-size -d 'Create members that do not exist, including the surrogate\'s, as image files of SIZE' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l lend -d 'Reserve SIZE at the end of the array for leases to other arrays; users see the array smaller by SIZE' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate -d 'Members of a surrogate, as A,B: a second set that takes users\' writes while a member of the array is rebuilt; or the URI of a lease of another array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l surrogate-level -d 'RAID level of the surrogate; rs3 to rs8 have 3 to 8 parities, for a code cache only [default: raid1 for two members, raid5 for more; a lease has the redundancy of the lending array]' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
 raid10\t''
@@ -101,13 +101,13 @@ rs5\t''
 rs6\t''
 rs7\t''
 rs8\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache-chunk -d 'How much of a record lies on one member of the code cache (a power of two from 4K on, a row 64K at most). What a flush writes early takes whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l buffer-file -d 'A file or device on persistent memory, or two as A,B, as a mirror: a buffer for the code cache, into which flushes write what was gathered, in place of sealing it. It takes 16 MiB, and is named beside the members from then on; a file that does not exist is made. On an ordinary disk a flush takes as long as that disk does' -r
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l no-slack -d 'Use the members to their ends. Without it 1/1024 of the smallest stays free, 128M at most and none below 64M, so that a slightly smaller disk can replace a member'
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost disks [default: raid6 from four members on]'
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Make the surrogate\'s one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all times. Of a raid1 or raid10'
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. `serve` needs this option, too'
-complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members carry; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache-chunk -d 'Chunk size of the code cache (a power of two from 4K; a row is at most 64K). Smaller chunks waste less padding when a flush ends a record early; larger chunks make a read use fewer members [default: the largest that a row allows]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l buffer-file -d 'An NVRAM buffer for the code cache: a file or device in persistent memory, or two as A,B, as a mirror. A flush then writes to the buffer instead of ending a record early. The buffer takes 16 MiB of each, and files that do not exist are created. List them with the members in later commands. On an ordinary disk a flush takes as long as that disk does' -r
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l no-slack -d 'Use the members to their ends. Without this option 1/1024 of the smallest member stays unused (at most 128M, none below 64M), so that a slightly smaller disk can replace a member'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l code-cache -d 'Make the surrogate a code cache (RERAID): `serve` packs all writes into clusters and logs them there in whole rows, at all times. Requires three or more members and raid5, raid6, or rs3 to rs8, which tolerate 3 to 8 lost disks [default: raid6 from four members on]'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l log-disk -d 'Use the single surrogate disk as a GRAID log: `serve` writes all data to the log and to the primary copies; secondary copies are updated at destage. Requires raid1 or raid10'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l volatile-members -d 'Accept members that make no write durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. `serve` needs this option as well'
+complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'Overwrite what the members contain; lists what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -s h -l help -d 'Print help (see more with \'--help\')'

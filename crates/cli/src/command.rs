@@ -43,7 +43,7 @@ pub struct Cli {
 pub enum Verb {
     /// Compare layouts for given disks, before anything is written
     Plan(crate::plan::Wanted),
-    /// Make a new array on empty members
+    /// Create an array on empty members
     Create(Create),
     /// Check members, recover their logs, report, and exit: what serve does before it serves
     Assemble(Assemble),
@@ -253,13 +253,13 @@ pub enum RotationName {
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitName {
-    /// Ready at once: what was never written reads as zeros
+    /// Ready at once; data never written reads as zeros
     Written,
-    /// Ready at once, parity is computed in the background
+    /// Ready at once; copies and parity are brought in sync in the background
     Sync,
-    /// Every member is zeroed first
+    /// Zero every member first
     Zero,
-    /// The members already agree; nothing is checked
+    /// Assume that the members are in sync, without a check
     Trust,
 }
 
@@ -267,9 +267,11 @@ pub enum InitName {
 pub enum WriteHoleName {
     /// Log partial parity before each write
     Ppl,
-    /// Remember where writes are under way, as md does; a crash while degraded loses what the missing member held there
+    /// Mark regions that have writes in flight, as md does. A crash while degraded loses the missing member's
+    /// data in these regions
     Bitmap,
-    /// Nothing: a crash leaves all of it to be resynchronised; one while degraded loses what the missing member held
+    /// No protection: a crash requires a resync of the whole array, and a crash while degraded loses the
+    /// missing member's data
     None,
 }
 
@@ -286,102 +288,107 @@ pub enum BackendName {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Unequal members use the size of the smallest. The last members of the list become spares.
-A member that already carries an array, a file system or anything else known is refused without --force.
+    after_help = "The size of the smallest member is used of every member. With --spares N the last N members become spares.
+A member that already contains an array, a file system or another known format is refused without --force.
 
 Example: restripe create tank --level raid5 --image-size 1G a.img b.img c.img"
 )]
 pub struct Create {
-    /// The array's name: letters, digits, `-`, `_` and `.`
+    /// Name of the array: letters, digits, `-`, `_` and `.`
     pub name: Option<String>,
-    /// The members, in the order of their slots, then the spares
+    /// The members in the order of their slots, then the spares
     #[arg(value_name = "MEMBER")]
     pub members: Vec<String>,
-    /// Take name, level, members and options from this file
+    /// Read the name, level, members and options from this file
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The RAID level; its number alone will do. Of how many members at least, spares left out: raid0 of 1, raid1, raid4 and raid5 of 2,
-    /// raid6 of 4, raid10 of 2 or as many as it has copies
+    /// RAID level; its number suffices. Minimum members, not counting spares: raid0 1; raid1, raid4 and raid5
+    /// 2; raid6 4; raid10 2, or the number of copies
     #[arg(long, value_enum)]
     pub level: Option<LevelName>,
-    /// How much of a member is used before the next one's turn (4K to 4M) [default: 64K]
+    /// Chunk size: consecutive data on one member before the next member (4K to 4M) [default: 64K]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub chunk: Option<u64>,
-    /// How parity rotates, for raid5 and raid6 [default: left-symmetric]
+    /// Rotation of parity over the members, for raid5 and raid6 [default: left-symmetric]
     #[arg(long, value_enum)]
     pub rotation: Option<RotationName>,
-    /// Copies of each chunk, for raid10 [default: 2]
+    /// Number of copies of each chunk, for raid10 [default: 2]
     #[arg(long, value_name = "N")]
     pub copies: Option<u8>,
-    /// S2-RAID, for raid5, raid6, raid10: rows over one member of each of so many groups, skewed. A lost member is rebuilt
-    /// in several streams; parity is 1 (raid6: 2) in N, and a second loss hurts sooner (docs/reference/layouts.md)
+    /// Divide the members into N groups and skew rows over them: a row uses one member of each group
+    /// (S2-RAID; raid5, raid6, raid10). A lost member is rebuilt in several streams. Parity takes 1 (raid6:
+    /// 2) of N chunks, and more of the other members cause data loss if they fail next
+    /// (docs/reference/layouts.md)
     #[arg(long, value_name = "N")]
     pub groups: Option<u16>,
-    /// With --groups: partitions of a member, and so rebuild streams; 1 only stripes over the groups [default: the most
-    /// whose streams read from different members]
+    /// With --groups: partitions of each member, which is the number of rebuild streams; 1 stripes over the
+    /// groups without skew [default: the most whose streams read from different members]
     #[arg(long, value_name = "N")]
     pub partitions: Option<u16>,
-    /// With --groups: room on each member for so many partitions of others, onto which a lost member is rebuilt at once
-    /// [default: 0]
+    /// With --groups: space on each member for N partitions of other members. A lost member is rebuilt onto
+    /// this space at once [default: 0]
     #[arg(long, value_name = "N")]
     pub spare_partitions: Option<u16>,
-    /// How many of the members are spares [default: 0]
+    /// Number of listed members that become spares [default: 0]
     #[arg(long, value_name = "N")]
     pub spares: Option<usize>,
-    /// What the members hold at first [default: written]
+    /// Initial contents of the members [default: written]
     #[arg(long, value_enum)]
     pub init: Option<InitName>,
-    /// What guards parity against a crash [default: ppl for raid4, raid5, raid6; bitmap for raid1, raid10]
+    /// Protection of copies and parity against a crash during a write [default: ppl for raid4, raid5, raid6;
+    /// bitmap for raid1, raid10]
     #[arg(long, value_enum)]
     pub write_hole: Option<WriteHoleName>,
-    /// Use no more than this of each member for data [default: all that the smallest has behind its data offset, but for slack]
+    /// Use at most SIZE of each member for data [default: the smallest member without metadata and slack]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size_per_member: Option<u64>,
-    /// Use the members to their ends. Without it 1/1024 of the smallest stays free, 128M at most and none below 64M, so that
-    /// a slightly smaller disk can replace a member
+    /// Use the members to their ends. Without this option 1/1024 of the smallest member stays unused (at most
+    /// 128M, none below 64M), so that a slightly smaller disk can replace a member
     #[arg(long, conflicts_with = "size_per_member")]
     pub no_slack: bool,
-    /// Where data starts on every member, in front of which metadata lie [default: about a sixteenth of the smallest member, 4M at most,
-    /// or 1M without a log of partial parity; more where metadata need it]
+    /// Offset of the data region on each member; metadata is stored before it [default: about 1/16 of the
+    /// smallest member, at most 4M (1M without ppl), more if the metadata needs it]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub data_offset: Option<u64>,
-    /// Make members that do not exist as image files of this size, those of the surrogate as well
+    /// Create members that do not exist, including the surrogate's, as image files of SIZE
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub image_size: Option<u64>,
-    /// Set so much aside at the end, to be lent to other arrays: users see the array smaller by that
+    /// Reserve SIZE at the end of the array for leases to other arrays; users see the array smaller by SIZE
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "surrogate")]
     pub lend: Option<u64>,
-    /// Further members, as A,B: a set of their own that takes users' writes while a member of the array is rebuilt; or a
-    /// lease of another array, by its URI
+    /// Members of a surrogate, as A,B: a second set that takes users' writes while a member of the array is
+    /// rebuilt; or the URI of a lease of another array
     #[arg(long, value_name = "MEMBERS", value_delimiter = ',')]
     pub surrogate: Vec<String>,
-    /// The surrogate's level; rs3 to rs8: as many parities as that, for a code cache [default: raid1 for two members, raid5 for
-    /// more; a lease is as safe as its array]
+    /// RAID level of the surrogate; rs3 to rs8 have 3 to 8 parities, for a code cache only [default: raid1
+    /// for two members, raid5 for more; a lease has the redundancy of the lending array]
     #[arg(long, value_name = "LEVEL", value_enum, requires = "surrogate")]
     pub surrogate_level: Option<SurrogateLevel>,
-    /// Make the surrogate a code cache (RERAID), which is written by whole rows: `serve` gathers every write
-    /// into clusters there, at all times. Of three members or more, raid5, raid6 or rs3 to rs8, which bears three to eight lost
-    /// disks [default: raid6 from four members on]
+    /// Make the surrogate a code cache (RERAID): `serve` packs all writes into clusters and logs them there
+    /// in whole rows, at all times. Requires three or more members and raid5, raid6, or rs3 to rs8, which
+    /// tolerate 3 to 8 lost disks [default: raid6 from four members on]
     #[arg(long, requires = "surrogate")]
     pub code_cache: bool,
-    /// How much of a record lies on one member of the code cache (a power of two from 4K on, a row 64K at most). What a flush writes early takes
-    /// whole rows, what is read of large chunks keeps fewer members busy [default: as much as a row allows]
+    /// Chunk size of the code cache (a power of two from 4K; a row is at most 64K). Smaller chunks waste less
+    /// padding when a flush ends a record early; larger chunks make a read use fewer members [default: the
+    /// largest that a row allows]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "code_cache")]
     pub code_cache_chunk: Option<u64>,
-    /// A file or device on persistent memory, or two as A,B, as a mirror: a buffer for the code cache, into which flushes write what was
-    /// gathered, in place of sealing it. It takes 16 MiB, and is named beside the members from then on; a file that does not exist is
-    /// made. On an ordinary disk a flush takes as long as that disk does
+    /// An NVRAM buffer for the code cache: a file or device in persistent memory, or two as A,B, as a mirror.
+    /// A flush then writes to the buffer instead of ending a record early. The buffer takes 16 MiB of each,
+    /// and files that do not exist are created. List them with the members in later commands. On an ordinary
+    /// disk a flush takes as long as that disk does
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
     pub buffer_file: Vec<String>,
-    /// Make the surrogate's one disk the log of first copies that go ahead (GRAID): `serve` writes there and to them, at all
-    /// times. Of a raid1 or raid10
+    /// Use the single surrogate disk as a GRAID log: `serve` writes all data to the log and to the primary
+    /// copies; secondary copies are updated at destage. Requires raid1 or raid10
     #[arg(long, requires = "surrogate", conflicts_with_all = ["code_cache", "surrogate_level"])]
     pub log_disk: bool,
-    /// Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. `serve`
-    /// needs this option, too
+    /// Accept members that make no write durable: NBD exports without FLUSH and FUA, files and devices that
+    /// refuse fsync. `serve` needs this option as well
     #[arg(long)]
     pub volatile_members: bool,
-    /// Overwrite what the members carry; says what will be lost and asks
+    /// Overwrite what the members contain; lists what will be lost and asks
     #[arg(long)]
     pub force: bool,
     /// Do not ask
