@@ -29,7 +29,7 @@ complete -c restripe -n "__fish_restripe_needs_command" -s V -l version -d 'Prin
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "plan" -d 'Compare layouts for given disks, before anything is written'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Create an array on empty members'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, recover their logs, report, and exit: what serve does before it serves'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until told to stop'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until stopped'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "status" -d 'Show how an array is: its members, its tasks, what is lost'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "examine" -d 'Show what is written on members, without touching them'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "fail" -d 'Take a member out of service'
@@ -120,62 +120,62 @@ complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l volatile-
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l force-owner -d 'Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Take members and options from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Read members and options from this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l unix -d 'Listen on this Unix socket' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for requests of clients [default: 256M]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache -d 'Keep what was read lately in this much memory, for each array [default: 0]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache-policy -d 'Which block makes room in the cache [default: vdf-lfu]' -r -f -a "lru\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l tcp -d 'Listen on this TCP address: PORT, on loopback, or HOST:PORT' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l memory -d 'Memory for clients\' requests [default: 256M]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache -d 'Size of the read cache of each array [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l cache-policy -d 'Rule that chooses the block to evict from the read cache [default: vdf-lfu]' -r -f -a "lru\t''
 lfu\t''
 vdf-lru\t''
 vdf-lfu\t''
 arc\t''
 vdf-arc\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l probe -d 'Ask an NBD member after TIME without a word from it whether it is there; without an answer within --io-timeout it is failed. One that was told to sleep is not asked. Of a local member the kernel tells the size, every TIME [default: 10s]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'What paces background work: restripe (the default), md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most (any of 1 to 99, any time); or finish:2h, to be done two hours after it began' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where they read most before (ido; what they read is not remembered over a restart), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l io-timeout -d 'Fail a member that completes no operation within TIME, or one operation within four times TIME [default: 30s]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l probe -d 'Probe an NBD member that has not replied for TIME; fail it if it does not answer within --io-timeout. Members in standby are not probed. The size of local members is read from the kernel every TIME [default: 10s]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l rate -d 'Limits of background work, as MIN..MAX in bytes per second of one member; MIN or MAX may be left out. 10M..200M runs at 10M or more even under load, and never above 200M [default: 1000K..2000000K]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l throttle -d 'Throttle of background work: restripe (the default); md-2.6, md-6.1 or md-2025 for the algorithms of Linux md; p99:20ms for the highest speed at which 99 of 100 requests take at most 20 ms (any percentile of 1 to 99, any time); finish:2h to finish two hours after the task started' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l order -d 'Order of rebuilds and resyncs: by address (pr, the default), most read by users since the task started (pro), most read before it (ido), or by address with one row in flight (sor) or as many rows as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''
 ido\t''
 sor\t''
 dor\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout), what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all times, beside sleeping mirrors (reraid; graid, to first copies as well; eraid, to first copies alone, which a lost disk takes with it) [default: ido; reraid to a code cache, graid to a log disk]' -r -f -a "none\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l zone -d 'Size of a zone in which reads are counted for --order ido and --redirect ido [default: 12M]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l epoch -d 'Halve the read counts of zones after every TIME [default: 10m]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect -d 'Requests that go to a surrogate while a member is rebuilt: nothing (none); all writes, and data that is read again (workout); writes to a missing member\'s data, and all data read (vdf); all writes, and the zones read most (ido). At all times, with secondary copies in standby, all writes go to a code cache (reraid), to a log disk and the primary copies (graid), or to the primary copies only (eraid; a lost disk then loses data) [default: ido; reraid with a code cache, graid with a log disk]' -r -f -a "none\t''
 workout\t''
 vdf\t''
 ido\t''
 reraid\t''
 graid\t''
 eraid\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log is nearly full]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid, graid or eraid: bring it home whenever so much time has passed since the last way home ended (at first since the start), however busy users are [default: not by time]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-order -d 'In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address' -r -f -a "mcfd\t''
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-idle -d 'With redirect reraid, graid or eraid: destage after TIME without user requests [default: only when the log is nearly full]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-every -d 'With redirect reraid, graid or eraid: destage TIME after the previous destage (or the start), even under load [default: off]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-order -d 'Order in which a code cache is destaged, stripe by stripe: in rounds that fit in memory, oldest clusters first (rounds, the default); or over the whole log by least correlation (mcfd, as RERAID), by age (oldest) or by address (address)' -r -f -a "mcfd\t''
 oldest\t''
 address\t''
 rounds\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-memory -d 'Memory for what of a code cache is on its way home, from 1M to 1G in steps of 64K [default: 16M]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed [default: they never sleep]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'Let them sleep so often a day at most, for the drives\' rating of starts and stops [default: 27]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l power -d 'What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run without a shell; behind them comes standby or wake, and the member\'s path' -r
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l watts -d 'What a member draws, for an estimate of joules in `status` and `metrics`, as nobody measures them: watts, and joules of a start and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (a stop may be left out), or a drive\'s name [default: wd1003fbyx, a 3.5" drive whose figures are printed, where mirrors may sleep; else none]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l destage-memory -d 'Memory for the destage of a code cache, 1M to 1G in steps of 64K [default: 16M]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l sleep -d 'With redirect reraid, graid or eraid: put secondary copies of a raid1 or raid10 in standby after TIME without a request for them [default: never]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l starts-a-day -d 'At most N spin-downs a day of the secondary copies, within the start-stop rating of the drives [default: 27]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l power -d 'Command that puts a member in standby or wakes it, for disks that the kernel cannot switch: exec: and the command with its arguments. It runs without a shell; `standby` or `wake` and the member\'s path are appended' -r
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l watts -d 'Power rating of a member, to estimate joules in `status` and `metrics`: a drive\'s name, or watts by state and joules of a start and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (the stop is optional). Power is not measured [default: wd1003fbyx, a 3.5" drive with published figures, if secondary copies may enter standby; else none]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l backend -d 'How operations reach the kernel' -r -f -a "auto\t'io_uring where the kernel allows it, else threads'
 uring\t''
 threads\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l record -d 'Record every event here, for `restripe sim --replay`' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l stdio -d 'Serve one connection on standard input and output, then end'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l record -d 'Record every event in FILE, for `restripe sim --replay`' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l stdio -d 'Serve one connection on standard input and output, then exit'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l force-owner -d 'Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Move users to a surrogate while the array is scrubbed, too'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-clean-log -d 'Bring a code cache that runs short home always: where mirrors may sleep, what counts of its oldest part is moved instead as long as little does, and they sleep on'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Keep members in the page cache too, rather than bypass it'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Rebuild next what users read, whatever the order'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions or on several spares of a skewed array there, distributed evenly'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Redirect to a surrogate during scrubs as well'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-clean-log -d 'Always destage a code cache that runs low on space. Without this option its oldest segments are cleaned instead if they hold little live data, so secondary copies stay in standby'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Use the page cache for members instead of direct I/O'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand status" -l json -d 'Print it as JSON'

@@ -47,7 +47,7 @@ pub enum Verb {
     Create(Create),
     /// Check members, recover their logs, report, and exit: what serve does before it serves
     Assemble(Assemble),
-    /// Serve arrays over NBD until told to stop
+    /// Serve arrays over NBD until stopped
     Serve(Serve),
     /// Show how an array is: its members, its tasks, what is lost
     #[command(override_usage = "restripe status [NAME] [OPTIONS] [--offline <MEMBER>...]")]
@@ -417,123 +417,132 @@ pub struct Assemble {
 #[derive(Args, Debug)]
 #[command(
     after_help = "Without --unix, --tcp, --stdio or a socket from systemd, the NBD socket is NAME.nbd in the
-runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, /run/user/UID/restripe where there is one,
-/tmp/restripe-UID. It is NAME-PID.nbd where another daemon has that socket. A line with the URI is printed
-once clients can connect. SIGTERM and SIGINT drain, flush and mark clean. The log goes to standard error: each line
-has a time and a level, or the priority that systemd's journal reads, where standard error is that journal.
+runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, else /run/user/UID/restripe if it exists,
+else /tmp/restripe-UID. If another daemon uses that socket, it is NAME-PID.nbd. A line with the URI is printed
+when clients can connect. SIGTERM and SIGINT complete the requests in flight, flush, and mark the array clean.
+Log lines go to standard error, each with a time and a level; if that is systemd's journal, with its priorities.
 
 Example: restripe serve --unix tank.nbd a.img b.img c.img"
 )]
 pub struct Serve {
-    /// The members, a surrogate's among them; those of several arrays are told apart by themselves
+    /// The members of one or more arrays and of their surrogates; superblocks identify the array of each
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
     pub members: Vec<String>,
-    /// Take members and options from this file
+    /// Read members and options from this file
     #[arg(long, value_name = "FILE", conflicts_with = "members")]
     pub config: Option<PathBuf>,
     /// Listen on this Unix socket
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Listen on this TCP address; without a host on loopback [a port, or HOST:PORT]
+    /// Listen on this TCP address: PORT, on loopback, or HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
-    /// Serve one connection on standard input and output, then end
+    /// Serve one connection on standard input and output, then exit
     #[arg(long, conflicts_with_all = ["unix", "tcp"])]
     pub stdio: bool,
     #[command(flatten)]
     pub start: StartOptions,
-    /// Memory for requests of clients [default: 256M]
+    /// Memory for clients' requests [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     pub memory: Option<u64>,
-    /// Keep what was read lately in this much memory, for each array [default: 0]
+    /// Size of the read cache of each array [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub cache: Option<u64>,
-    /// Which block makes room in the cache [default: vdf-lfu]
+    /// Rule that chooses the block to evict from the read cache [default: vdf-lfu]
     #[arg(long, value_name = "RULE", value_parser = rule_parser())]
     pub cache_policy: Option<Rule>,
-    /// A member that completes nothing for this long, or keeps one operation four times as long, is failed [default: 30s]
+    /// Fail a member that completes no operation within TIME, or one operation within four times TIME
+    /// [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub io_timeout: Option<Duration>,
-    /// Ask an NBD member after TIME without a word from it whether it is there; without an answer within --io-timeout it is
-    /// failed. One that was told to sleep is not asked. Of a local member the kernel tells the size, every TIME [default: 10s]
+    /// Probe an NBD member that has not replied for TIME; fail it if it does not answer within --io-timeout.
+    /// Members in standby are not probed. The size of local members is read from the kernel every TIME
+    /// [default: 10s]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub probe: Option<Duration>,
-    /// Limits of background work, as MIN..MAX in bytes a second of one member, a side left out being no limit: 10M..200M
-    /// goes on at 10M a second however busy users are, and never above 200M [default: 1000K..2000000K]
+    /// Limits of background work, as MIN..MAX in bytes per second of one member; MIN or MAX may be left out.
+    /// 10M..200M runs at 10M or more even under load, and never above 200M [default: 1000K..2000000K]
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
-    /// What paces background work: restripe (the default), md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100
-    /// requests take 20 ms at most (any of 1 to 99, any time); or finish:2h, to be done two hours after it began
+    /// Throttle of background work: restripe (the default); md-2.6, md-6.1 or md-2025 for the algorithms of
+    /// Linux md; p99:20ms for the highest speed at which 99 of 100 requests take at most 20 ms (any
+    /// percentile of 1 to 99, any time); finish:2h to finish two hours after the task started
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
-    /// What is rebuilt or resynchronised next: by address (pr, the default), where users read most meanwhile (pro), where
-    /// they read most before (ido; what they read is not remembered over a restart), or by address with one row under way
-    /// (sor) or as many as buffers hold (dor)
+    /// Order of rebuilds and resyncs: by address (pr, the default), most read by users since the task started
+    /// (pro), most read before it (ido), or by address with one row in flight (sor) or as many rows as
+    /// buffers hold (dor)
     #[arg(long, value_name = "NAME", value_parser = order_parser())]
     pub order: Option<Order>,
-    /// Where users read what is not rebuilt yet, rebuild next, whatever the order
+    /// Rebuild next what users read, whatever the order
     #[arg(long)]
     pub on_demand: bool,
-    /// Leave what was rebuilt in spare partitions and on several spares of a skewed array there, spread evenly
+    /// Leave what was rebuilt in spare partitions or on several spares of a skewed array there, distributed
+    /// evenly
     #[arg(long)]
     pub no_copy_back: bool,
-    /// What is read most is learned by zones of so much [default: 12M]
+    /// Size of a zone in which reads are counted for --order ido and --redirect ido [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone)]
     pub zone: Option<u64>,
-    /// What was read before counts half after so long [default: 10m]
+    /// Halve the read counts of zones after every TIME [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_epoch)]
     pub epoch: Option<Duration>,
-    /// What goes to a surrogate while a member is rebuilt: nothing (none), every write and what is read again (workout),
-    /// what a missing member held and what is read (vdf), every write and what was read most (ido); or every write, at all
-    /// times, beside sleeping mirrors (reraid; graid, to first copies as well; eraid, to first copies alone, which a lost disk takes with
-    /// it) [default: ido; reraid to a code cache, graid to a log disk]
+    /// Requests that go to a surrogate while a member is rebuilt: nothing (none); all writes, and data that
+    /// is read again (workout); writes to a missing member's data, and all data read (vdf); all writes, and
+    /// the zones read most (ido). At all times, with secondary copies in standby, all writes go to a code
+    /// cache (reraid), to a log disk and the primary copies (graid), or to the primary copies only (eraid; a
+    /// lost disk then loses data) [default: ido; reraid with a code cache, graid with a log disk]
     #[arg(long, value_name = "NAME", value_parser = redirect_parser())]
     pub redirect: Option<Redirect>,
-    /// Move users to a surrogate while the array is scrubbed, too
+    /// Redirect to a surrogate during scrubs as well
     #[arg(long)]
     pub redirect_scrubs: bool,
-    /// With redirect reraid, graid or eraid: bring home what lies in the log when users have been idle for so long [default: only when the log
-    /// is nearly full]
+    /// With redirect reraid, graid or eraid: destage after TIME without user requests [default: only when the
+    /// log is nearly full]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub destage_idle: Option<Duration>,
-    /// With redirect reraid, graid or eraid: bring it home whenever so much time has passed since the last way home ended (at first since
-    /// the start), however busy users are [default: not by time]
+    /// With redirect reraid, graid or eraid: destage TIME after the previous destage (or the start), even
+    /// under load [default: off]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub destage_every: Option<Duration>,
-    /// In which order what lies in a code cache goes home, stripe by stripe: in rounds of what memory holds, the oldest first (rounds, the
-    /// default), or of the whole log at once by least correlation (mcfd, as RERAID has it), by age (oldest) or by address
+    /// Order in which a code cache is destaged, stripe by stripe: in rounds that fit in memory, oldest
+    /// clusters first (rounds, the default); or over the whole log by least correlation (mcfd, as RERAID), by
+    /// age (oldest) or by address (address)
     #[arg(long, value_name = "NAME", value_parser = destage_order_parser())]
     pub destage_order: Option<destage::Order>,
-    /// Memory for what of a code cache is on its way home, from 1M to 1G in steps of 64K [default: 16M]
+    /// Memory for the destage of a code cache, 1M to 1G in steps of 64K [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = parse_destage_memory)]
     pub destage_memory: Option<u64>,
-    /// With redirect reraid, graid or eraid: let further copies of a raid1 or raid10 sleep so long after they were needed
-    /// [default: they never sleep]
+    /// With redirect reraid, graid or eraid: put secondary copies of a raid1 or raid10 in standby after TIME
+    /// without a request for them [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
     pub sleep: Option<Duration>,
-    /// Let them sleep so often a day at most, for the drives' rating of starts and stops [default: 27]
+    /// At most N spin-downs a day of the secondary copies, within the start-stop rating of the drives
+    /// [default: 27]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub starts_a_day: Option<u32>,
-    /// Bring a code cache that runs short home always: where mirrors may sleep, what counts of its oldest part is moved instead as long as
-    /// little does, and they sleep on
+    /// Always destage a code cache that runs low on space. Without this option its oldest segments are
+    /// cleaned instead if they hold little live data, so secondary copies stay in standby
     #[arg(long)]
     pub no_clean_log: bool,
-    /// What tells a member to stand still or to turn, for disks that the kernel cannot tell: exec: and a command with its words, run
-    /// without a shell; behind them comes standby or wake, and the member's path
+    /// Command that puts a member in standby or wakes it, for disks that the kernel cannot switch: exec: and
+    /// the command with its arguments. It runs without a shell; `standby` or `wake` and the member's path are
+    /// appended
     #[arg(long, value_name = "exec:CMD", value_parser = parse_power)]
     pub power: Option<PowerCommand>,
-    /// What a member draws, for an estimate of joules in `status` and `metrics`, as nobody measures them: watts, and joules of a start
-    /// and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (a stop may be left out), or a drive's name
-    /// [default: wd1003fbyx, a 3.5" drive whose figures are printed, where mirrors may sleep; else none]
+    /// Power rating of a member, to estimate joules in `status` and `metrics`: a drive's name, or watts by
+    /// state and joules of a start and a stop, as in active=8.4,idle=6.4,standby=0.8,start=135J,stop=4J (the
+    /// stop is optional). Power is not measured [default: wd1003fbyx, a 3.5" drive with published figures, if
+    /// secondary copies may enter standby; else none]
     #[arg(long, value_name = "RATING", value_parser = parse_watts)]
     pub watts: Option<NamedRating>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
-    /// Keep members in the page cache too, rather than bypass it
+    /// Use the page cache for members instead of direct I/O
     #[arg(long)]
     pub buffered: bool,
-    /// Record every event here, for `restripe sim --replay`
+    /// Record every event in FILE, for `restripe sim --replay`
     #[arg(long, value_name = "FILE")]
     pub record: Option<PathBuf>,
 }
