@@ -28,10 +28,10 @@ complete -c restripe -n "__fish_restripe_needs_command" -s h -l help -d 'Print h
 complete -c restripe -n "__fish_restripe_needs_command" -s V -l version -d 'Print version'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "plan" -d 'Compare layouts for given disks, before anything is written'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Create an array on empty members'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, recover their logs, report, and exit: what serve does before it serves'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, replay their logs, print the status and exit, without serving'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until stopped'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "status" -d 'Show how an array is: its members, its tasks, what is lost'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "examine" -d 'Show what is written on members, without touching them'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "status" -d 'Show an array\'s state, members, tasks and lost data'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "examine" -d 'Show the metadata of members, read-only'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "fail" -d 'Take a member out of service'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "remove" -d 'Forget a failed member or a spare'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "add" -d 'Take a device in: back into its old place, or as a spare'
@@ -39,9 +39,9 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "replace" -d 'Copy
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "grow" -d 'Grow an array by further members while it serves; or watch, pause or pace the growth that runs'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "rebuild" -d 'Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compare every copy and parity with its data; repair them only if asked to'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark clean and end the daemon'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark the array clean, and end its daemon'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show what users read, by zones: what `--order ido` rebuilds first'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show the read counts of zones; `--order ido` rebuilds the most-read zones first'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "surrogate" -d 'The surrogate of an array, which takes users\' writes while a member is rebuilt'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lease" -d 'Parts of an array lent to others, as room for their surrogates'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
@@ -111,13 +111,13 @@ complete -c restripe -n "__fish_restripe_using_subcommand create" -l force -d 'O
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l json -d 'Print the result as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l config -d 'Take the members from this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
-complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l force-owner -d 'Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l config -d 'Read the members from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l degraded -d 'Start although a current member is missing; that member becomes stale and must be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l from-minority -d 'Start although fewer than a majority of the members are present; implies --degraded'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l accept-loss -d 'Start although data is lost by it; lost ranges are listed and read as errors; implies --degraded'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l read-only -d 'Refuse users\' writes and never write to any member. After a crash, logs are not replayed, so data that needs a log to recover reads as an error'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l volatile-members -d 'Accept members that make no write durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While such a member is current, clients are offered neither FLUSH nor FUA, and a power failure may lose their writes'
+complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l force-owner -d 'Take the array over from the daemon that its superblocks record. Use it only if that daemon has ended, or hangs on another host'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -l json -d 'Print the status as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand assemble" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l config -d 'Read members and options from this file' -r -F
@@ -165,58 +165,58 @@ uring\t''
 threads\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l record -d 'Record every event in FILE, for `restripe sim --replay`' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l stdio -d 'Serve one connection on standard input and output, then exit'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 'Start although a current member is not here; it must be rebuilt when it comes back'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are here; says --degraded too'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l volatile-members -d 'Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote'
-complete -c restripe -n "__fish_restripe_using_subcommand serve" -l force-owner -d 'Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l degraded -d 'Start although a current member is missing; that member becomes stale and must be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l from-minority -d 'Start although fewer than a majority of the members are present; implies --degraded'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l accept-loss -d 'Start although data is lost by it; lost ranges are listed and read as errors; implies --degraded'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l read-only -d 'Refuse users\' writes and never write to any member. After a crash, logs are not replayed, so data that needs a log to recover reads as an error'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l volatile-members -d 'Accept members that make no write durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While such a member is current, clients are offered neither FLUSH nor FUA, and a power failure may lose their writes'
+complete -c restripe -n "__fish_restripe_using_subcommand serve" -l force-owner -d 'Take the array over from the daemon that its superblocks record. Use it only if that daemon has ended, or hangs on another host'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l on-demand -d 'Rebuild next what users read, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-copy-back -d 'Leave what was rebuilt in spare partitions or on several spares of a skewed array there, distributed evenly'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l redirect-scrubs -d 'Redirect to a surrogate during scrubs as well'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l no-clean-log -d 'Always destage a code cache that runs low on space. Without this option its oldest segments are cleaned instead if they hold little live data, so secondary copies stay in standby'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -l buffered -d 'Use the page cache for members instead of direct I/O'
 complete -c restripe -n "__fish_restripe_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Work on these members directly, with no daemon running; changes nothing' -r
-complete -c restripe -n "__fish_restripe_using_subcommand status" -l json -d 'Print it as JSON'
-complete -c restripe -n "__fish_restripe_using_subcommand status" -l exit-code -d 'Exit with 0 if all arrays are healthy, 1 if one is not (degraded), 2 if one has failed; 3 if that is not known, as where no array is served'
+complete -c restripe -n "__fish_restripe_using_subcommand status" -l offline -d 'Read these members directly, without a daemon; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand status" -l json -d 'Print JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand status" -l exit-code -d 'Exit with 0 if all arrays are healthy, 1 if an array is degraded, 2 if an array has failed, 3 if the state is unknown, for example because no array is served'
 complete -c restripe -n "__fish_restripe_using_subcommand status" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand examine" -l config -d 'Take the members from this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand examine" -l json -d 'Print it as JSON'
-complete -c restripe -n "__fish_restripe_using_subcommand examine" -l export -d 'Print one member\'s identity as KEY=VALUE lines for udev; 1 if it is no member'
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -l config -d 'Read the members from this file' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -l json -d 'Print JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand examine" -l export -d 'Print one member\'s identity as KEY=VALUE lines for udev; exit with 1 if it is not a member'
 complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand fail" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if it takes the last redundancy'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l accept-loss -d 'Even if it takes with it what no other member has (serve --redirect eraid)'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand remove" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l yes -d 'Do not ask, even if it takes the last redundancy'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand add" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-surrogate -d 'Into the array\'s surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-buffer -d 'Into the buffer of the array\'s code cache: for a member that is gone, and as its spare otherwise'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand replace" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replace" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand replace" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l add -d 'The devices to grow by: new ones, or spares of the array' -r
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l dry-run -d 'Say what it would move, how long that takes and what is at risk, and change nothing'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l no-wait -d 'Return when it has begun'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
@@ -224,7 +224,7 @@ complete -c restripe -n "__fish_restripe_using_subcommand grow" -l yes -d 'Do no
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l pause -d 'Pause what runs'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), where they have read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''
 ido\t''
@@ -236,17 +236,17 @@ complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l copy-back 
 off\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l yes -d 'With --repair: also bring in sync rows of which no second parity or third copy tells what is wrong: their data stays right or wrong'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
@@ -256,9 +256,9 @@ complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l pause -d 'Pa
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l resume -d 'Go on with what is paused'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand stop" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Read these members directly, without a daemon; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand metrics" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'The hottest zones, so many at most' -r
+complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'Number of zones to show, hottest first' -r
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -s h -l help -d 'Print help'
@@ -273,19 +273,19 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_
 raid5\t''
 raid6\t''
 raid10\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l wait -d 'Return when all is home that lay away when this was asked; without a daemon that is waited for in any case'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
@@ -293,15 +293,15 @@ complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "remove" -d 'Take a lease back and wipe it'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'Show the leases, who borrows them, and what is free'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l size -d 'How large it is; rounded up to whole rows of the array' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, with no daemon running' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, without a daemon' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, with no daemon running' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l force -d 'Also from an array that has it on record or attached; says what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l yes -d 'Do not ask'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: go on without a current member that is not named; it must then be rebuilt'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: work also on members that make nothing durable; a daemon has to be started with this option'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l json -d 'Print it as JSON'

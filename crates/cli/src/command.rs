@@ -45,14 +45,14 @@ pub enum Verb {
     Plan(crate::plan::Wanted),
     /// Create an array on empty members
     Create(Create),
-    /// Check members, recover their logs, report, and exit: what serve does before it serves
+    /// Check members, replay their logs, print the status and exit, without serving
     Assemble(Assemble),
     /// Serve arrays over NBD until stopped
     Serve(Serve),
-    /// Show how an array is: its members, its tasks, what is lost
+    /// Show an array's state, members, tasks and lost data
     #[command(override_usage = "restripe status [NAME] [OPTIONS] [--offline <MEMBER>...]")]
     Status(Status),
-    /// Show what is written on members, without touching them
+    /// Show the metadata of members, read-only
     Examine(Examine),
     /// Take a member out of service
     #[command(override_usage = "restripe fail <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
@@ -80,12 +80,12 @@ pub enum Verb {
     /// Compare every copy and parity with its data; repair them only if asked to
     #[command(override_usage = "restripe scrub <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Scrub(Scrub),
-    /// Flush, mark clean and end the daemon
+    /// Flush, mark the array clean, and end its daemon
     Stop(Stop),
     /// Print the counters in the Prometheus text format
     #[command(override_usage = "restripe metrics <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Metrics(Metrics),
-    /// Show what users read, by zones: what `--order ido` rebuilds first
+    /// Show the read counts of zones; `--order ido` rebuilds the most-read zones first
     Heat(Heat),
     /// The surrogate of an array, which takes users' writes while a member is rebuilt
     #[command(subcommand)]
@@ -115,7 +115,7 @@ pub enum Verb {
 /// The array that a verb is about.
 #[derive(Args, Debug, Clone)]
 pub struct Target {
-    /// The array's name
+    /// Name of the array
     pub name: String,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,
@@ -124,13 +124,14 @@ pub struct Target {
 /// Work on members that no daemon serves.
 #[derive(Args, Debug, Clone, Default)]
 pub struct WithoutDaemon {
-    /// Work on these members directly, with no daemon running
+    /// Work on these members directly, without a daemon
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
-    /// With --offline: go on without a current member that is not named; it must then be rebuilt
+    /// With --offline: start without the current members that are not listed; they must then be rebuilt
     #[arg(long, requires = "offline")]
     pub degraded: bool,
-    /// With --offline: work also on members that make nothing durable; a daemon has to be started with this option
+    /// With --offline: also accept members that make no write durable; a daemon needs this option at its
+    /// start
     #[arg(long)]
     pub volatile_members: bool,
 }
@@ -154,23 +155,26 @@ impl fmt::Display for WithoutDaemon {
 /// How an array is started.
 #[derive(Args, Debug, Clone, Default)]
 pub struct StartOptions {
-    /// Start although a current member is not here; it must be rebuilt when it comes back
+    /// Start although a current member is missing; that member becomes stale and must be rebuilt
     #[arg(long)]
     pub degraded: bool,
-    /// Start although fewer than a majority of the members are here; says --degraded too
+    /// Start although fewer than a majority of the members are present; implies --degraded
     #[arg(long)]
     pub from_minority: bool,
-    /// Start although data is lost by it; what is lost is listed and reads as an error; says --degraded too
+    /// Start although data is lost by it; lost ranges are listed and read as errors; implies --degraded
     #[arg(long)]
     pub accept_loss: bool,
-    /// Take no writes, neither from users nor of our own; after a crash, what only a log tells is not readable
+    /// Refuse users' writes and never write to any member. After a crash, logs are not replayed, so data that
+    /// needs a log to recover reads as an error
     #[arg(long)]
     pub read_only: bool,
-    /// Take members that make nothing durable: NBD exports without FLUSH and FUA, files and devices that refuse fsync. While
-    /// one is current, clients are offered neither FLUSH nor FUA, and a power failure may lose what they wrote
+    /// Accept members that make no write durable: NBD exports without FLUSH and FUA, files and devices that
+    /// refuse fsync. While such a member is current, clients are offered neither FLUSH nor FUA, and a power
+    /// failure may lose their writes
     #[arg(long)]
     pub volatile_members: bool,
-    /// Take the array over from the daemon that its superblocks record; for one that has ended or hangs on another host
+    /// Take the array over from the daemon that its superblocks record. Use it only if that daemon has ended,
+    /// or hangs on another host
     #[arg(long)]
     pub force_owner: bool,
 }
@@ -401,10 +405,10 @@ pub struct Create {
 
 #[derive(Args, Debug)]
 pub struct Assemble {
-    /// The members of one array, and its surrogate's
+    /// The members of one array and of its surrogate
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
     pub members: Vec<String>,
-    /// Take the members from this file
+    /// Read the members from this file
     #[arg(long, value_name = "FILE", conflicts_with = "members")]
     pub config: Option<PathBuf>,
     #[command(flatten)]
@@ -549,38 +553,38 @@ pub struct Serve {
 
 #[derive(Args, Debug)]
 pub struct Status {
-    /// The array's name; without it, every array that is served, or the one of the members
+    /// Name of the array [default: every served array, or the array of the members given with --offline]
     pub name: Option<String>,
-    /// Work on these members directly, with no daemon running; changes nothing
+    /// Read these members directly, without a daemon; changes nothing
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Exit with 0 if all arrays are healthy, 1 if one is not (degraded), 2 if one has failed; 3 if that is not known, as
-    /// where no array is served
+    /// Exit with 0 if all arrays are healthy, 1 if an array is degraded, 2 if an array has failed, 3 if the
+    /// state is unknown, for example because no array is served
     #[arg(long)]
     pub exit_code: bool,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A member in use is looked at without touching it or its daemon, and is marked as such.
+    after_help = "A member in use is read as well, without disturbing its daemon, and is shown as in use.
 
---export prints what udev takes (ID_FS_TYPE=restripe_member and others) and nothing else; the rule that
-`make install` installs calls it."
+--export prints the udev properties (ID_FS_TYPE=restripe_member and others) and nothing else; the udev rule
+that `make install` installs runs it."
 )]
 pub struct Examine {
-    /// The members to look at
+    /// The members to examine
     #[arg(value_name = "MEMBER", required_unless_present = "config")]
     pub members: Vec<String>,
-    /// Take the members from this file
+    /// Read the members from this file
     #[arg(long, value_name = "FILE", conflicts_with = "members")]
     pub config: Option<PathBuf>,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Print one member's identity as KEY=VALUE lines for udev; 1 if it is no member
+    /// Print one member's identity as KEY=VALUE lines for udev; exit with 1 if it is not a member
     #[arg(long, conflicts_with_all = ["json", "config"])]
     pub export: bool,
 }
@@ -756,29 +760,29 @@ pub struct Scrub {
 
 #[derive(Args, Debug)]
 pub struct Stop {
-    /// The array's name
+    /// Name of the array
     pub name: String,
 }
 
 #[derive(Args, Debug)]
 pub struct Metrics {
-    /// The array's name
+    /// Name of the array
     pub name: String,
-    /// Look at these members directly, with no daemon running; changes nothing
+    /// Read these members directly, without a daemon; changes nothing
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
 }
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A read counts in every zone that it touches, and half as much after each epoch (`serve --zone, --epoch`).\n\
-    Members keep heat: it is written after each epoch in which anybody read, and at a clean stop; a crash takes back the\n\
-    reads of its epoch. An array made by a program that kept none learns it anew at each start."
+    after_help = "A read is counted in every zone that it touches; counts are halved after each epoch (`serve --zone, --epoch`).\n\
+    The members store the counts: at the end of an epoch with reads, and at a clean stop. A crash loses the reads of\n\
+    its epoch. Arrays created by early versions have no space for the counts, which then start at zero."
 )]
 pub struct Heat {
-    /// The array's name
+    /// Name of the array
     pub name: String,
-    /// The hottest zones, so many at most
+    /// Number of zones to show, hottest first
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..))]
     pub top: u32,
     /// Print JSON
