@@ -32,13 +32,13 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Che
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until stopped'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "status" -d 'Show an array\'s state, members, tasks and lost data'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "examine" -d 'Show the metadata of members, read-only'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "fail" -d 'Take a member out of service'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "remove" -d 'Forget a failed member or a spare'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "add" -d 'Take a device in: back into its old place, or as a spare'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "replace" -d 'Copy a serving member onto another device, then retire it'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "grow" -d 'Grow an array by further members while it serves; or watch, pause or pace the growth that runs'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "rebuild" -d 'Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compare every copy and parity with its data; repair them only if asked to'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "fail" -d 'Fail a member: the array stops using it'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "remove" -d 'Remove a failed member or a spare from the array'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "add" -d 'Add a device: a returning member to its slot, or a new spare'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "replace" -d 'Replace a working member by copying it onto another device'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "grow" -d 'Grow an array by further members while it serves; or watch, pause or throttle a running growth'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "rebuild" -d 'Watch, pause or throttle a running rebuild; rebuilds start automatically if there is a spare'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compare all copies and parity with the data; correct them only with --repair'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark the array clean, and end its daemon'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show the read counts of zones; `--order ido` rebuilds the most-read zones first'
@@ -188,72 +188,72 @@ complete -c restripe -n "__fish_restripe_using_subcommand examine" -s h -l help 
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if it takes the last redundancy'
-complete -c restripe -n "__fish_restripe_using_subcommand fail" -l accept-loss -d 'Even if it takes with it what no other member has (serve --redirect eraid)'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l yes -d 'Do not ask, even if the array then has no redundancy left'
+complete -c restripe -n "__fish_restripe_using_subcommand fail" -l accept-loss -d 'Fail the member even if it holds the only current copy of some data (possible with `serve --redirect eraid`)'
 complete -c restripe -n "__fish_restripe_using_subcommand fail" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand remove" -l yes -d 'Do not ask, even if it takes the last redundancy'
+complete -c restripe -n "__fish_restripe_using_subcommand remove" -l yes -d 'Do not ask, even if the array then has no redundancy left'
 complete -c restripe -n "__fish_restripe_using_subcommand remove" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-surrogate -d 'Into the array\'s surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)'
-complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-buffer -d 'Into the buffer of the array\'s code cache: for a member that is gone, and as its spare otherwise'
-complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-surrogate -d 'Add to the array\'s surrogate: in place of a missing member, otherwise as a spare. A returning member of the surrogate needs no option'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l to-buffer -d 'Add to the NVRAM buffer of the array\'s code cache: in place of a missing member, otherwise as a spare'
+complete -c restripe -n "__fish_restripe_using_subcommand add" -l force -d 'Overwrite what the device contains; lists what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d 'Return when it has begun'
-complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device carries; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l no-wait -d 'Return when the copy has started'
+complete -c restripe -n "__fish_restripe_using_subcommand replace" -l force -d 'Overwrite what the device contains; lists what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand replace" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l offline -d 'Work on these members directly, without a daemon' -r
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l add -d 'The devices to grow by: new ones, or spares of the array' -r
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l add -d 'The devices to add: new ones, or spares of the array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes per second of one member: 10M..200M, 10M.. or ..200M. With --offline they apply to this command' -r
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l throttle -d 'Throttle of background work until the daemon ends: restripe; md-2.6, md-6.1 or md-2025 for the algorithms of Linux md; p99:20ms for the highest speed at which 99 of 100 requests take at most 20 ms; finish:2h to finish two hours after the task started' -r
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l dry-run -d 'Say what it would move, how long that takes and what is at risk, and change nothing'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l no-wait -d 'Return when it has begun'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l dry-run -d 'Print what would be moved, how long it takes and what is at risk; change nothing'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l no-wait -d 'Return when the growth has started'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l force -d 'Overwrite what the devices contain; lists what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -l yes -d 'Do not ask'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l pause -d 'Pause what runs'
-complete -c restripe -n "__fish_restripe_using_subcommand grow" -l resume -d 'Go on with what is paused'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l pause -d 'Pause the running task'
+complete -c restripe -n "__fish_restripe_using_subcommand grow" -l resume -d 'Resume the paused task'
 complete -c restripe -n "__fish_restripe_using_subcommand grow" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l offline -d 'Work on these members directly, without a daemon' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), where they have read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l order -d 'Order of rebuilds and resyncs: by address (pr), most read by users from now on (pro), most read so far (ido), or by address with one row in flight (sor) or as many rows as buffers hold (dor)' -r -f -a "pr\t''
 pro\t''
 ido\t''
 sor\t''
 dor\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order; or leave that' -r -f -a "on\t''
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l on-demand -d 'Rebuild next what users read, whatever the order; off: follow only the order' -r -f -a "on\t''
 off\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l copy-back -d 'Bring what was rebuilt in spare partitions and on several spares together on one as soon as it can be, or leave it there, spread evenly' -r -f -a "on\t''
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l copy-back -d 'Collect what was rebuilt in spare partitions or on several spares onto one spare as soon as possible; off: leave it distributed evenly' -r -f -a "on\t''
 off\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes per second of one member: 10M..200M, 10M.. or ..200M. With --offline they apply to this command' -r
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l throttle -d 'Throttle of background work until the daemon ends: restripe; md-2.6, md-6.1 or md-2025 for the algorithms of Linux md; p99:20ms for the highest speed at which 99 of 100 requests take at most 20 ms; finish:2h to finish two hours after the task started' -r
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the rebuild that runs, which it does anyway unless told something else'
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause what runs'
-complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Go on with what is paused'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l watch -d 'Watch the running rebuild (the default without other options)'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l pause -d 'Pause the running task'
+complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -l resume -d 'Resume the paused task'
 complete -c restripe -n "__fish_restripe_using_subcommand rebuild" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l offline -d 'Work on these members directly, without a daemon' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or ..200M; with --offline, of this command\'s own' -r
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99 of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l rate -d 'Limits of background work until the daemon ends, as MIN..MAX in bytes per second of one member: 10M..200M, 10M.. or ..200M. With --offline they apply to this command' -r
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l throttle -d 'Throttle of background work until the daemon ends: restripe; md-2.6, md-6.1 or md-2025 for the algorithms of Linux md; p99:20ms for the highest speed at which 99 of 100 requests take at most 20 ms; finish:2h to finish two hours after the task started' -r
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l yes -d 'With --repair: also bring in sync rows of which no second parity or third copy tells what is wrong: their data stays right or wrong'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when it has begun'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l watch -d 'Watch the scrub that runs, rather than start one'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l cancel -d 'Stop the scrub that runs'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l pause -d 'Pause what runs'
-complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l resume -d 'Go on with what is paused'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l repair -d 'Repair what is unreadable, and what a second parity or a majority of copies proves wrong; leave other rows unchanged'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l yes -d 'With --repair: also bring rows in sync where no second parity or third copy shows what is wrong; their data may stay wrong'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l no-wait -d 'Return when the scrub has started'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l watch -d 'Watch the running scrub instead of starting one'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l cancel -d 'Cancel the running scrub'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l pause -d 'Pause the running task'
+complete -c restripe -n "__fish_restripe_using_subcommand scrub" -l resume -d 'Resume the paused task'
 complete -c restripe -n "__fish_restripe_using_subcommand scrub" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand stop" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand metrics" -l offline -d 'Read these members directly, without a daemon; changes nothing' -r

@@ -54,30 +54,30 @@ pub enum Verb {
     Status(Status),
     /// Show the metadata of members, read-only
     Examine(Examine),
-    /// Take a member out of service
+    /// Fail a member: the array stops using it
     #[command(override_usage = "restripe fail <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Fail(FailMember),
-    /// Forget a failed member or a spare
+    /// Remove a failed member or a spare from the array
     #[command(override_usage = "restripe remove <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Remove(OnMember),
-    /// Take a device in: back into its old place, or as a spare
+    /// Add a device: a returning member to its slot, or a new spare
     #[command(override_usage = "restripe add <NAME> <MEMBER> [OPTIONS] [--offline <MEMBER>...]")]
     Add(Add),
-    /// Copy a serving member onto another device, then retire it
+    /// Replace a working member by copying it onto another device
     #[command(
         override_usage = "restripe replace <NAME> <OLD> <NEW> [OPTIONS] [--offline <MEMBER>...]"
     )]
     Replace(Replace),
-    /// Grow an array by further members while it serves; or watch, pause or pace the growth that runs
+    /// Grow an array by further members while it serves; or watch, pause or throttle a running growth
     #[command(
         override_usage = "restripe grow <NAME> --add <MEMBER>... [OPTIONS] [--offline <MEMBER>...]
        restripe grow <NAME> [OPTIONS] [--offline <MEMBER>...]"
     )]
     Grow(Grow),
-    /// Watch, pause or pace the rebuild that runs; it starts by itself when there is a spare
+    /// Watch, pause or throttle a running rebuild; rebuilds start automatically if there is a spare
     #[command(override_usage = "restripe rebuild <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Rebuild(Rebuild),
-    /// Compare every copy and parity with its data; repair them only if asked to
+    /// Compare all copies and parity with the data; correct them only with --repair
     #[command(override_usage = "restripe scrub <NAME> [OPTIONS] [--offline <MEMBER>...]")]
     Scrub(Scrub),
     /// Flush, mark the array clean, and end its daemon
@@ -593,39 +593,42 @@ pub struct Examine {
 pub struct FailMember {
     #[command(flatten)]
     pub of: OnMember,
-    /// Even if it takes with it what no other member has (serve --redirect eraid)
+    /// Fail the member even if it holds the only current copy of some data (possible with `serve --redirect
+    /// eraid`)
     #[arg(long)]
     pub accept_loss: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct OnMember {
-    /// The array's name
+    /// Name of the array
     pub name: String,
-    /// The member: its path, its UUID, or its number in status, which follows the order in which this daemon was told them
+    /// The member: its path, its UUID, or its number in `status` (the order in which they were named to the
+    /// daemon)
     pub member: String,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,
-    /// Do not ask, even if it takes the last redundancy
+    /// Do not ask, even if the array then has no redundancy left
     #[arg(long)]
     pub yes: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct Add {
-    /// The array's name
+    /// Name of the array
     pub name: String,
-    /// The device to take in
+    /// The device to add
     pub member: String,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,
-    /// Into the array's surrogate: for a member that is gone, and as its spare otherwise. (One that comes back to it goes there anyway)
+    /// Add to the array's surrogate: in place of a missing member, otherwise as a spare. A returning member
+    /// of the surrogate needs no option
     #[arg(long)]
     pub to_surrogate: bool,
-    /// Into the buffer of the array's code cache: for a member that is gone, and as its spare otherwise
+    /// Add to the NVRAM buffer of the array's code cache: in place of a missing member, otherwise as a spare
     #[arg(long, conflicts_with = "to_surrogate")]
     pub to_buffer: bool,
-    /// Overwrite what the device carries; says what will be lost and asks
+    /// Overwrite what the device contains; lists what will be lost and asks
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -635,18 +638,18 @@ pub struct Add {
 
 #[derive(Args, Debug)]
 pub struct Replace {
-    /// The array's name
+    /// Name of the array
     pub name: String,
-    /// The member to retire
+    /// The member to replace
     pub old: String,
-    /// The device to take its place, equal or larger: a spare of the array, or a new one
+    /// The new device, at least as large: a spare of the array, or a blank device
     pub new: String,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,
-    /// Return when it has begun
+    /// Return when the copy has started
     #[arg(long)]
     pub no_wait: bool,
-    /// Overwrite what the device carries; says what will be lost and asks
+    /// Overwrite what the device contains; lists what will be lost and asks
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -656,26 +659,27 @@ pub struct Replace {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "An array of level 0 or 4 grows by the least moves: only the new members' share of the data is copied, each chunk within
-its row, and parity stays as it is. One of level 5 or 6 has every chunk dealt anew, which wants its write hole closed by `ppl`, and
-neither a read cache nor a surrogate. Arrays of level 1 and 10, and those with groups, do not grow.
-Users are served meanwhile. It may be killed at any time and goes on at the next start; while a member is missing it waits. The new capacity is there at the end and reads as zeros; NBD clients see it when they connect anew.
+    after_help = "Level 0 and 4: only the new members' share of the data is moved, each chunk within its row; parity is not moved.
+Level 5 and 6: every chunk is moved into the new layout. This requires `ppl`, and neither a read cache nor a surrogate.
+Level 1 and 10, and arrays with groups: no growth.
+Users are served during a growth. If the daemon ends, the growth resumes at the next start; while a member is missing
+it waits. The new capacity is available at the end and reads as zeros; NBD clients see it when they reconnect.
 
 Example: restripe grow tank --add e.img --dry-run"
 )]
 pub struct Grow {
     #[command(flatten)]
     pub target: Target,
-    /// The devices to grow by: new ones, or spares of the array
+    /// The devices to add: new ones, or spares of the array
     #[arg(long, value_name = "MEMBER", num_args = 1.., conflicts_with_all = ["pause", "resume"])]
     pub add: Vec<String>,
-    /// Say what it would move, how long that takes and what is at risk, and change nothing
+    /// Print what would be moved, how long it takes and what is at risk; change nothing
     #[arg(long, requires = "add", conflicts_with_all = ["force", "no_wait", "Pace"])]
     pub dry_run: bool,
-    /// Return when it has begun
+    /// Return when the growth has started
     #[arg(long, requires = "add")]
     pub no_wait: bool,
-    /// Overwrite what the devices carry; says what will be lost and asks
+    /// Overwrite what the devices contain; lists what will be lost and asks
     #[arg(long, requires = "add")]
     pub force: bool,
     /// Do not ask
@@ -688,18 +692,19 @@ pub struct Grow {
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub struct Pace {
-    /// Pause what runs
+    /// Pause the running task
     #[arg(long)]
     pub pause: bool,
-    /// Go on with what is paused
+    /// Resume the paused task
     #[arg(long)]
     pub resume: bool,
-    /// Limits of background work until the daemon ends, as MIN..MAX in bytes a second of one member: 10M..200M, 10M.. or
-    /// ..200M; with --offline, of this command's own
+    /// Limits of background work until the daemon ends, as MIN..MAX in bytes per second of one member:
+    /// 10M..200M, 10M.. or ..200M. With --offline they apply to this command
     #[arg(long, value_name = "RATES", value_parser = parse_rate)]
     pub rate: Option<Rate>,
-    /// What paces background work until then: restripe; as Linux md did, md-2.6, md-6.1, md-2025; p99:20ms, so fast that 99
-    /// of 100 requests take 20 ms at most; or finish:2h, to be done two hours after it began
+    /// Throttle of background work until the daemon ends: restripe; md-2.6, md-6.1 or md-2025 for the
+    /// algorithms of Linux md; p99:20ms for the highest speed at which 99 of 100 requests take at most 20 ms;
+    /// finish:2h to finish two hours after the task started
     #[arg(long, value_name = "NAME", value_parser = parse_throttle)]
     pub throttle: Option<Throttle>,
 }
@@ -715,19 +720,19 @@ impl Pace {
 pub struct Rebuild {
     #[command(flatten)]
     pub target: Target,
-    /// Watch the rebuild that runs, which it does anyway unless told something else
+    /// Watch the running rebuild (the default without other options)
     #[arg(long, conflicts_with = "Pace")]
     pub watch: bool,
-    /// What is rebuilt or resynchronised next: by address (pr), where users read most from now on (pro), where they have
-    /// read most since the daemon began (ido), or by address with one row under way (sor) or as many as buffers hold (dor)
+    /// Order of rebuilds and resyncs: by address (pr), most read by users from now on (pro), most read so far
+    /// (ido), or by address with one row in flight (sor) or as many rows as buffers hold (dor)
     #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with_all = ["watch", "Pace"])]
     pub order: Option<Order>,
-    /// Where users read what is not rebuilt yet, rebuild next, whatever the order; or leave that
+    /// Rebuild next what users read, whatever the order; off: follow only the order
     #[arg(long, value_name = "WHETHER", value_parser = whether_parser(), num_args = 0..=1, require_equals = true,
         default_missing_value = "on", conflicts_with_all = ["watch", "order", "Pace"])]
     pub on_demand: Option<bool>,
-    /// Bring what was rebuilt in spare partitions and on several spares together on one as soon as it can be, or leave it
-    /// there, spread evenly
+    /// Collect what was rebuilt in spare partitions or on several spares onto one spare as soon as possible;
+    /// off: leave it distributed evenly
     #[arg(long, value_name = "WHETHER", value_parser = whether_parser(), num_args = 0..=1, require_equals = true,
         default_missing_value = "on", conflicts_with_all = ["watch", "order", "on_demand", "Pace"])]
     pub copy_back: Option<bool>,
@@ -739,19 +744,21 @@ pub struct Rebuild {
 pub struct Scrub {
     #[command(flatten)]
     pub target: Target,
-    /// Repair what is unreadable, and what two parities or a majority of copies prove wrong; other rows are left as they are
+    /// Repair what is unreadable, and what a second parity or a majority of copies proves wrong; leave other
+    /// rows unchanged
     #[arg(long)]
     pub repair: bool,
-    /// With --repair: also bring in sync rows of which no second parity or third copy tells what is wrong: their data stays right or wrong
+    /// With --repair: also bring rows in sync where no second parity or third copy shows what is wrong; their
+    /// data may stay wrong
     #[arg(long, requires = "repair")]
     pub yes: bool,
-    /// Return when it has begun
+    /// Return when the scrub has started
     #[arg(long)]
     pub no_wait: bool,
-    /// Watch the scrub that runs, rather than start one
+    /// Watch the running scrub instead of starting one
     #[arg(long, conflicts_with_all = ["repair", "no_wait", "offline", "Pace"])]
     pub watch: bool,
-    /// Stop the scrub that runs
+    /// Cancel the running scrub
     #[arg(long, conflicts_with_all = ["repair", "no_wait", "offline", "watch", "Pace"])]
     pub cancel: bool,
     #[command(flatten)]
