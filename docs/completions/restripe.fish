@@ -42,8 +42,8 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "scrub" -d 'Compar
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "stop" -d 'Flush, mark the array clean, and end its daemon'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Print the counters in the Prometheus text format'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show the read counts of zones; `--order ido` rebuilds the most-read zones first'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "surrogate" -d 'The surrogate of an array, which takes users\' writes while a member is rebuilt'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "lease" -d 'Parts of an array lent to others, as room for their surrogates'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "surrogate" -d 'Manage an array\'s surrogate, which takes users\' writes while a member is rebuilt'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "lease" -d 'Manage leases: parts of an array lent to other arrays as space for surrogates'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: experiments as files, the lives of arrays, models of drives'
@@ -262,21 +262,21 @@ complete -c restripe -n "__fish_restripe_using_subcommand heat" -l top -d 'Numbe
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand heat" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "status" -d 'Show the surrogate\'s members, what lies there, and what it has done for users'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "add" -d 'Make a surrogate for an array that has none'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "remove" -d 'Go on without the surrogate; what is away comes home first, 64M at most'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "destage" -d 'Bring home what lies in a code cache, a log disk or on first copies alone, now'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Look at these members directly, the array\'s and the surrogate\'s, with no daemon running; changes nothing' -r
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "status" -d 'Show the surrogate\'s members, its contents, and its counters'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "add" -d 'Add a surrogate to an array that has none'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "remove" -d 'Remove the surrogate; its log is destaged first if it holds at most 64M'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and not __fish_seen_subcommand_from status add remove destage" -f -a "destage" -d 'Destage a code cache, a log disk, or writes that are on primary copies only'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l offline -d 'Read these members of the array and of the surrogate directly, without a daemon; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from status" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'Its level: raid1 for two members, raid5 for more unless told otherwise' -r -f -a "raid1\t''
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l level -d 'RAID level of the surrogate [default: raid1 for two members, raid5 for more]' -r -f -a "raid1\t''
 raid5\t''
 raid6\t''
 raid10\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices carry; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l force -d 'Overwrite what the devices contain; lists what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, without a daemon' -r
@@ -286,25 +286,25 @@ complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
-complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l wait -d 'Return when all is home that lay away when this was asked; without a daemon that is waited for in any case'
+complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -l wait -d 'Return when everything that was logged at the request is destaged; --offline always waits'
 complete -c restripe -n "__fish_restripe_using_subcommand surrogate; and __fish_seen_subcommand_from destage" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "add" -d 'Lend a part of the array; it is served as an export of its own'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "remove" -d 'Take a lease back and wipe it'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'Show the leases, who borrows them, and what is free'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l size -d 'How large it is; rounded up to whole rows of the array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "add" -d 'Lend a part of the array; it is served as a separate export'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "remove" -d 'Remove a lease and wipe it'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and not __fish_seen_subcommand_from add remove list" -f -a "list" -d 'List the leases, their borrowers, and the free space'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l size -d 'Size of the lease, rounded up to whole rows of the array' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l offline -d 'Work on these members directly, without a daemon' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from add" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l offline -d 'Work on these members directly, without a daemon' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l force -d 'Also from an array that has it on record or attached; says what will be lost and asks'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l force -d 'Remove it even if another array records it as its surrogate or has it attached; lists what will be lost and asks'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l yes -d 'Do not ask'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l degraded -d 'With --offline: start without the current members that are not listed; they must then be rebuilt'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -l volatile-members -d 'With --offline: also accept members that make no write durable; a daemon needs this option at its start'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from remove" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l offline -d 'Look at these members directly, with no daemon running; changes nothing' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l offline -d 'Read these members directly, without a daemon; changes nothing' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r

@@ -87,10 +87,10 @@ pub enum Verb {
     Metrics(Metrics),
     /// Show the read counts of zones; `--order ido` rebuilds the most-read zones first
     Heat(Heat),
-    /// The surrogate of an array, which takes users' writes while a member is rebuilt
+    /// Manage an array's surrogate, which takes users' writes while a member is rebuilt
     #[command(subcommand)]
     Surrogate(Surrogate),
-    /// Parts of an array lent to others, as room for their surrogates
+    /// Manage leases: parts of an array lent to other arrays as space for surrogates
     #[command(subcommand)]
     Lease(crate::lease::Lease),
     /// Run arrays in the simulator: a seed, many seeds, or a recorded run
@@ -799,13 +799,13 @@ pub struct Heat {
 
 #[derive(Subcommand, Debug)]
 pub enum Surrogate {
-    /// Show the surrogate's members, what lies there, and what it has done for users
+    /// Show the surrogate's members, its contents, and its counters
     Status(SurrogateStatus),
-    /// Make a surrogate for an array that has none
+    /// Add a surrogate to an array that has none
     Add(AddSurrogate),
-    /// Go on without the surrogate; what is away comes home first, 64M at most
+    /// Remove the surrogate; its log is destaged first if it holds at most 64M
     Remove(Target),
-    /// Bring home what lies in a code cache, a log disk or on first copies alone, now
+    /// Destage a code cache, a log disk, or writes that are on primary copies only
     Destage(DestageNow),
 }
 
@@ -813,24 +813,25 @@ pub enum Surrogate {
 pub struct DestageNow {
     #[command(flatten)]
     pub target: Target,
-    /// Return when all is home that lay away when this was asked; without a daemon that is waited for in any case
+    /// Return when everything that was logged at the request is destaged; --offline always waits
     #[arg(long)]
     pub wait: bool,
 }
 
 #[derive(Args, Debug)]
 pub struct AddSurrogate {
-    /// The name of the array that is to have it
+    /// Name of the array that gets the surrogate
     pub name: String,
-    /// Its members, two or more: files, block devices or NBD URIs; or a lease of another array, by its URI
+    /// Members of the surrogate, two or more: files, block devices or NBD URIs; or the URI of a lease of
+    /// another array
     #[arg(required = true)]
     pub members: Vec<String>,
-    /// Its level: raid1 for two members, raid5 for more unless told otherwise
+    /// RAID level of the surrogate [default: raid1 for two members, raid5 for more]
     #[arg(long, value_name = "LEVEL", value_parser = served_level_parser())]
     pub level: Option<SurrogateLevel>,
     #[command(flatten)]
     pub without_daemon: WithoutDaemon,
-    /// Overwrite what the devices carry; says what will be lost and asks
+    /// Overwrite what the devices contain; lists what will be lost and asks
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -840,12 +841,12 @@ pub struct AddSurrogate {
 
 #[derive(Args, Debug)]
 pub struct SurrogateStatus {
-    /// The name of the array whose surrogate it is
+    /// Name of the array with the surrogate
     pub name: String,
-    /// Look at these members directly, the array's and the surrogate's, with no daemon running; changes nothing
+    /// Read these members of the array and of the surrogate directly, without a daemon; changes nothing
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

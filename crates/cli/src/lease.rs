@@ -14,27 +14,27 @@ use std::fmt::Write;
 
 #[derive(Subcommand, Debug)]
 pub enum Lease {
-    /// Lend a part of the array; it is served as an export of its own
+    /// Lend a part of the array; it is served as a separate export
     Add(LeaseAdd),
-    /// Take a lease back and wipe it
+    /// Remove a lease and wipe it
     Remove(LeaseRemove),
-    /// Show the leases, who borrows them, and what is free
+    /// List the leases, their borrowers, and the free space
     List(LeaseList),
 }
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The lease is served over NBD, beside the array, as lease/NAME/LEASE, to one client at a time.
+    after_help = "The lease is served over NBD as the export lease/NAME/LEASE, on the array's socket, to one client at a time.
 
 Example: restripe lease add pool tank-log --size 1G
          restripe create tank --level raid5 --surrogate 'nbd+unix:///lease/pool/tank-log?socket=pool.nbd' a b c"
 )]
 pub struct LeaseAdd {
-    /// The array that lends
+    /// Name of the array that lends
     pub name: String,
-    /// What the lease is called: letters, digits, `-`, `_` and `.`
+    /// Name of the lease: letters, digits, `-`, `_` and `.`
     pub lease: String,
-    /// How large it is; rounded up to whole rows of the array
+    /// Size of the lease, rounded up to whole rows of the array
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: u64,
     #[command(flatten)]
@@ -43,11 +43,12 @@ pub struct LeaseAdd {
 
 #[derive(Args, Debug)]
 pub struct LeaseRemove {
-    /// The array that lends
+    /// Name of the array that lends
     pub name: String,
-    /// The lease
+    /// Name of the lease
     pub lease: String,
-    /// Also from an array that has it on record or attached; says what will be lost and asks
+    /// Remove it even if another array records it as its surrogate or has it attached; lists what will be
+    /// lost and asks
     #[arg(long)]
     pub force: bool,
     /// Do not ask
@@ -59,12 +60,12 @@ pub struct LeaseRemove {
 
 #[derive(Args, Debug)]
 pub struct LeaseList {
-    /// The array that lends
+    /// Name of the array that lends
     pub name: String,
-    /// Look at these members directly, with no daemon running; changes nothing
+    /// Read these members directly, without a daemon; changes nothing
     #[arg(long, value_name = "MEMBER", num_args = 1..)]
     pub offline: Vec<String>,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
