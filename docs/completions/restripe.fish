@@ -26,7 +26,7 @@ end
 
 complete -c restripe -n "__fish_restripe_needs_command" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_needs_command" -s V -l version -d 'Print version'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "plan" -d 'Compare layouts for given disks, before anything is written'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "plan" -d 'Compare layouts for given disks; writes nothing'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "create" -d 'Create an array on empty members'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "assemble" -d 'Check members, replay their logs, print the status and exit, without serving'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "serve" -d 'Serve arrays over NBD until stopped'
@@ -44,21 +44,21 @@ complete -c restripe -n "__fish_restripe_needs_command" -f -a "metrics" -d 'Prin
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "heat" -d 'Show the read counts of zones; `--order ido` rebuilds the most-read zones first'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "surrogate" -d 'Manage an array\'s surrogate, which takes users\' writes while a member is rebuilt'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "lease" -d 'Manage leases: parts of an array lent to other arrays as space for surrogates'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: a seed, many seeds, or a recorded run'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, as fast as that drive would be'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'The laboratory: experiments as files, the lives of arrays, models of drives'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim" -d 'Run arrays in the simulator: one seed, many seeds, or a recorded run'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "sim-disk" -d 'Serve the model of a drive over NBD, at the speed of that drive'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "lab" -d 'Laboratory: experiments from files, reliability of arrays, models of drives'
 complete -c restripe -n "__fish_restripe_needs_command" -f -a "replay" -d 'Replay a block trace, or a synthetic workload, on a simulated or a served array'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Look at block traces, and shape them for a replay'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "cache-sim" -d 'Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded'
-complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Show it all on disk images: a RAID-5 loses two disks and its daemon under load'
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disks -d 'How many disks, without the spare' -r
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disk-size -d 'Used of each disk [default: all that --disk has]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disk -d 'As fast as this drive model; `restripe sim-disk` lists them' -r
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l speed -d 'As fast as this, in bytes a second, reading and writing' -r
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "trace" -d 'Analyse block traces, and transform them for a replay'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "cache-sim" -d 'Simulate read caches on a trace: how many disk reads they avoid, healthy or degraded'
+complete -c restripe -n "__fish_restripe_needs_command" -f -a "demo" -d 'Demonstrate fault tolerance on disk images: a RAID-5 loses two disks and its daemon under load'
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disks -d 'Number of disks, not counting the spare' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disk-size -d 'Bytes used of each disk [default: the capacity of the model in --disk]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l disk -d 'Use the capacity and speed of this drive model; `restripe sim-disk` lists the models' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l speed -d 'Sequential speed of a disk in bytes per second, for reads and writes' -r
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -l mttf -d 'Mean time to failure of a disk' -r
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l repair -d 'Mean time to repair one, of every layout alike [default: each layout\'s rebuild]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l flat -d 'Show groups that are not skewed, too (RAID-50, RAID-60)'
-complete -c restripe -n "__fish_restripe_using_subcommand plan" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l repair -d 'Mean time to repair a disk, the same for every layout [default: each layout\'s rebuild time]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l flat -d 'Also show groups without skew (RAID-50, RAID-60)'
+complete -c restripe -n "__fish_restripe_using_subcommand plan" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand plan" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l config -d 'Read the name, level, members and options from this file' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand create" -l level -d 'RAID level; its number suffices. Minimum members, not counting spares: raid0 1; raid1, raid4 and raid5 2; raid6 4; raid10 2, or the number of copies' -r -f -a "raid0\t''
@@ -307,240 +307,240 @@ complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand lease; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l seed -d 'The first seed' -r
-complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'How many seeds to run' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim" -l count -d 'Number of seeds to run' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l replay -d 'Replay the events that `serve --record` wrote' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -l verbose -d 'Print every fact'
 complete -c restripe -n "__fish_restripe_using_subcommand sim" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l size -d 'Serve only so much of it [default: all]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l depth -d 'Commands within the drive at a time; more wait before it' -r
-complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l schedule -d 'Which of the commands within the drive is served next' -r -f -a "fcfs\t'In order of arrival'
-look\t'The nearest ahead of the arm, which sweeps to and fro'
-sptf\t'The one that arm and platter reach soonest'"
-complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l write-cache -d 'Whether writes end in the drive\'s memory' -r -f -a "on\t''
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l size -d 'Serve only SIZE of the drive [default: all]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l depth -d 'Number of commands in the drive at a time; further commands wait in front of it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l schedule -d 'Order of commands within the drive' -r -f -a "fcfs\t'In order of arrival'
+look\t'The nearest in the direction in which the arm sweeps'
+sptf\t'The one with the shortest positioning time'"
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l write-cache -d 'Whether the drive acknowledges writes from its memory' -r -f -a "on\t''
 off\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l file -d 'Keep the data in this file rather than in memory' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l file -d 'Store the data in this file instead of in memory' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l unix -d 'Listen on this Unix socket' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l tcp -d 'Listen on this TCP address; without a host on loopback [a port, or HOST:PORT; default: 10809]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -l tcp -d 'Listen on this TCP address: PORT, on loopback, or HOST:PORT [default: 10809]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand sim-disk" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "list" -d 'List the scenarios'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "run" -d 'Run an experiment, and show and write what came of it'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "run" -d 'Run an experiment, print its results and write its report'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "compare" -d 'Compare two values of a swept parameter, seed by seed'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "report" -d 'Write an experiment\'s report anew; runs of it that are not kept are run first'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "fit-disk" -d 'Fit a drive\'s parameters to a trace of it, and score the model on what it has not seen'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "reliability" -d 'The mean time to data loss of an array: a Markov chain solved, and disks simulated'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "report" -d 'Rewrite the report of an experiment; runs without stored results are run first'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "fit-disk" -d 'Fit a drive\'s parameters to traces of it, and score the model on traces that the fit did not use'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and not __fish_seen_subcommand_from list run compare report fit-disk reliability" -f -a "reliability" -d 'Compute the mean time to data loss of an array by a Markov chain, and by simulation of disks'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from list" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l scale -d 'Scale of the experiment: whole (hours), quick (minutes) or short (seconds) [default: quick if the scenario has it, else whole]' -r -f -a "whole\t''
 quick\t''
 short\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l seeds -d 'Run N seeds instead of the scenario\'s number' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be repeated' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l folder -d 'Where runs and reports are kept' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l threads -d 'Threads [default: one a core]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l short -d 'As --scale short'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l fresh -d 'Run again what was kept'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l sensitivity -d 'Sweep each fixed parameter that has a range alone, one after another'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it, as in workload.load=0.3,0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l folder -d 'Folder for runs and reports' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l threads -d 'Number of threads [default: one per core]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l short -d 'Same as --scale short'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l fresh -d 'Run again even if results are stored'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -l sensitivity -d 'Sweep each fixed parameter that has a range, one after another'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from run" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l scale -d 'Scale of the experiment: whole (hours), quick (minutes) or short (seconds) [default: quick if the scenario has it, else whole]' -r -f -a "whole\t''
 quick\t''
 short\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l seeds -d 'Run N seeds instead of the scenario\'s number' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be repeated' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l folder -d 'Where runs and reports are kept' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l metric -d 'What is compared, as during.p95_ms or rebuild_s' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it, as in workload.load=0.3,0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l folder -d 'Folder for runs and reports' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l metric -d 'The metric to compare, such as during.p95_ms or rebuild_s' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l vary -d 'The swept parameter whose values are compared' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l of -d 'The value whose metric is divided' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l to -d 'The value whose metric divides' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l short -d 'As --scale short'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l of -d 'The value whose metric is the dividend' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l to -d 'The value whose metric is the divisor' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -l short -d 'Same as --scale short'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from compare" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l scale -d 'How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]' -r -f -a "whole\t''
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l scale -d 'Scale of the experiment: whole (hours), quick (minutes) or short (seconds) [default: quick if the scenario has it, else whole]' -r -f -a "whole\t''
 quick\t''
 short\t''"
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l seeds -d 'Run N seeds instead of the scenario\'s number' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be repeated' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l folder -d 'Where runs and reports are kept' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l short -d 'As --scale short'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l set -d 'Set a parameter, as in workload.load=0.5, or sweep it, as in workload.load=0.3,0.5; may be repeated' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l folder -d 'Folder for runs and reports' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -l short -d 'Same as --scale short'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from report" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l model -d 'The drive\'s DiskSim .model file, with .diskspecs and .seek beside it; may be repeated' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of it; once for each --model' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l verbose -d 'Print what was fitted'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l model -d 'The drive\'s DiskSim .model file, with .diskspecs and .seek in the same folder; may be repeated' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l trace -d 'A validation trace of the drive; once for each --model' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -l verbose -d 'Print the fitted values'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from fit-disk" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l disks -d 'Disks in all, those asleep and the log disk included [default: 8; of graid and s2-raid5 9]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l disks -d 'Total number of disks, including disks in standby and the log disk [default: 8; graid and s2-raid5: 9]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mttf -d 'Mean time to failure of a disk' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mttr -d 'Mean time to repair a disk' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l repair -d 'One repairer for all failed disks, or one for each' -r -f -a "one\t'One repairer, who shares its time among all failed disks'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l repair -d 'One repairer for all failed disks, or one for each' -r -f -a "one\t'One repairer, shared by all failed disks'
 all\t'Every failed disk at once, at full speed'"
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l spare-delay -d 'Mean time until a spare is there; 0h for spares at hand' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l sector-loss -d 'The chance that a repair without redundancy left meets an unreadable sector, and so loses data' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l asleep -d 'Failures of a sleeping disk for each of one awake (reraid, graid, eraid) [default: 1]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l tolerates -d 'Losses that the model `code` bears, or the code cache of reraid and reraid-text [default of these: 2]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l spare-delay -d 'Mean time until a spare is available; 0h if spares are in stock' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l sector-loss -d 'Probability that a repair without remaining redundancy meets an unreadable sector and so loses data' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l asleep -d 'Failure rate of a disk in standby, relative to an active disk (reraid, graid, eraid) [default: 1]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l tolerates -d 'Number of lost disks that the model `code`, or the code cache of reraid and reraid-text, tolerates [default of reraid and reraid-text: 2]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l row -d 'Disks of a sub-array of s2-raid5 [default: 3]' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l partitions -d 'Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mission -d 'How long the array is to serve' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seeds -d 'With --simulate: lives, one a seed' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l mission -d 'Time in service' -r
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seeds -d 'With --simulate: number of simulated arrays, one per seed' -r
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l seed -d 'With --simulate: the first seed' -r
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l wakes -d 'A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says (reraid, graid, eraid)'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l simulate -d 'Simulate single disks too, and hold the chain against them'
-complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l wakes -d 'Use the failure rate of an active disk for a standby disk while it is the source of a rebuild, whatever --asleep is (reraid, graid, eraid)'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l simulate -d 'Also simulate single disks, and compare with the chain'
+complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand lab; and __fish_seen_subcommand_from reliability" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l workload -d 'A synthetic workload by name, as in fin1-high, in place of a trace' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l seed -d 'The seed of the workload, and of the simulation' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l requests -d 'At most so many requests [default of a workload: 100000]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l speed -d 'Open loop: the trace\'s times divided by this' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l depth -d 'Closed loop: so many requests outstanding, whatever the times' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l nbd -d 'A served array, by its NBD URI, in place of a simulated one' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l workload -d 'Replay this synthetic workload, such as fin1-high, instead of a trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l seed -d 'Seed of the workload and of the simulation' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l requests -d 'Maximum number of requests [default: all of a trace; 100000 of a workload]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l speed -d 'Open loop: divide the times of the trace by FACTOR' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l depth -d 'Closed loop: hold N requests outstanding and ignore the times of the trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l nbd -d 'Replay on a served array, given by its NBD URI, instead of a simulated one' -r
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -l level -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l members -d 'Members of the simulated array' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l groups -d 'Skew it over so many groups of the members, as `create` does (raid5, raid6, raid10)' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l partitions -d 'With --groups: partitions of a member [default: the most that rebuild in parallel]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l chunk -d 'Its chunk' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l drive -d 'The drive model; `restripe sim-disk` lists them' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l member-size -d 'Used of each member [default: what the trace needs]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l write-hole -d 'none, bitmap, ppl or default' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l schedule -d 'fcfs, look or sptf' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache -d 'A read cache of this size before the simulated array [default: 0]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache-policy -d 'Which block makes room in the cache, as for `serve` [default: vdf-lfu]' -r -f -a "lru\t''
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l members -d 'Number of members of the simulated array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l groups -d 'Divide the members into N skewed groups, as `create --groups` does (raid5, raid6, raid10)' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l partitions -d 'With --groups: partitions of each member [default: the most that rebuild in parallel]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l chunk -d 'Chunk size of the simulated array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l drive -d 'Drive model of the members; `restripe sim-disk` lists the models' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l member-size -d 'Bytes used of each member [default: as needed by the trace]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l write-hole -d 'Protection against the write hole: none, bitmap, ppl or default' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l schedule -d 'Order of commands within a drive: fcfs, look or sptf' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache -d 'Size of a read cache in front of the simulated array [default: 0]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l cache-policy -d 'Rule that chooses the block to evict from the read cache, as for `serve` [default: vdf-lfu]' -r -f -a "lru\t''
 lfu\t''
 vdf-lru\t''
 vdf-lfu\t''
 arc\t''
 vdf-arc\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after this time' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, so long after the failure' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'The rebuild\'s least and largest speed, as MIN..MAX in bytes a second of one member' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'What paces the rebuild: restripe, md-2.6, md-6.1, md-2025, p99:TIME or finish:TIME' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'What is rebuilt next: by address (pr), where users read most meanwhile (pro), where they read most before (ido), or by address with one row under way (sor) or as many as buffers hold (dor) [default: pr]' -r -f -a "pr\t''
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l fail-after -d 'Fail a member of the simulated array after TIME' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-after -d 'Rebuild onto a blank drive, TIME after the failure' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l rebuild-rate -d 'Lowest and highest speed of the rebuild, as MIN..MAX in bytes per second of one member' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l throttle -d 'Throttle of the rebuild: restripe, md-2.6, md-6.1, md-2025, p99:TIME or finish:TIME' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l order -d 'Order of the rebuild: by address (pr), most read since the rebuild started (pro), most read before it (ido), or by address with one row in flight (sor) or as many rows as buffers hold (dor) [default: pr]' -r -f -a "pr\t''
 pro\t''
 ido\t''
 sor\t''
 dor\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l zone -d 'What is read most is learned by zones of so much [default: 12M]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l epoch -d 'What was read before counts half after so long [default: 10m]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l json -d 'Write the log of facts here, as JSON' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l report -d 'Write a page here: what came of it in words, figures and tables' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l figures -d 'Write the figures into this folder, as SVG' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l reads-only -d 'Leave out everything that changes data'
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l overwrite -d 'What the served array holds may be overwritten'
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l no-write-cache -d 'The drives\' write caches are off'
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l repeat -d 'Begin the trace again when it ends, until the rebuild has ended and as long again as --fail-after'
-complete -c restripe -n "__fish_restripe_using_subcommand replay" -l on-demand -d 'Where users read what is not rebuilt yet, rebuild next, whatever the order'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l zone -d 'Size of a zone in which reads are counted for --order ido [default: 12M]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l epoch -d 'Halve the read counts of zones after every TIME [default: 10m]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l json -d 'Write the log of facts to FILE, as JSON' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l report -d 'Write an HTML report to FILE: summary, figures and tables' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l figures -d 'Write the figures to FOLDER, as SVG' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l reads-only -d 'Skip every request that changes data'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l overwrite -d 'Allow the replay to overwrite data of the served array'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l no-write-cache -d 'Switch the drives\' write caches off'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l repeat -d 'Repeat the trace until the rebuild has ended, and then for the time of --fail-after'
+complete -c restripe -n "__fish_restripe_using_subcommand replay" -l on-demand -d 'Rebuild next what users read, whatever the order'
 complete -c restripe -n "__fish_restripe_using_subcommand replay" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "info" -d 'Sizes, rates, burstiness, footprint, reuse, locality, and a heat map'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "info" -d 'Print sizes, rates, burstiness, footprint, reuse, locality, and a heat map'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "convert" -d 'Write a trace in another format'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "slice" -d 'Cut a part out, by time, by number or by device'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "slice" -d 'Extract a part of a trace, by time, request number or device'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "scale" -d 'Make a trace faster or slower'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "remap" -d 'Put all devices into one address space, or all addresses within a capacity'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "generate" -d 'Make a synthetic trace: a workload by name, or from parameters of one\'s own'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "fit" -d 'Make a workload\'s parameters from a trace, and show both side by side'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "remap" -d 'Map all devices into one address space, or all addresses into a capacity'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "generate" -d 'Generate a synthetic trace from a named workload or from your own parameters'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "fit" -d 'Derive a workload\'s parameters from a trace, and show both side by side'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and not __fish_seen_subcommand_from info convert slice scale remap generate fit formats" -f -a "formats" -d 'List the formats'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l block-size -d 'Bytes of a block, for lists of addresses' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l json -d 'Print it as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l block-size -d 'Block size of lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from info" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l block-size -d 'Block size of lists of addresses' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l to -d 'The format to write [default: rtrace]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -l force -d 'Overwrite an existing file'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from convert" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l block-size -d 'Block size of lists of addresses' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l to -d 'The format to write [default: rtrace]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l from -d 'From this time after the first request' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l until -d 'Up to this time after the first request' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l requests -d 'Only these of what is left, by number from 0, as FIRST..END' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l device -d 'Only those on this device' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l from -d 'Start at this time after the first request' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l until -d 'End at this time after the first request' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l requests -d 'Select a range of the remaining requests by number from 0, as FIRST..END' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l device -d 'Select the requests of one device' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -l force -d 'Overwrite an existing file'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from slice" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l block-size -d 'Block size of lists of addresses' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l to -d 'The format to write [default: rtrace]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l time -d 'Multiply all times: 0.5 makes it twice as fast' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l rate -d 'Multiply the offered rate: 2 makes it twice as fast' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l iops -d 'Offer this many reads and writes a second, on average' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l force -d 'Overwrite the file if it is there'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l time -d 'Multiply all times: 0.5 makes the trace twice as fast' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l rate -d 'Multiply the offered rate: 2 makes the trace twice as fast' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l iops -d 'Set the average number of reads and writes per second' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -l force -d 'Overwrite an existing file'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from scale" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l block-size -d 'Block size of lists of addresses' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l to -d 'The format to write [default: rtrace]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l align -d 'Where a folded device may begin' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l capacity -d 'Put every request within this capacity' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fit -d 'How addresses come within the capacity' -r -f -a "wrap\t'Modulo the capacity'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l align -d 'Alignment of the start of each folded device' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l capacity -d 'Map every request into this capacity' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fit -d 'How addresses are mapped into the capacity' -r -f -a "wrap\t'Modulo the capacity'
 shrink\t'In proportion'"
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l force -d 'Overwrite the file if it is there'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fold -d 'Lay the devices end to end'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l force -d 'Overwrite an existing file'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -l fold -d 'Place the devices one after another in one address space'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from remap" -s h -l help -d 'Print help (see more with \'--help\')'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l requests -d 'How many requests' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l seed -d 'The same seed gives the same trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l requests -d 'Number of requests' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l seed -d 'Seed; the same seed gives the same trace' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -s o -l output -d 'The file to write' -r -F
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l to -d 'The format to write [default: rtrace]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l force -d 'Overwrite the file if it is there'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l parameters -d 'Print the workload\'s parameters and where each is from, instead'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l force -d 'Overwrite an existing file'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -l parameters -d 'Print the workload\'s parameters and their sources instead of a trace'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from generate" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l block-size -d 'Bytes of a block, for lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l block-size -d 'Block size of lists of addresses' -r
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -s o -l output -d 'Write the parameters to this file, for `trace generate`' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l force -d 'Overwrite the file if it is there'
-complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l json -d 'Print parameters and both summaries as JSON'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l force -d 'Overwrite an existing file'
+complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -l json -d 'Print the parameters and both summaries as JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from fit" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand trace; and __fish_seen_subcommand_from formats" -s h -l help -d 'Print help'
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l format -d 'Read it as this format, whatever it looks like' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l action -d 'The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l block-size -d 'Bytes of a block, for lists of addresses' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l workload -d 'A synthetic workload by name, as in web2-high, in place of a trace' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l seed -d 'The seed of the workload' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l requests -d 'At most so many requests [default of a workload: 1000000]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l level -d 'The level of the array that the misses go to' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l disks -d 'Its disks' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l chunk -d 'Its chunk' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l failed -d 'The disks that have failed, counted from 0 [default: none]' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l blocks -d 'Sizes of the cache, in blocks of 4 KiB' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l policy -d 'The rules' -r -f -a "lru\t''
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l format -d 'Read the trace as this format instead of detecting it' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l action -d 'Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present, else D]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l block-size -d 'Block size of lists of addresses' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l workload -d 'Simulate this synthetic workload, such as web2-high, instead of a trace' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l seed -d 'Seed of the workload' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l requests -d 'Maximum number of requests [default: all of a trace; 1000000 of a workload]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l level -d 'RAID level of the array behind the cache' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l disks -d 'Number of disks of the array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l chunk -d 'Chunk size of the array' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l failed -d 'Failed disks, counted from 0 [default: none]' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l blocks -d 'Cache sizes to simulate, in blocks of 4 KiB' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l policy -d 'Eviction rules to simulate' -r -f -a "lru\t''
 lfu\t''
 vdf-lru\t''
 vdf-lfu\t''
 arc\t''
 vdf-arc\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l warm-up -d 'Blocks asked for before anything is counted' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l ties -d 'Which of two blocks of equal weight makes room' -r -f -a "oldest\t''
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l warm-up -d 'Number of block accesses before counting starts' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l ties -d 'Which of two blocks of equal weight is evicted' -r -f -a "oldest\t''
 newest\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l rebuild -d 'The failed disks are rebuilt meanwhile: shares of the trace, as in 0.2..0.8' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l bandwidth -d 'What the surviving disks can do, in bytes a second: how long a rebuild takes is told' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l user-rate -d 'What users ask of the cache, in bytes a second' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l to-read -d 'What the rebuild reads from the surviving disks: the others times what is lost' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l grid -d 'Run a grid of caches, built in or a file: cells judged by paired seeds' -r
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l scale -d 'The grid\'s scale: whole, quick or short [default: whole]' -r -f -a "whole\t''
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l rebuild -d 'Rebuild the failed disks during this part of the trace, as in 0.2..0.8' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l bandwidth -d 'Bandwidth of the surviving disks in bytes per second, to compute the rebuild time' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l user-rate -d 'Bytes per second that users request from the cache' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l to-read -d 'Bytes that the rebuild reads from the surviving disks: their number × the lost capacity' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l grid -d 'Run a grid of caches, built in or from a file, compared by paired seeds' -r
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l scale -d 'Scale of the grid: whole, quick or short [default: whole]' -r -f -a "whole\t''
 quick\t''
 short\t''"
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l traces -d 'The folder of the grid\'s traces, if it has any [default: ../shared/traces]' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l csv -d 'With --grid: write a line a run into this file' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l skip-bad -d 'Skip records that cannot be read, and count them'
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l sort -d 'Put requests into the order of time'
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l writes -d 'Ask for written blocks too; otherwise, as in the paper, only for read ones'
-complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l follow-rebuild -d 'The cache learns which rows are rebuilt; in the paper it does not'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l traces -d 'Folder with the grid\'s traces [default: ../shared/traces]' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l csv -d 'With --grid: write one line per run to FILE' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l skip-bad -d 'Skip unreadable records, and count them'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l sort -d 'Sort requests by time'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l writes -d 'Also access written blocks; by default only read blocks, as in the paper'
+complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l follow-rebuild -d 'Let the cache track which rows are rebuilt; the cache of the paper does not'
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -l json -d 'Print JSON'
 complete -c restripe -n "__fish_restripe_using_subcommand cache-sim" -s h -l help -d 'Print help'
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l member-size -d 'Size of each of the six images' -r
-complete -c restripe -n "__fish_restripe_using_subcommand demo" -l rebuild-rate -d 'How fast the rebuild may go, so that there is something to see' -r
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l rebuild-rate -d 'Maximum speed of the rebuild in bytes per second, low enough to watch it' -r
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -l seed -d 'Seed of the load' -r
-complete -c restripe -n "__fish_restripe_using_subcommand demo" -l report -d 'Write the report here' -r -F
-complete -c restripe -n "__fish_restripe_using_subcommand demo" -l keep -d 'Keep the images and say where they are'
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l report -d 'Write the report to FILE' -r -F
+complete -c restripe -n "__fish_restripe_using_subcommand demo" -l keep -d 'Do not delete the images, and print their path'
 complete -c restripe -n "__fish_restripe_using_subcommand demo" -s h -l help -d 'Print help'

@@ -29,8 +29,8 @@ const BLOCKS_MAX: i64 = 1 << 28;
     override_usage = "restripe cache-sim [OPTIONS] <FILE>
        restripe cache-sim [OPTIONS] --workload <NAME>
        restripe cache-sim --grid <NAME> [--scale <SCALE>] [--traces <FOLDER>] [--csv <FILE>]",
-    after_help = "RGR is the paper's request generation ratio: blocks read from the surviving disks over blocks asked for.
-GAIN is how much less a VDF rule asks of them than the rule it starts from.
+    after_help = "RGR is the paper's request generation ratio: blocks read from the surviving disks per requested block.
+GAIN is the reduction of these reads by a VDF rule, compared with the rule that it extends.
 
 Examples: restripe cache-sim web.spc --disks 8 --failed 0 --blocks 131072,262144,524288
           restripe cache-sim --workload web2 --requests 1000000 --level raid6 --failed 0,3
@@ -39,57 +39,57 @@ Examples: restripe cache-sim web.spc --disks 8 --failed 0 --blocks 131072,262144
 pub struct CacheSim {
     #[command(flatten)]
     pub input: CacheInput,
-    /// The level of the array that the misses go to
+    /// RAID level of the array behind the cache
     #[arg(long, default_value = "raid5")]
     pub level: String,
-    /// Its disks
+    /// Number of disks of the array
     #[arg(long, value_name = "N", default_value_t = 8)]
     pub disks: u16,
-    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K", help = "Its chunk")]
+    #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "64K", help = "Chunk size of the array")]
     pub chunk: u64,
-    /// The disks that have failed, counted from 0 [default: none]
+    /// Failed disks, counted from 0 [default: none]
     #[arg(long, value_name = "DISK,...", value_delimiter = ',')]
     pub failed: Vec<u16>,
-    /// Sizes of the cache, in blocks of 4 KiB
+    /// Cache sizes to simulate, in blocks of 4 KiB
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "262144", value_parser = clap::value_parser!(u32).range(1..=BLOCKS_MAX))]
     pub blocks: Vec<u32>,
-    /// The rules
+    /// Eviction rules to simulate
     #[arg(long, value_name = "RULE,...", value_delimiter = ',', value_parser = rule_parser(), default_values = ["lru", "vdf-lru", "lfu", "vdf-lfu"])]
     pub policy: Vec<Rule>,
-    /// Blocks asked for before anything is counted
+    /// Number of block accesses before counting starts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub warm_up: u64,
-    /// Ask for written blocks too; otherwise, as in the paper, only for read ones
+    /// Also access written blocks; by default only read blocks, as in the paper
     #[arg(long)]
     pub writes: bool,
-    /// Which of two blocks of equal weight makes room
+    /// Which of two blocks of equal weight is evicted
     #[arg(long, value_parser = ties(), default_value = "oldest")]
     pub ties: Ties,
-    /// The failed disks are rebuilt meanwhile: shares of the trace, as in 0.2..0.8
+    /// Rebuild the failed disks during this part of the trace, as in 0.2..0.8
     #[arg(long, value_name = "FROM..TO", value_parser = parse_shares, requires = "failed")]
     pub rebuild: Option<(f64, f64)>,
-    /// The cache learns which rows are rebuilt; in the paper it does not
+    /// Let the cache track which rows are rebuilt; the cache of the paper does not
     #[arg(long, requires = "rebuild")]
     pub follow_rebuild: bool,
-    /// What the surviving disks can do, in bytes a second: how long a rebuild takes is told
+    /// Bandwidth of the surviving disks in bytes per second, to compute the rebuild time
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires_all = ["user_rate", "to_read"])]
     pub bandwidth: Option<u64>,
-    /// What users ask of the cache, in bytes a second
+    /// Bytes per second that users request from the cache
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "bandwidth")]
     pub user_rate: Option<u64>,
-    /// What the rebuild reads from the surviving disks: the others times what is lost
+    /// Bytes that the rebuild reads from the surviving disks: their number × the lost capacity
     #[arg(long, value_name = "SIZE", value_parser = parse_size, requires = "bandwidth")]
     pub to_read: Option<u64>,
-    /// Run a grid of caches, built in or a file: cells judged by paired seeds
+    /// Run a grid of caches, built in or from a file, compared by paired seeds
     #[arg(long, value_name = "NAME", conflicts_with_all = OF_ONE_TRACE)]
     pub grid: Option<String>,
-    /// The grid's scale: whole, quick or short [default: whole]
+    /// Scale of the grid: whole, quick or short [default: whole]
     #[arg(long, value_name = "SCALE", value_parser = ["whole", "quick", "short"])]
     pub scale: Option<String>,
-    /// The folder of the grid's traces, if it has any [default: ../shared/traces]
+    /// Folder with the grid's traces [default: ../shared/traces]
     #[arg(long, value_name = "FOLDER")]
     pub traces: Option<PathBuf>,
-    /// With --grid: write a line a run into this file
+    /// With --grid: write one line per run to FILE
     #[arg(long, value_name = "FILE")]
     pub csv: Option<PathBuf>,
     /// Print JSON
@@ -144,13 +144,13 @@ impl CacheSim {
 pub struct CacheInput {
     #[command(flatten)]
     pub trace: Option<TraceInput>,
-    /// A synthetic workload by name, as in web2-high, in place of a trace
+    /// Simulate this synthetic workload, such as web2-high, instead of a trace
     #[arg(long, value_name = "NAME", conflicts_with = "file")]
     pub workload: Option<String>,
-    /// The seed of the workload
+    /// Seed of the workload
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// At most so many requests [default of a workload: 1000000]
+    /// Maximum number of requests [default: all of a trace; 1000000 of a workload]
     #[arg(long, value_name = "N")]
     pub requests: Option<usize>,
 }

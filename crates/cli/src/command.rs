@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 pub use trace::*;
 
-/// Software RAID for Linux that keeps serving while disks fail, with the laboratory that proves it.
+/// Software RAID for Linux that serves data while disks fail, with the laboratory that tests it.
 #[derive(Parser, Debug)]
 #[command(
     name = "restripe",
@@ -30,9 +30,9 @@ pub use trace::*;
     max_term_width = 100
 )]
 #[command(
-    after_help = "Sizes take K, M, G or T (powers of 1024), times take ms, s, m or h.
+    after_help = "Sizes take K, M, G or T (powers of 1024); times take ms, s, m or h.
 A member is a file, a block device, or an NBD URI (nbd://host/export, nbd+unix:///export?socket=path).
-Exit status: 0 done, 1 failed, 2 called wrongly."
+Exit status: 0 success, 1 failure, 2 wrong usage."
 )]
 pub struct Cli {
     #[command(subcommand)]
@@ -41,7 +41,7 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Verb {
-    /// Compare layouts for given disks, before anything is written
+    /// Compare layouts for given disks; writes nothing
     Plan(crate::plan::Wanted),
     /// Create an array on empty members
     Create(Create),
@@ -93,20 +93,20 @@ pub enum Verb {
     /// Manage leases: parts of an array lent to other arrays as space for surrogates
     #[command(subcommand)]
     Lease(crate::lease::Lease),
-    /// Run arrays in the simulator: a seed, many seeds, or a recorded run
+    /// Run arrays in the simulator: one seed, many seeds, or a recorded run
     Sim(Sim),
-    /// Serve the model of a drive over NBD, as fast as that drive would be
+    /// Serve the model of a drive over NBD, at the speed of that drive
     SimDisk(SimDisk),
-    /// The laboratory: experiments as files, the lives of arrays, models of drives
+    /// Laboratory: experiments from files, reliability of arrays, models of drives
     #[command(subcommand)]
     Lab(Lab),
     /// Replay a block trace, or a synthetic workload, on a simulated or a served array
     Replay(Box<crate::replay::Replay>),
-    /// Look at block traces, and shape them for a replay
+    /// Analyse block traces, and transform them for a replay
     Trace(Trace),
-    /// Simulate caches alone on a trace: what they spare the disks of an array, whole or degraded
+    /// Simulate read caches on a trace: how many disk reads they avoid, healthy or degraded
     CacheSim(Box<crate::cache_sim::CacheSim>),
-    /// Show it all on disk images: a RAID-5 loses two disks and its daemon under load
+    /// Demonstrate fault tolerance on disk images: a RAID-5 loses two disks and its daemon under load
     Demo(Demo),
 }
 
@@ -853,13 +853,13 @@ pub struct SurrogateStatus {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A run is a function of its seed: the same seed gives the same run on every machine."
+    after_help = "The seed determines the run: the same seed gives the same run on every machine."
 )]
 pub struct Sim {
     /// The first seed
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
-    /// How many seeds to run
+    /// Number of seeds to run
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub count: u64,
     /// Replay the events that `serve --record` wrote
@@ -872,22 +872,22 @@ pub struct Sim {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Needs room for about six times --member-size in the temporary folder (TMPDIR, else /tmp), and no root."
+    after_help = "Requires about six times --member-size of space in the temporary folder (TMPDIR, else /tmp); no root privileges."
 )]
 pub struct Demo {
     /// Size of each of the six images
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "192M")]
     pub member_size: u64,
-    /// How fast the rebuild may go, so that there is something to see
+    /// Maximum speed of the rebuild in bytes per second, low enough to watch it
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "32M")]
     pub rebuild_rate: u64,
     /// Seed of the load
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write the report here
+    /// Write the report to FILE
     #[arg(long, value_name = "FILE", default_value = "restripe-demo.html")]
     pub report: PathBuf,
-    /// Keep the images and say where they are
+    /// Do not delete the images, and print their path
     #[arg(long)]
     pub keep: bool,
 }

@@ -23,22 +23,22 @@ use std::time::{Duration, Instant};
 /// Which experiment, and where its runs are kept.
 #[derive(Args, Debug)]
 pub struct Experiment {
-    /// A scenario by name, or a TOML file
+    /// Name of a scenario, or a TOML file
     pub scenario: String,
-    /// How much of it: the whole, what answers in minutes, or seconds of it [default: quick, if the scenario has that]
+    /// Scale of the experiment: whole (hours), quick (minutes) or short (seconds) [default: quick if the
+    /// scenario has it, else whole]
     #[arg(long, value_enum, value_name = "SCALE")]
     pub scale: Option<ScaleName>,
-    /// As --scale short
+    /// Same as --scale short
     #[arg(long, conflicts_with = "scale")]
     pub short: bool,
     /// Run N seeds instead of the scenario's number
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub seeds: Option<u64>,
-    /// Set a parameter, as in workload.load=0.5, or sweep it over several values, as in workload.load=0.3,0.5; may be
-    /// repeated
+    /// Set a parameter, as in workload.load=0.5, or sweep it, as in workload.load=0.3,0.5; may be repeated
     #[arg(long, value_name = "PATH=VALUE[,VALUE]")]
     pub set: Vec<String>,
-    /// Where runs and reports are kept
+    /// Folder for runs and reports
     #[arg(long, value_name = "FOLDER", default_value = "lab")]
     pub folder: PathBuf,
 }
@@ -63,21 +63,21 @@ impl Experiment {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Runs are kept by a hash of their parameters and of this program: what was run is not run again, and an
-experiment that was interrupted goes on where it was.
+    after_help = "Results are stored under a hash of the run's parameters and of this program. A run with stored results is
+not repeated, and an interrupted experiment resumes where it stopped.
 
 Example: restripe lab run rebuild-cost --short"
 )]
 pub struct LabRun {
     #[command(flatten)]
     pub experiment: Experiment,
-    /// Threads [default: one a core]
+    /// Number of threads [default: one per core]
     #[arg(long, value_name = "N")]
     pub threads: Option<usize>,
-    /// Run again what was kept
+    /// Run again even if results are stored
     #[arg(long)]
     pub fresh: bool,
-    /// Sweep each fixed parameter that has a range alone, one after another
+    /// Sweep each fixed parameter that has a range, one after another
     #[arg(long)]
     pub sensitivity: bool,
 }
@@ -96,16 +96,16 @@ pub struct LabReport {
 pub struct LabCompare {
     #[command(flatten)]
     pub experiment: Experiment,
-    /// What is compared, as during.p95_ms or rebuild_s
+    /// The metric to compare, such as during.p95_ms or rebuild_s
     #[arg(long)]
     pub metric: String,
     /// The swept parameter whose values are compared
     #[arg(long, value_name = "PATH")]
     pub vary: String,
-    /// The value whose metric is divided
+    /// The value whose metric is the dividend
     #[arg(long, value_name = "VALUE")]
     pub of: String,
-    /// The value whose metric divides
+    /// The value whose metric is the divisor
     #[arg(long, value_name = "VALUE")]
     pub to: String,
 }

@@ -19,35 +19,35 @@ const SPREAD: &str =
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "What a layout takes and gives is counted from the layout itself. Rebuild times are bounds: disks at full speed from end to
-end, no seeks, nobody else asking for anything, one spare disk. docs/reference/layouts.md says what the columns are and how they are made.
+    after_help = "Capacities and failures are counted from each layout. Rebuild times are lower bounds: every disk at full
+sequential speed, no seeks, no user requests, one spare disk. docs/reference/layouts.md describes the columns.
 
 Examples: restripe plan --disks 9 --disk-size 10G --speed 60M
           restripe plan --disks 24 --disk wd4t7200 --flat --repair 24h"
 )]
 pub struct Wanted {
-    /// How many disks, without the spare
+    /// Number of disks, not counting the spare
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=64))]
     pub disks: u16,
-    /// Used of each disk [default: all that --disk has]
+    /// Bytes used of each disk [default: the capacity of the model in --disk]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, required_unless_present = "disk")]
     pub disk_size: Option<u64>,
-    /// As fast as this drive model; `restripe sim-disk` lists them
+    /// Use the capacity and speed of this drive model; `restripe sim-disk` lists the models
     #[arg(long, value_name = "MODEL", required_unless_present = "speed")]
     pub disk: Option<String>,
-    /// As fast as this, in bytes a second, reading and writing
+    /// Sequential speed of a disk in bytes per second, for reads and writes
     #[arg(long, value_name = "RATE", value_parser = parse_size, conflicts_with = "disk")]
     pub speed: Option<u64>,
     /// Mean time to failure of a disk
     #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "1e6h")]
     pub mttf: Exact,
-    /// Mean time to repair one, of every layout alike [default: each layout's rebuild]
+    /// Mean time to repair a disk, the same for every layout [default: each layout's rebuild time]
     #[arg(long, value_name = "TIME", value_parser = parse_hours)]
     pub repair: Option<Exact>,
-    /// Show groups that are not skewed, too (RAID-50, RAID-60)
+    /// Also show groups without skew (RAID-50, RAID-60)
     #[arg(long)]
     pub flat: bool,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }

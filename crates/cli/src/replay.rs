@@ -45,19 +45,19 @@ Examples: restripe replay sda --level raid5 --members 6 --drive wd1600aajs --fai
           restripe replay sda --nbd 'nbd+unix:///tank?socket=/run/restripe/tank.nbd' --reads-only"
 )]
 pub struct Replay {
-    /// The trace: a file in any format that `trace info` reads
+    /// The trace, in any format that `trace info` reads
     #[arg(value_name = "TRACE", required_unless_present = "workload")]
     pub trace: Option<PathBuf>,
-    /// A synthetic workload by name, as in fin1-high, in place of a trace
+    /// Replay this synthetic workload, such as fin1-high, instead of a trace
     #[arg(long, value_name = "NAME", conflicts_with = "trace")]
     pub workload: Option<String>,
-    /// The seed of the workload, and of the simulation
+    /// Seed of the workload and of the simulation
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// At most so many requests [default of a workload: 100000]
+    /// Maximum number of requests [default: all of a trace; 100000 of a workload]
     #[arg(long, value_name = "N")]
     pub requests: Option<usize>,
-    /// Open loop: the trace's times divided by this
+    /// Open loop: divide the times of the trace by FACTOR
     #[arg(
         long,
         value_name = "FACTOR",
@@ -65,88 +65,88 @@ pub struct Replay {
         conflicts_with = "depth"
     )]
     pub speed: f64,
-    /// Closed loop: so many requests outstanding, whatever the times
+    /// Closed loop: hold N requests outstanding and ignore the times of the trace
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depth: Option<u32>,
-    /// A served array, by its NBD URI, in place of a simulated one
+    /// Replay on a served array, given by its NBD URI, instead of a simulated one
     #[arg(long, value_name = "URI")]
     pub nbd: Option<String>,
-    /// Leave out everything that changes data
+    /// Skip every request that changes data
     #[arg(long)]
     pub reads_only: bool,
-    /// What the served array holds may be overwritten
+    /// Allow the replay to overwrite data of the served array
     #[arg(long)]
     pub overwrite: bool,
     #[arg(long, default_value = "raid5")]
     pub level: String,
-    /// Members of the simulated array
+    /// Number of members of the simulated array
     #[arg(long, default_value_t = 6)]
     pub members: u16,
-    /// Skew it over so many groups of the members, as `create` does (raid5, raid6, raid10)
+    /// Divide the members into N skewed groups, as `create --groups` does (raid5, raid6, raid10)
     #[arg(long, value_name = "N", conflicts_with = "nbd")]
     pub groups: Option<u16>,
-    /// With --groups: partitions of a member [default: the most that rebuild in parallel]
+    /// With --groups: partitions of each member [default: the most that rebuild in parallel]
     #[arg(long, value_name = "N", requires = "groups")]
     pub partitions: Option<u16>,
-    /// Its chunk
+    /// Chunk size of the simulated array
     #[arg(long, default_value = "64K", value_parser = parse_size)]
     pub chunk: u64,
-    /// The drive model; `restripe sim-disk` lists them
+    /// Drive model of the members; `restripe sim-disk` lists the models
     #[arg(long, default_value = "wd1600aajs")]
     pub drive: String,
-    /// Used of each member [default: what the trace needs]
+    /// Bytes used of each member [default: as needed by the trace]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub member_size: Option<u64>,
-    /// none, bitmap, ppl or default
+    /// Protection against the write hole: none, bitmap, ppl or default
     #[arg(long, default_value = "default")]
     pub write_hole: String,
-    /// fcfs, look or sptf
+    /// Order of commands within a drive: fcfs, look or sptf
     #[arg(long, default_value = "look")]
     pub schedule: String,
-    /// The drives' write caches are off
+    /// Switch the drives' write caches off
     #[arg(long)]
     pub no_write_cache: bool,
-    /// A read cache of this size before the simulated array [default: 0]
+    /// Size of a read cache in front of the simulated array [default: 0]
     #[arg(long, value_name = "SIZE", value_parser = parse_size, conflicts_with = "nbd")]
     pub cache: Option<u64>,
-    /// Which block makes room in the cache, as for `serve` [default: vdf-lfu]
+    /// Rule that chooses the block to evict from the read cache, as for `serve` [default: vdf-lfu]
     #[arg(long, value_name = "RULE", value_parser = rule_parser(), conflicts_with = "nbd")]
     pub cache_policy: Option<Rule>,
-    /// Fail a member of the simulated array after this time
+    /// Fail a member of the simulated array after TIME
     #[arg(long, value_name = "TIME", value_parser = parse_time, conflicts_with = "nbd")]
     pub fail_after: Option<Duration>,
-    /// Rebuild onto a blank drive, so long after the failure
+    /// Rebuild onto a blank drive, TIME after the failure
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "fail_after")]
     pub rebuild_after: Option<Duration>,
-    /// Begin the trace again when it ends, until the rebuild has ended and as long again as --fail-after
+    /// Repeat the trace until the rebuild has ended, and then for the time of --fail-after
     #[arg(long, requires = "rebuild_after", conflicts_with = "requests")]
     pub repeat: bool,
-    /// The rebuild's least and largest speed, as MIN..MAX in bytes a second of one member
+    /// Lowest and highest speed of the rebuild, as MIN..MAX in bytes per second of one member
     #[arg(long, value_name = "RATE", default_value = "1M..200M", value_parser = parse_rate)]
     pub rebuild_rate: Rate,
-    /// What paces the rebuild: restripe, md-2.6, md-6.1, md-2025, p99:TIME or finish:TIME
+    /// Throttle of the rebuild: restripe, md-2.6, md-6.1, md-2025, p99:TIME or finish:TIME
     #[arg(long, value_name = "NAME", default_value = "restripe", value_parser = parse_throttle)]
     pub throttle: Throttle,
-    /// What is rebuilt next: by address (pr), where users read most meanwhile (pro), where they read most before (ido), or
-    /// by address with one row under way (sor) or as many as buffers hold (dor) [default: pr]
+    /// Order of the rebuild: by address (pr), most read since the rebuild started (pro), most read before it
+    /// (ido), or by address with one row in flight (sor) or as many rows as buffers hold (dor) [default: pr]
     #[arg(long, value_name = "NAME", value_parser = order_parser(), conflicts_with = "nbd")]
     pub order: Option<Order>,
-    /// Where users read what is not rebuilt yet, rebuild next, whatever the order
+    /// Rebuild next what users read, whatever the order
     #[arg(long, conflicts_with = "nbd")]
     pub on_demand: bool,
-    /// What is read most is learned by zones of so much [default: 12M]
+    /// Size of a zone in which reads are counted for --order ido [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone, conflicts_with = "nbd")]
     pub zone: Option<u64>,
-    /// What was read before counts half after so long [default: 10m]
+    /// Halve the read counts of zones after every TIME [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_epoch, conflicts_with = "nbd")]
     pub epoch: Option<Duration>,
-    /// Write the log of facts here, as JSON
+    /// Write the log of facts to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
-    /// Write a page here: what came of it in words, figures and tables
+    /// Write an HTML report to FILE: summary, figures and tables
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
-    /// Write the figures into this folder, as SVG
+    /// Write the figures to FOLDER, as SVG
     #[arg(long, value_name = "FOLDER")]
     pub figures: Option<PathBuf>,
 }

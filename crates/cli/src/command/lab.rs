@@ -9,9 +9,9 @@ use std::path::PathBuf;
 pub enum Schedule {
     /// In order of arrival
     Fcfs,
-    /// The nearest ahead of the arm, which sweeps to and fro
+    /// The nearest in the direction in which the arm sweeps
     Look,
-    /// The one that arm and platter reach soonest
+    /// The one with the shortest positioning time
     #[default]
     Sptf,
 }
@@ -28,25 +28,25 @@ pub struct SimDisk {
     /// The drive: a name, or a TOML file; without it, the names are listed
     #[arg(value_name = "DRIVE")]
     pub preset: Option<String>,
-    /// Serve only so much of it [default: all]
+    /// Serve only SIZE of the drive [default: all]
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub size: Option<u64>,
-    /// Commands within the drive at a time; more wait before it
+    /// Number of commands in the drive at a time; further commands wait in front of it
     #[arg(long, value_name = "N", default_value_t = 32, value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub depth: u32,
-    /// Which of the commands within the drive is served next
+    /// Order of commands within the drive
     #[arg(long, value_enum, default_value_t)]
     pub schedule: Schedule,
-    /// Whether writes end in the drive's memory
+    /// Whether the drive acknowledges writes from its memory
     #[arg(long, value_enum, default_value_t)]
     pub write_cache: Switch,
-    /// Keep the data in this file rather than in memory
+    /// Store the data in this file instead of in memory
     #[arg(long, value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Listen on this Unix socket
     #[arg(long, value_name = "PATH")]
     pub unix: Option<PathBuf>,
-    /// Listen on this TCP address; without a host on loopback [a port, or HOST:PORT; default: 10809]
+    /// Listen on this TCP address: PORT, on loopback, or HOST:PORT [default: 10809]
     #[arg(long, value_name = "ADDRESS", conflicts_with = "unix")]
     pub tcp: Option<String>,
 }
@@ -55,29 +55,29 @@ pub struct SimDisk {
 pub enum Lab {
     /// List the scenarios
     List,
-    /// Run an experiment, and show and write what came of it
+    /// Run an experiment, print its results and write its report
     Run(crate::lab::LabRun),
     /// Compare two values of a swept parameter, seed by seed
     Compare(crate::lab::LabCompare),
-    /// Write an experiment's report anew; runs of it that are not kept are run first
+    /// Rewrite the report of an experiment; runs without stored results are run first
     Report(crate::lab::LabReport),
-    /// Fit a drive's parameters to a trace of it, and score the model on what it has not seen
+    /// Fit a drive's parameters to traces of it, and score the model on traces that the fit did not use
     FitDisk(FitDisk),
-    /// The mean time to data loss of an array: a Markov chain solved, and disks simulated
+    /// Compute the mean time to data loss of an array by a Markov chain, and by simulation of disks
     Reliability(Box<Reliability>),
 }
 
 #[derive(Args, Debug)]
 #[command(
     after_help = "Times are a number with ms, s, m, h, d, w or y (365 days), with decimals and powers of ten: 1e6h, 3.5d, 5y.
-What a model does not look at is refused.
+A parameter that the model does not use is refused.
 
 Example: restripe lab reliability raid6 --disks 12 --mttf 1e6h --mttr 24h --mission 5y"
 )]
 pub struct Reliability {
     /// The model; without it, the models are listed
     pub model: Option<String>,
-    /// Disks in all, those asleep and the log disk included [default: 8; of graid and s2-raid5 9]
+    /// Total number of disks, including disks in standby and the log disk [default: 8; graid and s2-raid5: 9]
     #[arg(long, value_name = "N")]
     pub disks: Option<usize>,
     /// Mean time to failure of a disk
@@ -89,19 +89,21 @@ pub struct Reliability {
     /// One repairer for all failed disks, or one for each
     #[arg(long, value_enum, default_value = "all")]
     pub repair: RepairBy,
-    /// Mean time until a spare is there; 0h for spares at hand
+    /// Mean time until a spare is available; 0h if spares are in stock
     #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "0h")]
     pub spare_delay: Exact,
-    /// The chance that a repair without redundancy left meets an unreadable sector, and so loses data
+    /// Probability that a repair without remaining redundancy meets an unreadable sector and so loses data
     #[arg(long, value_name = "CHANCE", value_parser = parse_number, default_value = "0")]
     pub sector_loss: Exact,
-    /// Failures of a sleeping disk for each of one awake (reraid, graid, eraid) [default: 1]
+    /// Failure rate of a disk in standby, relative to an active disk (reraid, graid, eraid) [default: 1]
     #[arg(long, value_name = "FACTOR", value_parser = parse_number)]
     pub asleep: Option<Exact>,
-    /// A sleeping disk fails like one awake while it is the source of a rebuild, whatever --asleep says (reraid, graid, eraid)
+    /// Use the failure rate of an active disk for a standby disk while it is the source of a rebuild,
+    /// whatever --asleep is (reraid, graid, eraid)
     #[arg(long)]
     pub wakes: bool,
-    /// Losses that the model `code` bears, or the code cache of reraid and reraid-text [default of these: 2]
+    /// Number of lost disks that the model `code`, or the code cache of reraid and reraid-text, tolerates
+    /// [default of reraid and reraid-text: 2]
     #[arg(long, value_name = "N")]
     pub tolerates: Option<usize>,
     /// Disks of a sub-array of s2-raid5 [default: 3]
@@ -110,19 +112,19 @@ pub struct Reliability {
     /// Partitions of a disk of s2-raid5 and s2-raid10 [default: the most without conflict]
     #[arg(long, value_name = "N")]
     pub partitions: Option<usize>,
-    /// How long the array is to serve
+    /// Time in service
     #[arg(long, value_name = "TIME", value_parser = parse_hours, default_value = "5y")]
     pub mission: Exact,
-    /// Simulate single disks too, and hold the chain against them
+    /// Also simulate single disks, and compare with the chain
     #[arg(long)]
     pub simulate: bool,
-    /// With --simulate: lives, one a seed
+    /// With --simulate: number of simulated arrays, one per seed
     #[arg(long, value_name = "N", requires = "simulate", default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(2..=10_000_000))]
     pub seeds: u64,
     /// With --simulate: the first seed
     #[arg(long, value_name = "N", requires = "simulate", default_value_t = 1)]
     pub seed: u64,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -130,7 +132,7 @@ pub struct Reliability {
 /// Who repairs.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RepairBy {
-    /// One repairer, who shares its time among all failed disks
+    /// One repairer, shared by all failed disks
     One,
     /// Every failed disk at once, at full speed
     All,
@@ -138,13 +140,13 @@ pub enum RepairBy {
 
 #[derive(Args, Debug)]
 pub struct FitDisk {
-    /// The drive's DiskSim .model file, with .diskspecs and .seek beside it; may be repeated
+    /// The drive's DiskSim .model file, with .diskspecs and .seek in the same folder; may be repeated
     #[arg(long, value_name = "FILE", required = true)]
     pub model: Vec<PathBuf>,
-    /// A validation trace of it; once for each --model
+    /// A validation trace of the drive; once for each --model
     #[arg(long, value_name = "FILE", required = true)]
     pub trace: Vec<PathBuf>,
-    /// Print what was fitted
+    /// Print the fitted values
     #[arg(long)]
     pub verbose: bool,
 }

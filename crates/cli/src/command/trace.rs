@@ -7,8 +7,8 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A trace is a file (plain, .gz, .xz or .zst), a tar archive or a folder of blktrace's files, or
-the name that these files share. Its format is told by its content; --format overrides it.
+    after_help = "A trace is a file (uncompressed, .gz, .xz or .zst), a tar archive or a folder of blktrace's files, or
+the common prefix of these files. The format is detected from the content; --format overrides it.
 
 Example: restripe trace info sda"
 )]
@@ -19,19 +19,19 @@ pub struct Trace {
 
 #[derive(Subcommand, Debug)]
 pub enum TraceVerb {
-    /// Sizes, rates, burstiness, footprint, reuse, locality, and a heat map
+    /// Print sizes, rates, burstiness, footprint, reuse, locality, and a heat map
     Info(TraceInfo),
     /// Write a trace in another format
     Convert(TraceConvert),
-    /// Cut a part out, by time, by number or by device
+    /// Extract a part of a trace, by time, request number or device
     Slice(TraceSlice),
     /// Make a trace faster or slower
     Scale(TraceScale),
-    /// Put all devices into one address space, or all addresses within a capacity
+    /// Map all devices into one address space, or all addresses into a capacity
     Remap(TraceRemap),
-    /// Make a synthetic trace: a workload by name, or from parameters of one's own
+    /// Generate a synthetic trace from a named workload or from your own parameters
     Generate(TraceGenerate),
-    /// Make a workload's parameters from a trace, and show both side by side
+    /// Derive a workload's parameters from a trace, and show both side by side
     Fit(TraceFit),
     /// List the formats
     Formats,
@@ -41,19 +41,20 @@ pub enum TraceVerb {
 pub struct TraceInput {
     /// The trace
     pub file: PathBuf,
-    /// Read it as this format, whatever it looks like
+    /// Read the trace as this format instead of detecting it
     #[arg(long, value_name = "NAME")]
     pub format: Option<String>,
-    /// The event that stands for a request, for blktrace and blkparse: Q, I, D or C [default: Q if there is one, else D]
+    /// Event that is counted as a request, for blktrace and blkparse: Q, I, D or C [default: Q if present,
+    /// else D]
     #[arg(long, value_name = "LETTER")]
     pub action: Option<char>,
-    /// Bytes of a block, for lists of addresses
+    /// Block size of lists of addresses
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "4K")]
     pub block_size: u64,
-    /// Skip records that cannot be read, and count them
+    /// Skip unreadable records, and count them
     #[arg(long)]
     pub skip_bad: bool,
-    /// Put requests into the order of time
+    /// Sort requests by time
     #[arg(long)]
     pub sort: bool,
 }
@@ -65,7 +66,7 @@ pub struct TraceOutput {
     /// The format to write [default: rtrace]
     #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
-    /// Overwrite the file if it is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
 }
@@ -74,10 +75,10 @@ pub struct TraceOutput {
 pub struct TraceGenerate {
     /// The workload: a name such as fin1-mid, or a TOML file; without it, the names are listed
     pub workload: Option<String>,
-    /// How many requests
+    /// Number of requests
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub requests: u64,
-    /// The same seed gives the same trace
+    /// Seed; the same seed gives the same trace
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// The file to write
@@ -86,10 +87,10 @@ pub struct TraceGenerate {
     /// The format to write [default: rtrace]
     #[arg(long, value_name = "NAME")]
     pub to: Option<String>,
-    /// Overwrite the file if it is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
-    /// Print the workload's parameters and where each is from, instead
+    /// Print the workload's parameters and their sources instead of a trace
     #[arg(long, conflicts_with_all = ["output", "to", "force"], requires = "workload")]
     pub parameters: bool,
 }
@@ -101,10 +102,10 @@ pub struct TraceFit {
     /// Write the parameters to this file, for `trace generate`
     #[arg(long, short, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Overwrite the file if it is there
+    /// Overwrite an existing file
     #[arg(long)]
     pub force: bool,
-    /// Print parameters and both summaries as JSON
+    /// Print the parameters and both summaries as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -113,7 +114,7 @@ pub struct TraceFit {
 pub struct TraceInfo {
     #[command(flatten)]
     pub input: TraceInput,
-    /// Print it as JSON
+    /// Print JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -132,16 +133,16 @@ pub struct TraceSlice {
     pub input: TraceInput,
     #[command(flatten)]
     pub output: TraceOutput,
-    /// From this time after the first request
+    /// Start at this time after the first request
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub from: Option<Duration>,
-    /// Up to this time after the first request
+    /// End at this time after the first request
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub until: Option<Duration>,
-    /// Only these of what is left, by number from 0, as FIRST..END
+    /// Select a range of the remaining requests by number from 0, as FIRST..END
     #[arg(long, value_name = "RANGE", value_parser = parse_numbers)]
     pub requests: Option<(u64, Option<u64>)>,
-    /// Only those on this device
+    /// Select the requests of one device
     #[arg(long, value_name = "NUMBER")]
     pub device: Option<u32>,
 }
@@ -152,13 +153,13 @@ pub struct TraceScale {
     pub input: TraceInput,
     #[command(flatten)]
     pub output: TraceOutput,
-    /// Multiply all times: 0.5 makes it twice as fast
+    /// Multiply all times: 0.5 makes the trace twice as fast
     #[arg(long, value_name = "FACTOR")]
     pub time: Option<f64>,
-    /// Multiply the offered rate: 2 makes it twice as fast
+    /// Multiply the offered rate: 2 makes the trace twice as fast
     #[arg(long, value_name = "FACTOR")]
     pub rate: Option<f64>,
-    /// Offer this many reads and writes a second, on average
+    /// Set the average number of reads and writes per second
     #[arg(long, value_name = "N")]
     pub iops: Option<f64>,
 }
@@ -169,16 +170,16 @@ pub struct TraceRemap {
     pub input: TraceInput,
     #[command(flatten)]
     pub output: TraceOutput,
-    /// Lay the devices end to end
+    /// Place the devices one after another in one address space
     #[arg(long)]
     pub fold: bool,
-    /// Where a folded device may begin
+    /// Alignment of the start of each folded device
     #[arg(long, value_name = "SIZE", value_parser = parse_size, default_value = "24M")]
     pub align: u64,
-    /// Put every request within this capacity
+    /// Map every request into this capacity
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     pub capacity: Option<u64>,
-    /// How addresses come within the capacity
+    /// How addresses are mapped into the capacity
     #[arg(long, value_enum, default_value_t)]
     pub fit: FitName,
 }
