@@ -272,8 +272,8 @@ pub fn format(counts: &Counts) -> String {
     text
 }
 
-/// What differs from the record. `is_new` says whether a line was added since the record was made.
-pub fn compare(counts: &Counts, record: &str, is_new: impl Fn(&Place) -> bool) -> Vec<Finding> {
+/// What differs from the record, with the places of a rise that are in `change`.
+pub fn compare(counts: &Counts, record: &str, change: &Change) -> Vec<Finding> {
     let numbers = match parse(record) {
         Ok(numbers) => numbers,
         Err(error) => return vec![Finding::at(RECORD, 0, error)],
@@ -284,7 +284,7 @@ pub fn compare(counts: &Counts, record: &str, is_new: impl Fn(&Place) -> bool) -
         let key = (scope.clone(), name.clone());
         match numbers.get(&key) {
             Some(number) if count.number > *number => {
-                let what = rise(scope, name, *number, count, &is_new);
+                let what = rise(scope, name, *number, count, change);
                 findings.push(Finding::at(RECORD, 0, what));
             }
             Some(number) if count.number < *number => {
@@ -309,21 +309,18 @@ pub fn compare(counts: &Counts, record: &str, is_new: impl Fn(&Place) -> bool) -
     findings
 }
 
-fn rise(
-    scope: &str,
-    name: &str,
-    recorded: usize,
-    count: &Count,
-    is_new: &impl Fn(&Place) -> bool,
-) -> String {
-    let new: Vec<&Place> = count.places.iter().filter(|place| is_new(place)).collect();
-    let (title, places) = if new.is_empty() {
-        (
-            "none stands in a line added since then; all places",
-            count.places.iter().collect(),
-        )
-    } else {
+fn rise(scope: &str, name: &str, recorded: usize, count: &Count, change: &Change) -> String {
+    let of = |is: &dyn Fn(&Place) -> bool| -> Vec<&Place> {
+        count.places.iter().filter(|place| is(place)).collect()
+    };
+    let new = of(&|place| change.has(place));
+    let near = of(&|place| change.paths.contains(&place.path));
+    let (title, places) = if !new.is_empty() {
         ("the new places", new)
+    } else if !near.is_empty() {
+        ("places in files that changed", near)
+    } else {
+        ("all places", of(&|_| true))
     };
     let mut text = format!(
         "{scope} {name} rose from {recorded} to {}: {}. {title}:",
@@ -362,15 +359,11 @@ pub fn check(tree: &Tree, root: &Path) -> Vec<Finding> {
         Err(error) => return vec![Finding::at(WORDS, 0, error)],
     };
     let record = tree.file(RECORD).map_or("", |file| &file.text);
-    let findings = compare(&counts, record, |_| false);
+    let findings = compare(&counts, record, &Change::default());
     if findings.is_empty() {
         return findings;
     }
-    let added = added_lines(root);
-    compare(&counts, record, |place| {
-        added.contains(&(place.path.clone(), place.line))
-            || added.contains(&(place.path.clone(), 0))
-    })
+    compare(&counts, record, &Change::since_record(root))
 }
 
 /// Writes the record. A rise is refused unless `rise` is set, so that it is never recorded by accident.
@@ -419,53 +412,67 @@ pub fn show(tree: &Tree, scope: &str, name: &str) -> Result<String, Vec<Finding>
     Ok(places.collect())
 }
 
-/// Lines added since the commit that last changed the record; line 0 stands for a file that git does not know.
-fn added_lines(root: &Path) -> HashSet<(String, usize)> {
-    let git = |arguments: &[&str]| {
-        let output = Command::new("git")
-            .args(arguments)
-            .current_dir(root)
-            .output();
-        output.map_or(String::new(), |o| {
-            String::from_utf8_lossy(&o.stdout).into_owned()
-        })
-    };
-    let commit = git(&["log", "-1", "--format=%H", "--", RECORD]);
-    let commit = commit.trim();
-    if commit.is_empty() {
-        return HashSet::new();
-    }
-    let mut added = parse_diff(&git(&[
-        "diff",
-        "-U0",
-        "--no-color",
-        "--no-ext-diff",
-        commit,
-    ]));
-    let unknown = git(&["ls-files", "--others", "--exclude-standard"]);
-    added.extend(unknown.lines().map(|path| (path.to_string(), 0)));
-    added
+/// What changed in the tree since the commit that last changed the record.
+#[derive(Debug, Default)]
+pub struct Change {
+    paths: HashSet<String>,
+    /// Lines that were added or changed.
+    lines: HashSet<(String, usize)>,
+    /// Files that git does not know.
+    unknown: HashSet<String>,
 }
 
-/// The added lines of a diff without context.
-fn parse_diff(diff: &str) -> HashSet<(String, usize)> {
-    let mut added = HashSet::new();
-    let mut path = "";
-    for line in diff.lines() {
-        if let Some(name) = line.strip_prefix("+++ b/") {
-            path = name;
-        } else if line.starts_with("@@ ")
-            && let Some(range) = line
-                .split_whitespace()
-                .find_map(|word| word.strip_prefix('+'))
-        {
-            let (start, length) = range.split_once(',').unwrap_or((range, "1"));
-            let start: usize = start.parse().unwrap_or(0);
-            let length: usize = length.parse().unwrap_or(0);
-            added.extend((start..start + length).map(|line| (path.to_string(), line)));
+impl Change {
+    fn has(&self, place: &Place) -> bool {
+        self.unknown.contains(&place.path) || self.lines.contains(&(place.path.clone(), place.line))
+    }
+
+    /// Empty without git.
+    fn since_record(root: &Path) -> Change {
+        let git = |arguments: &[&str]| {
+            let output = Command::new("git")
+                .args(arguments)
+                .current_dir(root)
+                .output();
+            output.map_or(String::new(), |o| {
+                String::from_utf8_lossy(&o.stdout).into_owned()
+            })
+        };
+        let commit = git(&["log", "-1", "--format=%H", "--", RECORD]);
+        let commit = commit.trim();
+        if commit.is_empty() {
+            return Change::default();
+        }
+        let diff = ["diff", "-U0", "--no-color", "--no-ext-diff", commit];
+        let unknown = git(&["ls-files", "--others", "--exclude-standard"]);
+        Change {
+            unknown: unknown.lines().map(String::from).collect(),
+            ..Change::of_diff(&git(&diff))
         }
     }
-    added
+
+    /// Reads a diff without context.
+    fn of_diff(diff: &str) -> Change {
+        let mut change = Change::default();
+        let mut path = "";
+        for line in diff.lines() {
+            if let Some(name) = line.strip_prefix("+++ b/") {
+                path = name;
+                change.paths.insert(name.into());
+            } else if line.starts_with("@@ ")
+                && let Some(range) = line
+                    .split_whitespace()
+                    .find_map(|word| word.strip_prefix('+'))
+            {
+                let (start, length) = range.split_once(',').unwrap_or((range, "1"));
+                let start: usize = start.parse().unwrap_or(0);
+                let length: usize = length.parse().unwrap_or(0);
+                let lines = (start..start + length).map(|line| (path.to_string(), line));
+                change.lines.extend(lines);
+            }
+        }
+        change
+    }
 }
 
 #[cfg(test)]
@@ -490,8 +497,8 @@ mod tests {
     }
 
     fn findings(counts: &Counts, record: &str) -> Vec<String> {
-        let is_new = |place: &Place| place.line == 2;
-        compare(counts, record, is_new)
+        let change = Change::of_diff("+++ b/docs/a.md\n@@ -1,0 +2 @@\n");
+        compare(counts, record, &change)
             .into_iter()
             .map(|finding| finding.what)
             .collect()
@@ -579,7 +586,9 @@ mod tests {
     #[test]
     fn added_lines_of_a_diff_are_read() {
         let diff = "--- a/x.rs\n+++ b/x.rs\n@@ -1,0 +2,2 @@ fn\n+a\n+b\n@@ -9 +11 @@\n+c\n@@ -20,2 +21,0 @@\n";
-        let mut lines: Vec<(String, usize)> = parse_diff(diff).into_iter().collect();
+        let change = Change::of_diff(diff);
+        assert!(change.paths.contains("x.rs"));
+        let mut lines: Vec<(String, usize)> = change.lines.into_iter().collect();
         lines.sort();
         assert_eq!(lines, [2, 3, 11].map(|line| ("x.rs".to_string(), line)));
     }
