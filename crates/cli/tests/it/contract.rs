@@ -653,6 +653,34 @@ fn the_session_in_the_readme_works_as_pasted() {
     }
 }
 
+/// The mounted file system needs root, FUSE and a loop device.
+#[test]
+fn the_session_of_the_first_array_works_as_pasted() {
+    let (place, test) = (Place::new("first-array"), "first-array");
+    for needed in [
+        "command -v nbdfuse",
+        "command -v fusermount3",
+        "command -v mkfs.ext4",
+        "test $(id -u) = 0 && losetup --find",
+    ] {
+        if place.shell(needed).status != 0 {
+            return skipped(test, &format!("{needed} fails"));
+        }
+    }
+    let tutorial = include_str!("../../../docs/tutorial/first-array.md");
+    let session = tutorial
+        .split("<!-- session -->\n```sh\n")
+        .nth(1)
+        .expect("the tutorial has a session");
+    let session = session.split("```").next().expect("it ends");
+    let run = place.shell(session);
+    let _ = place.shell("umount files; fusermount3 -u export");
+    assert_eq!(run.status, 0, "{}\n{}", run.stdout, run.stderr);
+    for line in ["tank is healthy", "every row agrees", "stopped,"] {
+        assert!(run.stdout.contains(line), "{line} in\n{}", run.stdout);
+    }
+}
+
 #[test]
 fn standard_input_and_output_are_a_connection() {
     let place = Place::new("stdio");

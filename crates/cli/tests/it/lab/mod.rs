@@ -125,13 +125,13 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
     }
 }
 
-/// The demo ends with this experiment; the README has its rows between the table of what was measured and the report's name.
+/// The demo ends with this experiment; its page has the rows between the table of measurements and the report's name.
 #[test]
-fn the_readme_shows_what_the_demo_simulates() {
-    let place = Place::new("readme-simulated");
+fn the_demonstration_page_shows_the_simulated_table() {
+    let place = Place::new("demonstration-simulated");
     let run = place.shell("restripe lab run pr-beside-ido --short");
     assert_eq!(run.status, 0, "{}", run.stderr);
-    let path = docs().join("../README.md");
+    let path = docs().join("tutorial/demonstration.md");
     let kept = fs::read_to_string(&path).expect("a document");
     let start = kept.find("\nscheme ").expect("its headings") + 1;
     let length = kept[start..].find("\n\n").expect("its end");
