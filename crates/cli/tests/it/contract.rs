@@ -667,7 +667,7 @@ fn the_session_of_the_first_array_works_as_pasted() {
             return skipped(test, &format!("{needed} fails"));
         }
     }
-    let tutorial = include_str!("../../../docs/tutorial/first-array.md");
+    let tutorial = include_str!("../../../../docs/tutorial/first-array.md");
     let session = tutorial
         .split("<!-- session -->\n```sh\n")
         .nth(1)
