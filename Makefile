@@ -56,7 +56,7 @@ bench: build ## Measurements, side by side with their yardsticks in one run: an 
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache
-	$(CARGO) run --release -p restripe-array --example bench_overlay
+	$(CARGO) run --release -p restripe-tier --example bench_overlay
 	$(CARGO) run --release -p restripe-array --example heat_cost
 	$(CARGO) run --release -p restripe-sim --example bench_world
 	$(CARGO) run --release -p restripe-lab --example real_schemes

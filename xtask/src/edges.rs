@@ -1,6 +1,6 @@
-//! Which crate may depend on which: `cli -> lab -> {sim, io} -> {array, code}`.
+//! Which crate may depend on which: `cli -> lab -> {sim, io} -> tier -> array`, and `{sim, io} -> code`.
 //!
-//! `array` depends on nothing and `code` on no crate of ours; `sim` and `io` do not know each other, except that io's
+//! `array` depends on nothing and `code` on no crate of ours: one RAID set does not know of a tier above it; `sim` and `io` do not know each other, except that io's
 //! conformance test runs on both.
 
 use crate::source::{Finding, Tree};
@@ -28,26 +28,32 @@ const RULES: &[Rule] = &[
         outside: false,
     },
     Rule {
+        name: "tier",
+        uses: &["array"],
+        tests_use: &["code"],
+        outside: false,
+    },
+    Rule {
         name: "sim",
-        uses: &["array", "code"],
+        uses: &["array", "tier", "code"],
         tests_use: &[],
         outside: true,
     },
     Rule {
         name: "io",
-        uses: &["array", "code"],
+        uses: &["array", "tier", "code"],
         tests_use: &["sim"],
         outside: true,
     },
     Rule {
         name: "lab",
-        uses: &["array", "code", "sim", "io"],
+        uses: &["array", "tier", "code", "sim", "io"],
         tests_use: &[],
         outside: true,
     },
     Rule {
         name: "cli",
-        uses: &["array", "code", "sim", "io", "lab"],
+        uses: &["array", "tier", "code", "sim", "io", "lab"],
         tests_use: &[],
         outside: true,
     },
@@ -164,6 +170,18 @@ mod tests {
         assert_eq!(
             found,
             ["crates/array/Cargo.toml:2: array may not depend on libc"]
+        );
+    }
+
+    #[test]
+    fn a_set_does_not_know_of_a_tier() {
+        let found = findings(
+            "crates/array/Cargo.toml",
+            "[dev-dependencies]\nrestripe-tier.workspace = true\n",
+        );
+        assert_eq!(
+            found,
+            ["crates/array/Cargo.toml:2: array may not depend on restripe-tier"]
         );
     }
 

@@ -15,7 +15,7 @@ use core::ops::Range;
 impl Core {
     /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is redirected before that is
     /// durable.
-    pub(crate) fn set_ahead(&mut self, ahead: bool) {
+    pub fn set_ahead(&mut self, ahead: bool) {
         self.superblock.ahead = ahead;
         self.superblock.alone = false;
         self.log_counts = false;
@@ -23,7 +23,7 @@ impl Core {
     }
 
     /// Puts on record that the log lacks what first copies have from now on: a start that finds it again does not count it.
-    pub(crate) fn set_alone(&mut self) {
+    pub fn set_alone(&mut self) {
         self.superblock.alone = self.superblock.ahead;
         self.keeper.note_partner();
     }
@@ -39,7 +39,7 @@ impl Core {
     }
 
     /// How many of users' sectors that is true of, at most: also of such as nobody ever wrote.
-    pub(crate) fn sectors_in_doubt(&self) -> u64 {
+    pub fn sectors_in_doubt(&self) -> u64 {
         let owed = self.tasks.resync_owes().filter(|_| self.is_ahead());
         let rows: u64 = owed.into_iter().flatten().map(|(_, count)| count).sum();
         let row = self.layout.size_sectors() / self.layout.rows().max(1);
@@ -48,7 +48,7 @@ impl Core {
 
     /// First copies are left ahead of the others at a clean stop, and no log has what they have: that is on record, and these sectors at most
     /// are in doubt, so that the next start brings their regions in step and no others.
-    pub(crate) fn leave_ahead(&mut self, extents: impl Iterator<Item = Range<u64>>) {
+    pub fn leave_ahead(&mut self, extents: impl Iterator<Item = Range<u64>>) {
         self.set_alone();
         extents.for_each(|sectors| self.foresee_writes(sectors, true));
         self.clean_by_and_by();
@@ -75,12 +75,12 @@ impl Core {
     }
 
     /// Whether all copies are here: what first copies were given they have.
-    pub(crate) fn copies_are_whole(&self) -> bool {
+    pub fn copies_are_whole(&self) -> bool {
         self.state == ArrayState::Healthy && self.complete() && !self.halted()
     }
 
     /// Whether copies are being compared, which have to be the same then.
-    pub(crate) fn compares_copies(&self) -> bool {
+    pub fn compares_copies(&self) -> bool {
         let compares = |kind| matches!(kind, TaskKind::Check | TaskKind::Repair | TaskKind::Resync);
         self.tasks.list.iter().any(|task| compares(task.kind))
     }

@@ -22,7 +22,7 @@ use alloc::vec::Vec;
 const FAILED: &str =
     "too many members are missing: bring them back, stop the array, and serve it with all of them";
 
-pub(crate) const NO_BUFFER: &str = "the array has no buffer here";
+pub const NO_BUFFER: &str = "the array has no buffer here";
 
 /// The reply to a command, which waits until what it changed is on the members.
 pub(crate) struct Answer {
@@ -129,7 +129,7 @@ impl Core {
         true
     }
 
-    pub(crate) fn serving(&self) -> bool {
+    pub fn serving(&self) -> bool {
         matches!(
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
@@ -185,7 +185,7 @@ impl Core {
     }
 
     /// Whether a member may be failed by command.
-    pub(crate) fn may_fail(&self, member: Member) -> Result<(), CommandError> {
+    pub fn may_fail(&self, member: Member) -> Result<(), CommandError> {
         let index = self.known(member)?;
         if self.devices[index].health != Health::Good {
             return Err(CommandError::NoSuchMember(member));
@@ -502,7 +502,7 @@ impl Core {
         Ok(())
     }
 
-    pub(crate) fn arrived(&mut self, info: MemberInfo) {
+    pub fn arrived(&mut self, info: MemberInfo) {
         self.devices.push(Device::new(info));
     }
 

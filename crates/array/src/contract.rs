@@ -274,7 +274,7 @@ pub enum RequestOp {
 
 impl RequestOp {
     /// Whether it changes bytes.
-    pub(crate) fn changes(self) -> bool {
+    pub fn changes(self) -> bool {
         !matches!(self, RequestOp::Read | RequestOp::Flush)
     }
 }
@@ -496,7 +496,7 @@ impl StartMode {
     };
 
     /// The mode for a restart without a command: it repeats no consent (`from_minority`, `accept_loss`, `force_owner`).
-    pub(crate) fn again(self) -> StartMode {
+    pub fn again(self) -> StartMode {
         StartMode {
             from_minority: false,
             accept_loss: false,

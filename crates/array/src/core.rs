@@ -37,60 +37,60 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-pub(crate) struct Core {
-    pub(crate) config: Config,
+pub struct Core {
+    pub config: Config,
     pub(crate) now: Nanos,
-    pub(crate) out: Actions,
-    pub(crate) state: ArrayState,
-    pub(crate) mode: StartMode,
-    pub(crate) layout: Layout,
+    pub out: Actions,
+    pub state: ArrayState,
+    pub mode: StartMode,
+    pub layout: Layout,
     /// The superblock as it should be; `keeper` sees to it that members agree.
-    pub(crate) superblock: Superblock,
-    pub(crate) devices: Vec<Device>,
-    pub(crate) standing: Standings,
+    pub superblock: Superblock,
+    pub devices: Vec<Device>,
+    pub standing: Standings,
     pub(crate) ops: Ops,
     pub(crate) buffers: Buffers,
-    pub(crate) requests: Requests,
-    pub(crate) slices: Slices,
-    pub(crate) keeper: Keeper,
+    pub requests: Requests,
+    pub slices: Slices,
+    pub keeper: Keeper,
     pub(crate) written: BitMap,
-    pub(crate) intent: BitMap,
+    pub intent: BitMap,
     /// Writes in flight in each intent region.
     pub(crate) intent_users: Vec<crate::intent::IntentUsers>,
-    pub(crate) lost: LostMap,
-    pub(crate) redirected: BitMap,
+    pub lost: LostMap,
+    pub redirected: BitMap,
     /// The surrogate is here, and started with this array.
-    pub(crate) attached: bool,
+    pub attached: bool,
     /// This array is started as the surrogate that it is.
-    pub(crate) serves_as_surrogate: bool,
+    pub serves_as_surrogate: bool,
     pub(crate) inits: Inits,
     pub(crate) logs: Logs,
     pub(crate) flusher: Flusher,
     pub(crate) full: Full,
-    pub(crate) tasks: Tasks,
+    pub tasks: Tasks,
     /// While rows are taken to another shape.
     pub(crate) reshape: Option<Box<Reshaping>>,
     pub(crate) traffic: Traffic,
-    pub(crate) handover: Handover,
-    pub(crate) heat: Heat,
+    pub handover: Handover,
+    pub heat: Heat,
     pub(crate) latencies: Latencies,
     pub(crate) heat_pages: HeatPages,
     pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
     /// Users' requests are counted by whoever passes them on.
-    pub(crate) counted_above: bool,
+    pub counted_above: bool,
     /// The read cache is that of an overlay above, which tells it what users change.
-    pub(crate) cached_above: bool,
+    pub cached_above: bool,
     /// How often members were let sleep, each counted by itself.
-    pub(crate) rests: u64,
+    pub rests: u64,
     /// Some writes go to first copies only ([`crate::apart`]).
-    pub(crate) copies_apart: bool,
+    pub copies_apart: bool,
     /// A log was found, and counts more than first copies that went ahead.
-    pub(crate) log_counts: bool,
+    pub log_counts: bool,
     /// Every region is called dirty, and stays so.
-    pub(crate) all_dirty: bool,
+    pub all_dirty: bool,
     /// Rows that the start made consistent.
-    pub(crate) recovered_rows: u64,
+    pub recovered_rows: u64,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<Answer>,
@@ -99,7 +99,7 @@ pub(crate) struct Core {
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
     /// Nothing is written any more.
-    pub(crate) halt: Option<Halt>,
+    pub halt: Option<Halt>,
     pub(crate) ownership: Ownership,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
@@ -107,7 +107,7 @@ pub(crate) struct Core {
     pub(crate) stop_confirms: bool,
     /// Earliest moment at which each kind of timed work is due.
     pub(crate) wake: [Nanos; WAKES],
-    pub(crate) armed: Nanos,
+    pub armed: Nanos,
 }
 
 /// Who may want to be woken.
@@ -131,10 +131,10 @@ const TIMEOUTS_MAX: u64 = 4;
 const BOOT_OPS: u32 = 256;
 /// Operations of superblocks, maps and flushes.
 pub(crate) const METADATA_OPS: u32 = 3072;
-pub(crate) const NEVER: Nanos = Nanos(u64::MAX);
+pub const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Core {
-    pub(crate) fn new(config: Config, share: Share) -> Core {
+    pub fn new(config: Config, share: Share) -> Core {
         let blank = blank_geometry();
         let limits = config.limits;
         Core {
@@ -316,12 +316,12 @@ impl Core {
         }
     }
 
-    pub(crate) fn idle(&self) -> bool {
+    pub fn idle(&self) -> bool {
         self.ops.idle() && self.idle_but_for_orphans()
     }
 
     /// Nothing is under way but operations that were given up on, whose buffers are their own.
-    pub(crate) fn idle_but_for_orphans(&self) -> bool {
+    pub fn idle_but_for_orphans(&self) -> bool {
         self.requests.idle()
             && self.slices.idle()
             && self.ops.only_orphans()
@@ -504,7 +504,7 @@ impl Core {
     }
 
     /// Every partition of every slot is served.
-    pub(crate) fn complete(&self) -> bool {
+    pub fn complete(&self) -> bool {
         self.standing.iter().all(|standing| standing.home.is_some())
     }
 
@@ -548,7 +548,7 @@ impl Core {
     }
 
     /// The slot in which a member serves, or into which it is filled: its own before those whose partitions it hosts.
-    pub(crate) fn slot_of(&self, member: Member) -> Option<usize> {
+    pub fn slot_of(&self, member: Member) -> Option<usize> {
         let there = |standing: &Standing| standing.members().any(|one| one == member);
         let own = self.standing.own_slot(member);
         own.or_else(|| self.standing.slot_where(there))

@@ -1,4 +1,4 @@
-//! The engine: owns the parts and routes events to them. It decides nothing itself.
+//! The set: owns the parts and routes events to them. It decides nothing itself.
 
 use crate::contract::{
     Actions, CommandError, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool,
@@ -6,8 +6,6 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::ops::{Owner, SliceOp};
-use crate::overlay::OverlayCounters;
-use crate::pair::{Pair, SurrogateConfig, SurrogateLimits};
 use crate::pool::Share;
 use crate::read_cache::CacheLimits;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
@@ -17,14 +15,12 @@ use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What an engine is built with. Everything about the array itself comes from its members' metadata.
+/// What a set is built with. Everything about the array itself comes from its members' metadata.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The devices that the shell has opened, in the order of their [`crate::Member`] numbers.
     pub members: Vec<MemberInfo>,
     pub limits: Limits,
-    /// Some of the members are a surrogate of the others.
-    pub surrogate: Option<SurrogateConfig>,
     /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
     pub io_timeout: Nanos,
     /// The bug to have.
@@ -36,7 +32,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub pool: Pool,
-    /// Requests accepted and not yet replied to; see [`Engine::ready`].
+    /// Requests accepted and not yet replied to; see [`Set::ready`].
     pub requests: u32,
     pub slices: u32,
     /// Device operations of direct reads in flight; slices have their own on top.
@@ -70,41 +66,29 @@ impl Limits {
         self
     }
 
-    /// The same with the memory for a surrogate, if there is to be one.
-    pub fn with_surrogate(mut self, surrogate: Option<&SurrogateLimits>) -> Limits {
-        if let Some(surrogate) = surrogate {
-            let pool = surrogate.whole_pool();
-            self.pool.small += pool.small;
-            self.pool.large += pool.large;
+    /// The same with this memory besides, if there is to be any.
+    pub fn with_pool(mut self, more: Option<Pool>) -> Limits {
+        if let Some(more) = more {
+            self.pool.small += more.small;
+            self.pool.large += more.large;
         }
         self
     }
 }
 
-pub struct Engine {
-    kind: Kind,
+/// One RAID set: layouts, redundancy, tasks and metadata over its members.
+pub struct Set {
+    core: Box<Core>,
     config: Config,
-    /// How an array without a surrogate goes on after it halted for want of space.
+    /// How it goes on after it halted for want of space.
     revival: Revival,
 }
 
-enum Kind {
-    Single(Box<Core>),
-    /// With a surrogate.
-    Pair(Box<Pair>),
-}
-
-impl Engine {
-    pub fn new(config: Config) -> Engine {
-        let kind = match config.surrogate {
-            Some(surrogate) => Kind::Pair(Box::new(Pair::new(config.clone(), surrogate))),
-            None => {
-                let share = Share::whole(config.limits.pool);
-                Kind::Single(Box::new(Core::new(config.clone(), share)))
-            }
-        };
-        Engine {
-            kind,
+impl Set {
+    pub fn new(config: Config) -> Set {
+        let share = Share::whole(config.limits.pool);
+        Set {
+            core: Box::new(Core::new(config.clone(), share)),
             config,
             revival: Revival::default(),
         }
@@ -112,129 +96,84 @@ impl Engine {
 
     /// One step: takes an event, appends what is to be done about it.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        let revival = &mut self.revival;
-        match &mut self.kind {
-            Kind::Single(core) => {
-                revival.note(&event);
-                if let Event::Arrived(info) = event {
-                    self.config.members.push(info);
-                }
-                match core.halt.is_none() && revival.rests() {
-                    true => core.step(now, event, actions),
-                    false => revival.step(core, &self.config, now, event, actions),
-                }
-            }
-            Kind::Pair(pair) => pair.handle(now, event, actions),
+        let (core, revival) = (&mut self.core, &mut self.revival);
+        revival.note(&event);
+        if let Event::Arrived(info) = event {
+            self.config.members.push(info);
+        }
+        match core.halt.is_none() && revival.rests() {
+            true => core.step(now, event, actions),
+            false => revival.step(core, &self.config, now, event, actions),
         }
     }
 
     /// Whether another request is accepted now. A shell holds requests back while this is false.
     pub fn ready(&self) -> bool {
-        match &self.kind {
-            Kind::Single(core) if self.revival.rests() => core.requests.room(),
-            Kind::Single(_) => self.revival.requests() < self.config.limits.requests,
-            Kind::Pair(pair) => pair.ready(),
+        match self.revival.rests() {
+            true => self.core.requests.room(),
+            false => self.revival.requests() < self.config.limits.requests,
         }
     }
 
     /// The first piece of a trim or a write of zeros, which may be as large as the array: what a shell takes at a time, so
     /// that others have their turns meanwhile. A piece is a request like any other.
     pub fn piece(&self, request: &Request) -> Work {
-        match &self.kind {
-            Kind::Single(core) => core.piece(request, true),
-            // Zeros may go into the log, which has no holes.
-            Kind::Pair(pair) => pair.home().piece(request, false),
-        }
+        self.core.piece(request, true)
     }
 
-    /// A view of the whole array, for people and metrics.
+    /// A view of the whole set, for people and metrics.
     pub fn status(&self) -> Status {
-        match &self.kind {
-            Kind::Single(core) => core.status(),
-            Kind::Pair(pair) => pair.status(),
-        }
+        self.core.status()
     }
 
     /// What users read, by zones.
     pub fn heat(&self) -> HeatMap {
-        match &self.kind {
-            Kind::Single(core) => core.heat.map(),
-            Kind::Pair(pair) => pair.heat(),
-        }
+        self.core.heat.map()
     }
 
     /// What a growth by so many members would do, or why there can be none now.
     pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
-        match &self.kind {
-            Kind::Single(core) => core.growth_plan(by),
-            Kind::Pair(pair) => pair.home().growth_plan(by),
-        }
+        self.core.growth_plan(by)
     }
 
     /// Whether a member may be failed by command, or why not.
     pub fn may_fail(&self, member: Member) -> Result<(), CommandError> {
-        match &self.kind {
-            Kind::Single(core) => core.may_fail(member),
-            Kind::Pair(pair) => pair.may_fail(member),
-        }
+        self.core.may_fail(member)
     }
 
-    /// What a surrogate has taken over so far; `None` without one that serves.
-    pub fn moved(&self) -> Option<OverlayCounters> {
-        match &self.kind {
-            Kind::Single(_) => None,
-            Kind::Pair(pair) => pair.moved(),
-        }
-    }
-
-    /// What a range of the array is like, in order, at most `most` extents.
+    /// What a range of the set is like, in order, at most `most` extents.
     pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
-        match &self.kind {
-            Kind::Single(core) => core.map(lba, sectors, most, into),
-            Kind::Pair(pair) => pair.map(lba, sectors, most, into),
-        }
+        self.core.map(lba, sectors, most, into);
     }
 
     /// How often each transition of the slice table was taken: (kind, from, to, count).
     pub fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        let (single, pair) = match &self.kind {
-            Kind::Single(core) => (Some(core.slices.coverage()), None),
-            Kind::Pair(pair) => (None, Some(pair.coverage())),
-        };
-        let (single, pair) = (single.into_iter(), pair.into_iter());
-        single.flatten().chain(pair.flatten())
+        self.core.slices.coverage()
     }
 
     /// Whether nothing is in flight: no request, slice, operation or write of metadata.
     pub fn idle(&self) -> bool {
-        match &self.kind {
-            Kind::Single(core) => core.idle() && self.revival.rests(),
-            Kind::Pair(pair) => pair.idle(),
-        }
+        self.core.idle() && self.revival.rests()
     }
 }
 
 #[cfg(test)]
-impl Engine {
-    /// The engine of an array without a surrogate.
+impl Set {
     pub(crate) fn core(&mut self) -> &mut Core {
-        match &mut self.kind {
-            Kind::Single(core) => core,
-            Kind::Pair(_) => unreachable!("a test knows which it made"),
-        }
+        &mut self.core
     }
 }
 
 impl Core {
-    /// As [`Engine::handle`].
-    pub(crate) fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+    /// As [`Set::handle`].
+    pub fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         self.step_by(now, actions, |core| core.take(event));
     }
 
     /// The same for a request that is about some copies only.
-    pub(crate) fn step_request(
+    pub fn step_request(
         &mut self,
         now: Nanos,
         request: Request,
@@ -244,12 +183,7 @@ impl Core {
         self.step_by(now, actions, |core| core.request(request, copies));
     }
 
-    pub(crate) fn step_by(
-        &mut self,
-        now: Nanos,
-        actions: &mut Actions,
-        change: impl FnOnce(&mut Core),
-    ) {
+    pub fn step_by(&mut self, now: Nanos, actions: &mut Actions, change: impl FnOnce(&mut Core)) {
         assert!(
             now >= self.now,
             "time never goes back: {now:?} after {:?}",

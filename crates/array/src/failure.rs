@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 impl Core {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
     /// members that remain say so in their superblocks; where too few remain, never.
-    pub(crate) fn fail_member(&mut self, member: Member, cause: FailCause) {
+    pub fn fail_member(&mut self, member: Member, cause: FailCause) {
         if cause.is_no_space() && (self.halted() || self.serves(member)) {
             self.note_full(member);
             if !self.halted() {
@@ -89,12 +89,12 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------------- halting
 
-    pub(crate) fn halted(&self) -> bool {
+    pub fn halted(&self) -> bool {
         self.halt.is_some()
     }
 
     /// Halts, though no member has failed just now.
-    pub(crate) fn halt_for(&mut self, why: Halt) {
+    pub fn halt_for(&mut self, why: Halt) {
         if !self.halted() {
             self.halt = Some(why);
             self.come_to_a_halt(why);
@@ -144,7 +144,7 @@ impl Core {
         self.fact(Fact::Halted(why));
     }
 
-    pub(crate) fn halt_error(&self, halt: Halt) -> CommandError {
+    pub fn halt_error(&self, halt: Halt) -> CommandError {
         match halt {
             Halt::NoSpace => CommandError::NoSpace,
             Halt::Owned(by) => CommandError::Owned {
@@ -158,7 +158,7 @@ impl Core {
     }
 
     /// How a halted array answers what it may not do.
-    pub(crate) fn refusal(&self, op: RequestOp) -> RequestError {
+    pub fn refusal(&self, op: RequestOp) -> RequestError {
         match op {
             _ if self.halt == Some(Halt::NoSpace) => RequestError::NoSpace,
             _ if self.disowned() => RequestError::Unavailable,
@@ -271,7 +271,7 @@ impl Core {
     }
 
     /// Gives sectors up for good: they are named, and read as lost until they are written anew.
-    pub(crate) fn lose(&mut self, lba: u64, sectors: u64) {
+    pub fn lose(&mut self, lba: u64, sectors: u64) {
         if !self.planted(Bug::LossForgotten) {
             self.lost.add(lba, sectors);
         }

@@ -140,7 +140,7 @@ impl Core {
     }
 
     /// The members in service that had no space when last written to.
-    pub(crate) fn full_members(&self) -> impl Iterator<Item = Member> + '_ {
+    pub fn full_members(&self) -> impl Iterator<Item = Member> + '_ {
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         members.filter(|member| self.devices[usize::from(member.0)].full && self.serves(*member))
     }
@@ -154,7 +154,7 @@ impl Core {
     }
 
     /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
-    pub(crate) fn go_on_after(&mut self, former: &Core) {
+    pub fn go_on_after(&mut self, former: &Core) {
         for (device, before) in self.devices.iter_mut().zip(&former.devices) {
             if device.info != before.info {
                 // The start did not ask this member, which had failed: its record is as before.

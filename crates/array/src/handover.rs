@@ -12,21 +12,21 @@ use alloc::collections::VecDeque;
 
 /// Part of a row, in a buffer that stays as it is until [`Core::handed_over`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Handed {
-    pub(crate) slice: u32,
-    pub(crate) lba: u64,
-    pub(crate) buf: BufRef,
+pub struct Handed {
+    pub slice: u32,
+    pub lba: u64,
+    pub buf: BufRef,
 }
 
 #[derive(Default)]
-pub(crate) struct Handover {
+pub struct Handover {
     /// Zones whose data are wanted.
-    pub(crate) zones: RunSet,
+    pub zones: RunSet,
     queue: VecDeque<Handed>,
 }
 
 impl Handover {
-    pub(crate) fn next(&mut self) -> Option<Handed> {
+    pub fn next(&mut self) -> Option<Handed> {
         self.queue.pop_front()
     }
 }
@@ -66,12 +66,12 @@ impl Core {
     }
 
     /// The window waits for one piece more.
-    pub(crate) fn hold(&mut self, slice: u32) {
+    pub fn hold(&mut self, slice: u32) {
         self.slices.get(slice).pending += 1;
     }
 
     /// A piece of what was handed over is not needed any more. The window goes on with the next step.
-    pub(crate) fn handed_over(&mut self, slice: u32) {
+    pub fn handed_over(&mut self, slice: u32) {
         let held = self.slices.get(slice);
         held.pending -= 1;
         if held.pending == 0 {

@@ -55,7 +55,7 @@ impl Core {
     }
 
     /// Whether rows are written whole only, and none that is cut short counts for anybody.
-    pub(crate) fn whole_rows(&self) -> bool {
+    pub fn whole_rows(&self) -> bool {
         self.superblock.write_hole == WriteHole::WholeRows
     }
 
@@ -77,7 +77,7 @@ impl Core {
 
     /// Sectors are going to be written soon, or all that was to be written of them is: until then their regions stay dirty, called so
     /// in one go and not one after the other.
-    pub(crate) fn foresee_writes(&mut self, sectors: Range<u64>, soon: bool) {
+    pub fn foresee_writes(&mut self, sectors: Range<u64>, soon: bool) {
         if self.layout.tolerance() == 0 || self.logged() || self.unguarded() {
             return;
         }
@@ -96,7 +96,7 @@ impl Core {
     }
 
     /// Calls every region dirty until further notice: true once that is durable.
-    pub(crate) fn dirty_all(&mut self) -> bool {
+    pub fn dirty_all(&mut self) -> bool {
         let needed = self.layout.tolerance() > 0 && !self.logged() && !self.unguarded();
         self.all_dirty = true;
         let mut durable = true;
@@ -107,7 +107,7 @@ impl Core {
     }
 
     /// The notice: regions that nobody writes become clean with time.
-    pub(crate) fn clean_by_and_by(&mut self) {
+    pub fn clean_by_and_by(&mut self) {
         if core::mem::take(&mut self.all_dirty) && self.intent.any() {
             self.wake_at(Wake::Lazy, self.now.after(LAZY));
         }

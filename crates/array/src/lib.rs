@@ -1,6 +1,6 @@
 //! The array engine: software RAID as a state machine without input or output of its own.
 //!
-//! [`Engine::handle`] takes one [`Event`] and the time, and appends [`Action`]s for the shell to carry out. The engine
+//! [`Set::handle`] takes one [`Event`] and the time, and appends [`Action`]s for the shell to carry out. The engine
 //! has no clock, file, socket, thread or random source, and never looks at user bytes.
 //!
 //! Rules between engine and shell:
@@ -20,6 +20,10 @@
 #![forbid(unsafe_code)]
 
 extern crate alloc;
+
+#[cfg(test)]
+#[macro_use]
+mod format_tables;
 
 mod admission;
 mod apart;
@@ -45,9 +49,7 @@ mod log;
 mod maps;
 pub mod meta;
 mod ops;
-pub mod overlay;
 mod owner;
-mod pair;
 mod planted;
 mod policy;
 mod pool;
@@ -67,12 +69,28 @@ mod task;
 mod units;
 mod written;
 
+/// Parts of a set that a tier reaches beside the contract.
+#[doc(hidden)]
+pub mod parts {
+    pub use crate::command::NO_BUFFER;
+    pub use crate::core::{Core, NEVER};
+    pub use crate::handover::Handed;
+    pub use crate::ops::{BlockCopy, Boxes};
+    pub use crate::owner::refuse_all;
+    pub use crate::planted::Bug;
+    pub use crate::pool::{Buffers, Share, Size};
+    pub use crate::power::Power;
+    pub use crate::read_cache::price;
+    pub use crate::request::Copies;
+    pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
+    pub use crate::runset::RunSet;
+    pub use crate::slice::suspect::{Attempt, Suspects};
+}
+
 pub use contract::*;
-pub use engine::{Config, Engine, Limits};
-pub use pair::{Budget, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
+pub use engine::{Config, Limits, Set};
 #[cfg(feature = "planted")]
 pub use planted::Bug;
-pub use policy::destage;
 pub use read_cache::CacheLimits;
 pub use shown::{Shown, shown, shown_lines};
 pub use slab::Slab;

@@ -29,7 +29,7 @@ pub(crate) enum SliceOp {
 
 /// Which way a block of the read cache, or part of it, is copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum BlockCopy {
+pub enum BlockCopy {
     /// To who asked for it.
     Out,
     /// From where it was read.
@@ -134,7 +134,7 @@ const PAGES_KEPT: usize = 1024;
 /// What computations and pages travel in, recycled.
 #[derive(Default)]
 #[allow(clippy::vec_box)]
-pub(crate) struct Boxes {
+pub struct Boxes {
     computes: Vec<Box<Compute>>,
     coefficients: Vec<Vec<u8>>,
     pages: Vec<Page>,
@@ -142,7 +142,7 @@ pub(crate) struct Boxes {
 
 impl Boxes {
     /// A computation that nothing goes into or comes out of yet.
-    pub(crate) fn compute(&mut self, tag: Tag, op: ComputeOp) -> Box<Compute> {
+    pub fn compute(&mut self, tag: Tag, op: ComputeOp) -> Box<Compute> {
         let mut compute = self.computes.pop().unwrap_or_else(|| {
             Box::new(Compute {
                 tag,
@@ -158,13 +158,13 @@ impl Boxes {
     }
 
     /// An empty coefficient list.
-    pub(crate) fn coefficient_list(&mut self) -> Vec<u8> {
+    pub fn coefficient_list(&mut self) -> Vec<u8> {
         let fresh = || Vec::with_capacity(TERMS);
         self.coefficients.pop().unwrap_or_else(fresh)
     }
 
     /// A page of zeros.
-    pub(crate) fn page(&mut self) -> Page {
+    pub fn page(&mut self) -> Page {
         match self.pages.pop() {
             Some(mut page) => {
                 page.fill(0);
@@ -175,13 +175,13 @@ impl Boxes {
     }
 
     /// Superblocks come in pages of their own: what nobody takes again is not kept for ever.
-    pub(crate) fn recycle_page(&mut self, page: Page) {
+    pub fn recycle_page(&mut self, page: Page) {
         if self.pages.len() < PAGES_KEPT {
             self.pages.push(page);
         }
     }
 
-    pub(crate) fn recycle_compute(&mut self, mut compute: Box<Compute>) {
+    pub fn recycle_compute(&mut self, mut compute: Box<Compute>) {
         compute.sources.clear();
         for mut output in compute.outputs.drain(..) {
             output.coefficients.clear();

@@ -152,7 +152,7 @@ impl Ownership {
 }
 
 /// What is known may be old by now.
-pub(crate) fn refuse_all(actions: &mut [Action]) {
+pub fn refuse_all(actions: &mut [Action]) {
     for action in actions {
         if let Action::Reply(_, result) = action {
             *result = result.and(Err(RequestError::Unavailable));
@@ -518,7 +518,7 @@ impl Core {
     }
 
     /// Whether another run has the array, or may have it for all that this one will know.
-    pub(crate) fn disowned(&self) -> bool {
+    pub fn disowned(&self) -> bool {
         matches!(self.halt, Some(Halt::Owned(_))) || self.ownership.doubted
     }
 
@@ -560,7 +560,7 @@ impl Core {
     }
 
     /// Whether another run may have the array by now.
-    pub(crate) fn unsure(&self) -> bool {
+    pub fn unsure(&self) -> bool {
         let serving = matches!(self.ownership.phase, Phase::Serving { .. });
         if !serving || self.halted() || self.planted(Bug::OtherOwnerIgnored) {
             return false;

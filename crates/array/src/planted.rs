@@ -4,7 +4,6 @@
 //! and nothing of this is left. One bug is chosen at run time, in [`crate::Config`].
 
 use crate::core::Core;
-use crate::overlay::Overlay;
 
 /// A bug of the kind that reviews miss. Each names what goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -183,32 +182,13 @@ impl Bug {
 
 impl Core {
     #[cfg(feature = "planted")]
-    pub(crate) fn planted(&self, bug: Bug) -> bool {
+    pub fn planted(&self, bug: Bug) -> bool {
         self.config.bug == Some(bug)
     }
 
     #[cfg(not(feature = "planted"))]
     #[inline(always)]
-    pub(crate) fn planted(&self, _bug: Bug) -> bool {
-        false
-    }
-}
-
-impl Overlay {
-    /// The bug that it is to have.
-    #[cfg(feature = "planted")]
-    pub(crate) fn plant(&mut self, bug: Option<Bug>) {
-        self.bug = bug;
-    }
-
-    #[cfg(feature = "planted")]
-    pub(crate) fn planted(&self, bug: Bug) -> bool {
-        self.bug == Some(bug)
-    }
-
-    #[cfg(not(feature = "planted"))]
-    #[inline(always)]
-    pub(crate) fn planted(&self, _bug: Bug) -> bool {
+    pub fn planted(&self, _bug: Bug) -> bool {
         false
     }
 }

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Size {
+pub enum Size {
     Small,
     Large,
 }
@@ -27,13 +27,13 @@ impl Size {
 
 /// Handles of a pool that are somebody's own.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Share {
+pub struct Share {
     small: Range<u32>,
     large: Range<u32>,
 }
 
 impl Share {
-    pub(crate) fn whole(pool: Pool) -> Share {
+    pub fn whole(pool: Pool) -> Share {
         Share {
             small: 0..pool.small,
             large: pool.small..pool.small + pool.large,
@@ -44,7 +44,7 @@ impl Share {
     ///
     /// # Panics
     /// If it has not so many.
-    pub(crate) fn split_off(&mut self, part: Pool) -> Share {
+    pub fn split_off(&mut self, part: Pool) -> Share {
         let take = |handles: &mut Range<u32>, count: u32| {
             assert!(count <= handles.end - handles.start, "a part of the pool");
             let first = handles.start;
@@ -59,7 +59,7 @@ impl Share {
 }
 
 /// Free handles and promises. Invariant: for each size, `promised <= free`.
-pub(crate) struct Buffers {
+pub struct Buffers {
     share: Share,
     free: [Vec<Buf>; 2],
     promised: [u32; 2],
@@ -68,7 +68,7 @@ pub(crate) struct Buffers {
 }
 
 impl Buffers {
-    pub(crate) fn new(share: Share) -> Buffers {
+    pub fn new(share: Share) -> Buffers {
         let small = share.small.clone().rev().map(Buf).collect();
         let large = share.large.clone().rev().map(Buf).collect();
         Buffers {
@@ -91,12 +91,12 @@ impl Buffers {
     }
 
     /// A buffer, if one is free that is promised to nobody.
-    pub(crate) fn take_free(&mut self, size: Size) -> Option<Buf> {
+    pub fn take_free(&mut self, size: Size) -> Option<Buf> {
         self.reserve(size, 1).then(|| self.take(size))
     }
 
     /// Gives such a buffer back.
-    pub(crate) fn release(&mut self, buf: Buf) {
+    pub fn release(&mut self, buf: Buf) {
         let size = self.size_of(buf);
         self.give_back(buf);
         self.unreserve(size, 1);
@@ -111,7 +111,7 @@ impl Buffers {
     }
 
     /// Promises `count` buffers to the caller, or none.
-    pub(crate) fn reserve(&mut self, size: Size, count: u32) -> bool {
+    pub fn reserve(&mut self, size: Size, count: u32) -> bool {
         let promised = &mut self.promised[size as usize];
         let free = self.free[size as usize].len() as u32;
         if free - *promised < count {
@@ -127,7 +127,7 @@ impl Buffers {
     }
 
     /// Makes one promised buffer a real one.
-    pub(crate) fn take(&mut self, size: Size) -> Buf {
+    pub fn take(&mut self, size: Size) -> Buf {
         assert!(
             self.promised[size as usize] > 0,
             "buffers are taken within a reservation"

@@ -29,7 +29,7 @@ pub(crate) const SPIN_UP_MAX: Nanos = Nanos::from_secs(60);
 const REST_MAX: Nanos = Nanos::from_secs(60);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Power {
+pub enum Power {
     #[default]
     Awake,
     Resting,
@@ -46,7 +46,7 @@ impl Power {
 }
 
 impl Core {
-    pub(crate) fn is_mirrored(&self) -> bool {
+    pub fn is_mirrored(&self) -> bool {
         self.superblock.geometry.level.mirrors()
     }
 
@@ -62,7 +62,7 @@ impl Core {
     }
 
     /// Whether all mirrors are awake that can rest, some are, and nothing is under way or on its way that would wake them again.
-    pub(crate) fn may_rest(&self) -> bool {
+    pub fn may_rest(&self) -> bool {
         let power = |member: &Member| self.devices[usize::from(member.0)].power;
         let can = |member: &Member| power(member) != Power::Restless;
         let mut mirrors: Vec<Member> = self.mirrors();
@@ -81,7 +81,7 @@ impl Core {
     }
 
     /// Begins a flush if mirrors have what no flush covered, and none is under way: nobody else may ask for one. False if not.
-    pub(crate) fn flush_mirrors(&mut self) -> bool {
+    pub fn flush_mirrors(&mut self) -> bool {
         let unflushed = |member: &Member| self.devices[usize::from(member.0)].unflushed;
         if !self.flusher.idle() || !self.mirrors().iter().any(unflushed) {
             return false;
@@ -101,7 +101,7 @@ impl Core {
     }
 
     /// Lets every mirror rest that can.
-    pub(crate) fn rest_mirrors(&mut self) {
+    pub fn rest_mirrors(&mut self) {
         for member in self.mirrors() {
             if self.is_restful(member) {
                 self.devices[usize::from(member.0)].power = Power::Resting;
@@ -112,7 +112,7 @@ impl Core {
     }
 
     /// Wakes every mirror that sleeps.
-    pub(crate) fn wake_mirrors(&mut self) {
+    pub fn wake_mirrors(&mut self) {
         for member in self.mirrors() {
             let power = self.devices[usize::from(member.0)].power;
             if matches!(power, Power::Resting | Power::Asleep) {
@@ -136,13 +136,13 @@ impl Core {
     }
 
     /// How many mirrors are in a state of power.
-    pub(crate) fn mirrors_in(&self, power: Power) -> u16 {
+    pub fn mirrors_in(&self, power: Power) -> u16 {
         let is_in = |one: &&Member| self.devices[usize::from(one.0)].power == power;
         self.mirrors().iter().filter(is_in).count() as u16 // 64 at most
     }
 
     /// Whether every mirror turns, and none is on its way to rest.
-    pub(crate) fn mirrors_up(&self) -> bool {
+    pub fn mirrors_up(&self) -> bool {
         let up = |one: &Member| self.devices[usize::from(one.0)].power.is_up();
         self.mirrors().iter().all(up)
     }

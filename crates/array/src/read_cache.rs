@@ -198,7 +198,7 @@ fn touched(offset: u64, bytes: u64) -> (u64, u64) {
 }
 
 /// Sets what a miss of each slot's blocks costs.
-pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
+pub fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
     let gone = |slot: Slot, partition| standing.at(slot, partition).home.is_none();
     for slot in (0..standing.slots() as u16).map(Slot) {
         // Data that cannot be had at all, and a slot without data, are not dear.
@@ -233,7 +233,7 @@ impl Core {
     // -------------------------------------------------------------------------------------------------- requests
 
     /// A request that changes bytes is admitted.
-    pub(crate) fn cache_change_begins(&mut self, offset: u64, bytes: u64) {
+    pub fn cache_change_begins(&mut self, offset: u64, bytes: u64) {
         let skipped = self.planted(Bug::CacheKeepsOverwritten);
         if let Some(cache) = self.read_cache.as_mut().filter(|_| !skipped) {
             let (lba, sectors) = touched(offset, bytes);
@@ -243,7 +243,7 @@ impl Core {
     }
 
     /// And is about to be replied to.
-    pub(crate) fn cache_change_ends(&mut self, offset: u64, bytes: u64) {
+    pub fn cache_change_ends(&mut self, offset: u64, bytes: u64) {
         let skipped = self.planted(Bug::CacheKeepsOverwritten);
         if let Some(cache) = self.read_cache.as_mut().filter(|_| !skipped) {
             let (lba, sectors) = touched(offset, bytes);
@@ -341,13 +341,13 @@ impl Core {
     // ------------------------------------------------------------------------------- where an overlay stands between
 
     /// The cache's clock, if there is a cache, and its users are those of an overlay above.
-    pub(crate) fn cache_above(&self) -> Option<u64> {
+    pub fn cache_above(&self) -> Option<u64> {
         let cache = self.read_cache.as_ref().filter(|_| self.cached_above);
         cache.map(|cache| cache.clock)
     }
 
     /// How many of these sectors are alike from the first on: of one block that is held, with its memory, or not held.
-    pub(crate) fn cached_run(&self, lba: u64, sectors: u64) -> (u64, Option<u32>) {
+    pub fn cached_run(&self, lba: u64, sectors: u64) -> (u64, Option<u32>) {
         let Some(cache) = self.read_cache.as_ref() else {
             return (sectors, None);
         };
@@ -361,13 +361,7 @@ impl Core {
     }
 
     /// The memory of a sector and those behind it, which is going to be copied from or to.
-    pub(crate) fn use_cached(
-        &mut self,
-        lba: u64,
-        memory: u32,
-        way: BlockCopy,
-        bytes: u32,
-    ) -> BufRef {
+    pub fn use_cached(&mut self, lba: u64, memory: u32, way: BlockCopy, bytes: u32) -> BufRef {
         let cache = self.read_cache.as_mut().expect("its memory is copied");
         if way == BlockCopy::Out {
             cache.cache.ask(lba / BLOCK_SECTORS);
@@ -380,13 +374,13 @@ impl Core {
         BufRef::new(entry.buf, within, bytes)
     }
 
-    pub(crate) fn cached_used(&mut self, memory: u32, way: BlockCopy) {
+    pub fn cached_used(&mut self, memory: u32, way: BlockCopy) {
         let cache = self.read_cache.as_mut().expect("its memory was copied");
         cache.release(memory, way);
     }
 
     /// Finds memory for the whole blocks of what was read, which is going to be copied there: what, and where.
-    pub(crate) fn admit_blocks(
+    pub fn admit_blocks(
         &mut self,
         lba: u64,
         read: BufRef,
@@ -404,7 +398,7 @@ impl Core {
     }
 
     /// Users' sectors are going to be read that the cache has not, and not here: nobody else counts them.
-    pub(crate) fn count_elsewhere(&mut self, lba: u64, sectors: u64) {
+    pub fn count_elsewhere(&mut self, lba: u64, sectors: u64) {
         let blocks = blocks_in(lba, sectors);
         self.counters.blocks_asked += blocks;
         self.counters.blocks_fetched += blocks;
@@ -493,7 +487,7 @@ impl Core {
     }
 
     /// What was read so far may read otherwise.
-    pub(crate) fn cache_forgets(&mut self) {
+    pub fn cache_forgets(&mut self) {
         let sectors = self.layout.size_sectors();
         self.cache_lost(0, sectors);
     }

@@ -6,6 +6,7 @@
 //! (`boot/surrogate.rs`). Without a surrogate in the superblock the bits say nothing: a program that knows of none does
 //! not keep them up.
 
+use crate::contract::CommandError;
 use crate::core::Core;
 use crate::layout::Layout;
 use crate::maps::BitMap;
@@ -48,13 +49,37 @@ impl Core {
 
     /// Puts another partner, or none, on record. Nothing may be redirected at the moment. The bits are clear: no start
     /// takes over those of an earlier surrogate.
-    pub(crate) fn set_partner(&mut self, partner: Option<Partner>) {
+    pub fn set_partner(&mut self, partner: Option<Partner>) {
         assert!(
             self.redirected_extents().is_empty(),
             "what a surrogate holds is not let go of"
         );
         self.superblock.partner = partner;
         self.keeper.note_partner();
+    }
+
+    /// The number of the last start or stop together with the partner.
+    pub fn session(&self) -> u32 {
+        let partner = self.superblock.partner.as_ref();
+        partner.map_or(0, |partner| partner.session)
+    }
+
+    /// Puts a session on record; false if it is there. What has halted gets nothing on record any more.
+    pub fn put_session(&mut self, session: u32) -> bool {
+        let partner = self.superblock.partner.as_mut().expect("a set of a pair");
+        if partner.session == session {
+            return false;
+        }
+        partner.session = session;
+        self.keeper.note_partner();
+        true
+    }
+
+    pub fn has_partner_durable(&self) -> Result<bool, CommandError> {
+        match self.halt {
+            Some(halt) => Err(self.halt_error(halt)),
+            None => Ok(self.keeper.partner_durable()),
+        }
     }
 
     // ------------------------------------------------------------------------------------------------ redirected writes
@@ -67,7 +92,7 @@ impl Core {
     /// Announces a redirected write of these sectors of the array, of which there is at least one; true once it is on
     /// record that they may be current in the surrogate only, and which one that is. Until then, ask again whenever
     /// metadata has moved.
-    pub(crate) fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
+    pub fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
         assert!(
             self.surrogate().is_some(),
             "writes are redirected to a surrogate on record"
@@ -86,12 +111,12 @@ impl Core {
 
     /// The surrogate holds nothing any more, durably, and no redirected write is announced and not yet ended. A crash may
     /// leave bits set: then a start asks for a surrogate that it does not need.
-    pub(crate) fn redirects_home(&mut self) {
+    pub fn redirects_home(&mut self) {
         self.redirected.clear();
     }
 
     /// What the bits cover: (lba, sectors), ascending and apart.
-    pub(crate) fn redirected_extents(&self) -> Vec<(u64, u64)> {
+    pub fn redirected_extents(&self) -> Vec<(u64, u64)> {
         let size = self.layout.size_sectors();
         let share = self.region_sectors();
         let mut covered = RunSet::default();

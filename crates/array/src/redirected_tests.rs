@@ -5,7 +5,7 @@ use crate::contract::{
     Action, Actions, Command, CommandTag, DeviceIo, Event, IoOp, MemberInfo, Pool, Segment,
     StartMode, TaskKind, Verdict,
 };
-use crate::engine::{Config, Engine, Limits};
+use crate::engine::{Config, Limits, Set};
 use crate::layout::Level;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock};
@@ -21,7 +21,7 @@ const PARTNER: Partner = Partner::new(PartnerRole::Main, Uuid([9; 16]));
 
 /// Two members that hold the same, with a spare.
 struct Pair {
-    engine: Engine,
+    engine: Set,
     config: Config,
     members: Vec<Vec<u8>>,
     held: Vec<DeviceIo>,
@@ -66,12 +66,11 @@ impl Pair {
         let config = Config {
             members: options.members,
             limits,
-            surrogate: None,
             io_timeout: Nanos::from_secs(3600),
             #[cfg(feature = "planted")]
             bug: None,
         };
-        let engine = Engine::new(config.clone());
+        let engine = Set::new(config.clone());
         let (held, wake, now) = (Vec::new(), None, Nanos::ZERO);
         Pair {
             engine,
@@ -91,7 +90,7 @@ impl Pair {
 
     /// The power goes, and comes again: every write was durable.
     fn restarted(&mut self, attached: bool) {
-        self.engine = Engine::new(self.config.clone());
+        self.engine = Set::new(self.config.clone());
         self.held.clear();
         self.core().attached = attached;
         self.command(Command::Start(StartMode::default()));

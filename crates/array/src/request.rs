@@ -21,7 +21,7 @@ use core::ops::Range;
 
 /// Which copies of a chunk a request is about, where there are several: others are neither written, nor read if those cannot be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) enum Copies {
+pub enum Copies {
     #[default]
     All,
     First,
@@ -46,7 +46,7 @@ pub(crate) struct Pending {
     admitted: Nanos,
 }
 
-pub(crate) struct Requests {
+pub struct Requests {
     list: Vec<Option<Pending>>,
     free: Vec<u32>,
     pub(crate) reads: VecDeque<u32>,
@@ -109,7 +109,7 @@ impl Requests {
         list.all(|pending| pending.parts == 0)
     }
 
-    pub(crate) fn room(&self) -> bool {
+    pub fn room(&self) -> bool {
         !self.free.is_empty()
     }
 
@@ -187,7 +187,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn admit(&self, request: &Request) -> Result<(), RequestError> {
+    pub fn admit(&self, request: &Request) -> Result<(), RequestError> {
         if !matches!(
             self.state,
             ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
@@ -221,7 +221,7 @@ impl Core {
     }
 
     /// Counts a user's request, and what it reads as heat.
-    pub(crate) fn note_request(&mut self, request: &Request) {
+    pub fn note_request(&mut self, request: &Request) {
         match request.op {
             RequestOp::Read => {
                 self.note_heat(request.offset, request.bytes);
@@ -341,7 +341,7 @@ impl Core {
     }
 
     /// A flush or trim takes as long as there is to flush or trim, whatever else goes on: only reads and writes count.
-    pub(crate) fn note_latency(&mut self, op: RequestOp, latency: Nanos) {
+    pub fn note_latency(&mut self, op: RequestOp, latency: Nanos) {
         if matches!(op, RequestOp::Read | RequestOp::Write) {
             self.latencies.note(self.now, latency);
             self.tasks.note_latency(latency);
@@ -520,7 +520,7 @@ impl Core {
     }
 
     /// Whether the first copy of a sector is on a member that serves.
-    pub(crate) fn has_first(&self, lba: u64) -> bool {
+    pub fn has_first(&self, lba: u64) -> bool {
         let place = self.layout.place(lba);
         let first = self.read_home_of(place.row, place.data, Copies::First);
         first.is_some()
@@ -528,7 +528,7 @@ impl Core {
 
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
-    pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
+    pub fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
         self.read_home_of(row, data, Copies::All)
     }
 

@@ -24,9 +24,9 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
 /// Between a start that was refused or a halt that followed at once, and the next attempt for a write.
-pub(crate) const RETRY: Nanos = Nanos::from_millis(500);
+pub const RETRY: Nanos = Nanos::from_millis(500);
 /// The tag of the attempt's own command.
-pub(crate) const TAG: CommandTag = CommandTag(u64::MAX - 16);
+pub const TAG: CommandTag = CommandTag(u64::MAX - 16);
 
 /// What becomes of a halted array.
 #[derive(Default)]
@@ -196,11 +196,11 @@ impl Revival {
 
 /// Why the last attempt was refused.
 #[derive(Default)]
-pub(crate) struct Refused(Option<CommandError>);
+pub struct Refused(Option<CommandError>);
 
 impl Refused {
     /// Records the error of an attempt. It is a fact, unless it is `NoSpace` or the same as last time.
-    pub(crate) fn record(&mut self, why: CommandError, actions: &mut Actions) {
+    pub fn record(&mut self, why: CommandError, actions: &mut Actions) {
         if *why.innermost() != CommandError::NoSpace && self.0.as_ref() != Some(&why) {
             let why = Box::new(why.clone());
             actions.push(Action::Fact(Fact::StaysHalted { why }));
@@ -210,7 +210,7 @@ impl Refused {
 }
 
 /// Of what a halted array told while an attempt was under way, members' failures alone count where that serves: each once.
-pub(crate) fn keep_untold(former: &mut Actions, told: &Actions) {
+pub fn keep_untold(former: &mut Actions, told: &Actions) {
     let is_failure = |action: &Action| match action {
         Action::Fact(Fact::OfSurrogate(fact)) => matches!(**fact, Fact::MemberFailed { .. }),
         action => matches!(action, Action::Fact(Fact::MemberFailed { .. })),
@@ -241,7 +241,7 @@ fn step(
 
 impl Core {
     /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
-    pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
+    pub fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
         let ended = self.keeper.failures_durable();
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         members.filter(move |member| {
@@ -251,18 +251,18 @@ impl Core {
 
     /// Whether the members that served until the halt have all that was acknowledged, however few they are: the halt kept the
     /// failures of the others from being recorded, and no other run knows of this array.
-    pub(crate) fn is_complete(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.keeper.failures_durable() && !self.keeper.failures_on_record()
     }
 
     /// Whether a member that an attempt asks may still do what was given up on.
-    pub(crate) fn orphans_may_count(&self) -> bool {
+    pub fn orphans_may_count(&self) -> bool {
         let asked = |member| self.failed_before().all(|failed| failed != member);
         self.ops.orphans().any(asked)
     }
 
     /// Operations that were given up on are the other's from now on. Both have no others.
-    pub(crate) fn hand_operations_to(&mut self, other: &mut Core) {
+    pub fn hand_operations_to(&mut self, other: &mut Core) {
         core::mem::swap(&mut self.ops, &mut other.ops);
         for (device, other) in self.devices.iter_mut().zip(&mut other.devices) {
             other.in_flight = core::mem::take(&mut device.in_flight);

@@ -4,12 +4,12 @@ use alloc::vec::Vec;
 
 /// Sorted, disjoint, non-adjacent runs `(first, count)`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct RunSet {
+pub struct RunSet {
     runs: Vec<(u64, u64)>,
 }
 
 impl RunSet {
-    pub(crate) fn from_runs(runs: &[(u64, u64)]) -> RunSet {
+    pub fn from_runs(runs: &[(u64, u64)]) -> RunSet {
         let mut set = RunSet::default();
         for &(first, count) in runs {
             set.insert(first, count);
@@ -17,7 +17,7 @@ impl RunSet {
         set
     }
 
-    pub(crate) fn runs(&self) -> &[(u64, u64)] {
+    pub fn runs(&self) -> &[(u64, u64)] {
         &self.runs
     }
 
@@ -54,7 +54,7 @@ impl RunSet {
             .map(|run| run.0)
     }
 
-    pub(crate) fn insert(&mut self, first: u64, count: u64) {
+    pub fn insert(&mut self, first: u64, count: u64) {
         if count == 0 {
             return;
         }
@@ -69,7 +69,7 @@ impl RunSet {
     }
 
     /// The runs, cut to `first..first + count`.
-    pub(crate) fn within(&self, first: u64, count: u64) -> Vec<(u64, u64)> {
+    pub fn within(&self, first: u64, count: u64) -> Vec<(u64, u64)> {
         let end = first.saturating_add(count);
         let cut = |&(from, len): &(u64, u64)| {
             let (from, to) = (from.max(first), (from + len).min(end));
@@ -78,7 +78,7 @@ impl RunSet {
         self.runs.iter().filter_map(cut).collect()
     }
 
-    pub(crate) fn remove(&mut self, first: u64, count: u64) {
+    pub fn remove(&mut self, first: u64, count: u64) {
         let end = first + count;
         let from = self.runs.partition_point(|run| run.0 + run.1 <= first);
         let to = self.runs.partition_point(|run| run.0 < end);

@@ -12,7 +12,7 @@ use crate::units::{Member, Row, Slot, Uuid};
 use alloc::vec::Vec;
 
 impl Core {
-    pub(crate) fn status(&self) -> Status {
+    pub fn status(&self) -> Status {
         let started = !self.standing.is_empty();
         Status {
             name: self.superblock.name.clone(),
@@ -40,7 +40,6 @@ impl Core {
             counters: self.counters,
             redirectable: self.redirectable(),
             has_surrogate: self.superblock.partner.map(|partner| partner.array),
-            surrogate: None,
             lent: self.lent().to_vec(),
         }
     }
@@ -121,7 +120,7 @@ impl Core {
     }
 
     /// Extents of like kind from `lba` on, chunk by chunk, joined.
-    pub(crate) fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
+    pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
         let end = (lba + sectors).min(self.layout.size_sectors());
         let mut at = lba;
         while at < end {

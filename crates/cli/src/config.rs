@@ -22,9 +22,10 @@ use crate::units::{
 use crate::watts::parse_watts;
 use clap::ValueEnum;
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Redirect, Throttle, destage};
+use restripe_array::{Order, Throttle};
 use restripe_io::control::NamedRating;
 use restripe_io::member::MemberSource;
+use restripe_tier::{Redirect, destage};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::fs;

@@ -19,7 +19,7 @@ use crate::surrogate::WITHOUT_LOG;
 use crate::tie::Whose;
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::meta::MetaError;
-use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{
     ArrayOwner, Command, CommandError, Fact, Halt, LeaseError, Member, Nanos, Rival, SECTOR_BYTES,
     ScrubMode, Uuid,
@@ -31,6 +31,7 @@ use restripe_io::member::disk::whole_disk;
 use restripe_io::member::{MemberSource, OpenOptions};
 use restripe_io::metrics;
 use restripe_io::remote::{MemberName, NotTaken, Remote};
+use restripe_tier::report::Status;
 use std::collections::VecDeque;
 use std::mem::discriminant;
 use std::sync::atomic::AtomicBool;

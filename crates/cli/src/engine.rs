@@ -16,8 +16,8 @@ use crate::wishes::{self, Wish};
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
 use restripe_array::{
-    CacheLimits, Command, Destage, HeatLimits, Limits, Nanos, Order, Redirect, SECTOR_BYTES,
-    SMALL_BYTES, StartMode, SurrogateConfig, SurrogateLimits, Throttle, Uuid,
+    CacheLimits, Command, HeatLimits, Limits, Nanos, Order, SECTOR_BYTES, SMALL_BYTES, StartMode,
+    Throttle, Uuid,
 };
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
@@ -26,6 +26,7 @@ use restripe_io::member::{self, Device, MemberSource, OpenFailure, OpenMember, O
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
+use restripe_tier::{Destage, Redirect, SurrogateConfig, SurrogateLimits};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
@@ -133,8 +134,8 @@ impl Setup {
             heat: self.heat,
             ..Limits::default()
         };
-        let surrogate = surrogate.map(|surrogate| &surrogate.limits);
-        limits.with_cache(self.cache).with_surrogate(surrogate)
+        let surrogate = surrogate.map(|surrogate| surrogate.limits.whole_pool());
+        limits.with_cache(self.cache).with_pool(surrogate)
     }
 
     /// A surrogate of so many members; none of 0, unless first copies go ahead without one.

@@ -12,7 +12,7 @@ use crate::status;
 use crate::terminal::{print, print_aside, say, warn};
 use crate::units::PowerCommand;
 use crate::wishes;
-use restripe_array::{Destage, Nanos, Sleep, StartMode};
+use restripe_array::{Nanos, StartMode};
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
 use restripe_io::control::{
@@ -22,6 +22,7 @@ use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::nbd;
 use restripe_io::remote::ProtocolMaker;
 use restripe_io::signals::Termination;
+use restripe_tier::{Destage, Sleep};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::os::unix::net::{UnixDatagram, UnixListener};

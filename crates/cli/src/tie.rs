@@ -8,9 +8,10 @@ use crate::failure::Outcome;
 use crate::member::Copies;
 use crate::sets::surrogate_of;
 use restripe_array::meta::Superblock;
-use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::report::{MemberState, MemberStatus, Status as SetStatus};
 use restripe_array::{Member, Uuid};
 use restripe_io::plain::Plain;
+use restripe_tier::report::Status;
 
 /// One of the sets of an array.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,7 +58,7 @@ pub fn tie(device: &Plain, status: &Status, into: Option<Whose>) -> Outcome<Tie>
 
 /// The copies of a superblock may name two members: after a copy that was broken off, or a device that changed its place.
 /// Any that names one in service counts, since the other may be the older.
-fn tie_to(copies: &[&Superblock], whose: Whose, set: &Status) -> Option<Tie> {
+fn tie_to(copies: &[&Superblock], whose: Whose, set: &SetStatus) -> Option<Tie> {
     let ours = copies.iter().filter(|copy| copy.array == set.uuid);
     let named: Vec<Uuid> = ours.map(|copy| copy.member).collect();
     if named.is_empty() {
@@ -78,12 +79,12 @@ pub fn whose_is(status: &Status, member: Member) -> Whose {
     others.map_or(Whose::Array, |(whose, _)| whose)
 }
 
-fn sets(status: &Status) -> impl Iterator<Item = (Whose, &Status)> {
+fn sets(status: &Status) -> impl Iterator<Item = (Whose, &SetStatus)> {
     let served = other_sets(status).filter(|_| serves_surrogate(status));
-    std::iter::once((Whose::Array, status)).chain(served)
+    std::iter::once((Whose::Array, &status.set)).chain(served)
 }
 
-fn other_sets(status: &Status) -> impl Iterator<Item = (Whose, &Status)> {
+fn other_sets(status: &Status) -> impl Iterator<Item = (Whose, &SetStatus)> {
     status.surrogate.iter().flat_map(|one| {
         let buffer = one.buffer.iter().map(|one| (Whose::Buffer, &one.set));
         std::iter::once((Whose::Surrogate, &one.set)).chain(buffer)

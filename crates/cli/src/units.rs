@@ -2,7 +2,8 @@
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::Rule;
-use restripe_array::{Order, Redirect, Throttle, destage};
+use restripe_array::{Order, Throttle};
+use restripe_tier::{Redirect, destage};
 use std::fmt;
 use std::time::Duration;
 

@@ -12,8 +12,9 @@ use crate::engine::{Form, Setup};
 use crate::failure::{Failure, Outcome};
 use crate::roster::Prospect;
 use crate::terminal::warn;
+use restripe_array::Slot;
 use restripe_array::layout::{Layout, Level};
-use restripe_array::{Redirect, Slot};
+use restripe_tier::Redirect;
 
 /// What such an option is about.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

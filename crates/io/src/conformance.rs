@@ -13,12 +13,10 @@ use crate::tokens::Owner;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Partner, PartnerRole};
-use restripe_array::overlay::OverlayCounters;
-use restripe_array::report::{OverlayStatus, Status};
 use restripe_array::{
-    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Config, Destage, Engine, Event,
-    HeatLimits, IoError, Limits, Member, MemberInfo, Nanos, Order, Pool, Redirect, Request,
-    RequestOp, RequestTag, ScrubMode, StartMode, SurrogateConfig, SurrogateLimits, Tag,
+    Action, Actions, BufRef, CacheLimits, Command, CommandTag, Event, HeatLimits, IoError, Limits,
+    Member, MemberInfo, Nanos, Order, Pool, Request, RequestOp, RequestTag, ScrubMode, StartMode,
+    Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
@@ -27,6 +25,9 @@ use restripe_sim::image::{Image, words_digest};
 use restripe_sim::memory::BufferTable;
 use restripe_sim::payload::Payload;
 use restripe_sim::rng::Rng;
+use restripe_tier::overlay::OverlayCounters;
+use restripe_tier::report::{OverlayStatus, Status};
+use restripe_tier::{Config, Destage, Engine, Redirect, SurrogateConfig, SurrogateLimits};
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -138,7 +139,7 @@ fn surrogate(members: u16, redirect: Redirect) -> SurrogateConfig {
 fn config(members: Vec<MemberInfo>, surrogate: Option<SurrogateConfig>) -> Config {
     Config {
         members,
-        limits: limits().with_surrogate(surrogate.as_ref().map(|one| &one.limits)),
+        limits: limits().with_pool(surrogate.as_ref().map(|one| one.limits.whole_pool())),
         surrogate,
         io_timeout: Nanos::from_secs(3600),
     }

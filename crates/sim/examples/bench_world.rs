@@ -4,11 +4,10 @@
 //! `cargo run --release -p restripe-sim --example bench_world`
 
 use restripe_array::layout::{Level, Rotation};
-use restripe_array::report::Status;
 use restripe_array::{
-    Action, Actions, Buf, BufRef, Class, Command, CommandTag, Config, DeviceIo, Engine, Event,
-    IoOp, Limits, Member, MemberInfo, Nanos, Request, RequestOp, RequestTag, SECTOR_BYTES, Segment,
-    StartMode, Tag,
+    Action, Actions, Buf, BufRef, Class, Command, CommandTag, DeviceIo, Event, IoOp, Limits,
+    Member, MemberInfo, Nanos, Request, RequestOp, RequestTag, SECTOR_BYTES, Segment, StartMode,
+    Tag,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::{Disk, DiskConfig, Simple};
@@ -16,6 +15,8 @@ use restripe_sim::image::Image;
 use restripe_sim::payload::Payload;
 use restripe_sim::rng::Rng;
 use restripe_sim::world::{Happening, Machine, World, WorldConfig};
+use restripe_tier::report::Status;
+use restripe_tier::{Config, Engine};
 use std::time::Instant;
 
 const ROUNDS: usize = 7;

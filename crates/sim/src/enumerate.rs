@@ -37,15 +37,15 @@ use crate::surrogate::{Moment, Phase};
 use crate::swarm::{Hosting, Scene, issue};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
-use restripe_array::destage::Order;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
-use restripe_array::overlay::format::slot::HALF_SECTORS;
 use restripe_array::{
-    Command, CommandError, Config, Destage, Engine, Limits, Member, MemberInfo, Nanos, Pool,
-    Redirect, Sleep, StartMode, SurrogateConfig, SurrogateLimits, Uuid,
+    Command, CommandError, Limits, Member, MemberInfo, Nanos, Pool, StartMode, Uuid,
 };
+use restripe_tier::destage::Order;
+use restripe_tier::overlay::format::slot::HALF_SECTORS;
+use restripe_tier::{Config, Destage, Engine, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// All subsets of so many open writes; more are sampled.
@@ -615,7 +615,7 @@ impl Enumeration {
             destage: log.destage,
         };
         (
-            limits.with_surrogate(Some(&surrogate.limits)),
+            limits.with_pool(Some(surrogate.limits.whole_pool())),
             Some(surrogate),
         )
     }

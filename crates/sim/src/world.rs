@@ -16,9 +16,11 @@ use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::{
     Action, Actions, BufRef, Command, CommandError, CommandTag, Compute, ComputeOp, DeviceIo,
-    Engine, Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError,
-    RequestTag, SECTOR_BYTES, Segment, Tag, report::Status,
+    Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError, RequestTag,
+    SECTOR_BYTES, Segment, Tag,
 };
+use restripe_tier::Engine;
+use restripe_tier::report::Status;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};

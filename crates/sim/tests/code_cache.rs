@@ -2,8 +2,8 @@
 //! seed; `surrogates --gathers --quests --seed N --trace` replays it.
 
 use restripe_array::BAND_SECTORS_MAX;
-use restripe_array::overlay::format::EXTENTS_MAX;
 use restripe_sim::surrogate::{Event, Moment, Options, Outcome, run, seeds_for, why_not};
+use restripe_tier::overlay::format::EXTENTS_MAX;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;

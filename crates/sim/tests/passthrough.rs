@@ -1,7 +1,7 @@
 //! The world, its users and the oracle around a machine so small that its bugs are planted: one disk passed through.
 //! Each planted bug must be found under the right name, and the honest machine must pass.
 
-use restripe_array::report::Status;
+use restripe_array::report::Status as SetStatus;
 use restripe_array::{
     Action, Actions, Class, DeviceIo, Event, IoOp, Limits, Member, MemberInfo, Nanos, Request,
     RequestOp, RequestTag, SECTOR_BYTES, Segment, Tag,
@@ -14,6 +14,7 @@ use restripe_sim::payload::Payload;
 use restripe_sim::rng::Rng;
 use restripe_sim::session::Session;
 use restripe_sim::world::{Machine, World, WorldConfig};
+use restripe_tier::report::Status;
 use std::collections::BTreeMap;
 
 const SECTORS: u64 = 512;
@@ -121,10 +122,10 @@ impl Machine for Passthrough {
     }
 
     fn status(&self) -> Status {
-        Status {
+        Status::from(SetStatus {
             logical_block: 512,
-            ..Status::default()
-        }
+            ..SetStatus::default()
+        })
     }
 }
 

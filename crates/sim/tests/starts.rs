@@ -4,7 +4,6 @@
 mod sets;
 
 use restripe_array::meta::RegionKind;
-use restripe_array::overlay::format::slot::HALF_SECTORS;
 use restripe_array::{CommandError, DeviceIo, Fact, IoOp, Member};
 use restripe_sim::array::superblock_of;
 use restripe_sim::fault::Fault;
@@ -12,6 +11,7 @@ use restripe_sim::image::Image;
 use restripe_sim::oracle::WriteKind;
 use restripe_sim::payload::Payload;
 use restripe_sim::session::PATIENCE;
+use restripe_tier::overlay::format::slot::HALF_SECTORS;
 use sets::{ACCEPTING, FROM_MINORITY, PAGE, PLAIN, Pair, RECORDS, Start, spoil};
 use std::ops::Range;
 

@@ -200,7 +200,7 @@ impl Core {
     }
 
     /// The start under way is to be refused rather than report anything lost.
-    pub(crate) fn lose_nothing(&mut self) {
+    pub fn lose_nothing(&mut self) {
         if let Some(boot) = &mut self.boot {
             boot.lossless = true;
         }

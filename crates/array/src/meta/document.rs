@@ -1,64 +1,8 @@
 //! Compares `docs/reference/format.md` with the codec: every row of its tables names a constant and its offset.
 
 use super::{leases, log, pages, reshape, superblock};
-use crate::overlay::format::{EXTENTS_MAX, anchor, record, slot};
+use crate::format_tables::{DOCUMENT, size};
 use alloc::format;
-use alloc::vec::Vec;
-
-const DOCUMENT: &str = include_str!("../../../../docs/reference/format.md");
-
-/// (offset, bytes, field) of each row of the table under this heading comment.
-fn rows(table: &str) -> Vec<(usize, usize, &'static str)> {
-    let (_, after) = DOCUMENT
-        .split_once(&format!("<!-- table {table}"))
-        .expect("the table is there");
-    let lines = after
-        .lines()
-        .skip(3)
-        .take_while(|line| line.starts_with('|'));
-    let row = |line: &'static str| {
-        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
-        (
-            cells[1].parse().expect("an offset"),
-            cells[2].parse().expect("a size"),
-            cells[3],
-        )
-    };
-    lines.map(row).collect()
-}
-
-/// The size that the heading comment of a table gives under this name.
-fn size(table: &str, name: &str) -> usize {
-    let (_, after) = DOCUMENT
-        .split_once(&format!("<!-- table {table}"))
-        .expect("the table is there");
-    let comment = after.lines().next().expect("the rest of the comment");
-    let (_, value) = comment
-        .split_once(&format!("{name}="))
-        .expect("the size is named");
-    value
-        .split_whitespace()
-        .next()
-        .expect("a value")
-        .parse()
-        .expect("a number")
-}
-
-/// The table names these constants, all of them, at their values, in order and without overlap.
-macro_rules! agrees {
-    ($table:literal, $module:path, [$($field:ident),+ $(,)?]) => {{
-        use $module as at;
-        let documented = rows($table);
-        let coded = [$((stringify!($field), at::$field)),+];
-        let names: Vec<(&str, usize)> =
-            documented.iter().map(|(offset, _, field)| (*field, *offset)).collect();
-        assert_eq!(names, coded, "table {}", $table);
-        for pair in documented.windows(2) {
-            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{} overlaps {}", pair[0].2, pair[1].2);
-        }
-        documented.last().map(|(offset, bytes, _)| offset + bytes).expect("a table has rows")
-    }};
-}
 
 #[test]
 fn superblock_header() {
@@ -294,75 +238,6 @@ fn log_records() {
     );
     assert_eq!(end, log::HEADER_BYTES);
     assert_eq!(size("log", "HEADER_BYTES"), log::HEADER_BYTES);
-}
-
-#[test]
-fn overlay_records() {
-    let end = agrees!(
-        "record",
-        record::at,
-        [
-            MAGIC,
-            VERSION,
-            COUNT,
-            CRC,
-            ARRAY,
-            EPOCH,
-            SEQUENCE,
-            DURABLE,
-            AT,
-            PAYLOAD_SECTORS,
-            PAYLOAD_CRC,
-            RESERVED,
-            EXTENTS,
-        ]
-    );
-    assert_eq!(end, crate::units::PAGE_BYTES);
-    assert_eq!(size("record", "HEADER_BYTES"), record::HEADER_BYTES);
-    let end = agrees!(
-        "extent",
-        record::at,
-        [EXTENT_HOME, EXTENT_SECTORS, EXTENT_KIND, EXTENT_RESERVED]
-    );
-    assert_eq!(end, record::EXTENT_BYTES);
-    assert_eq!(size("extent", "EXTENT_BYTES"), record::EXTENT_BYTES);
-    assert!(DOCUMENT.contains(&format!("extents, 1 to {EXTENTS_MAX}")));
-}
-
-#[test]
-fn slots_of_a_buffer() {
-    let end = agrees!("slot", slot::at, [MAGIC, VERSION, CLOSED, RESERVED]);
-    assert_eq!(end, record::HEADER_BYTES);
-}
-
-#[test]
-fn overlay_anchors() {
-    let end = agrees!(
-        "anchor",
-        anchor::at,
-        [
-            MAGIC,
-            VERSION,
-            CRC,
-            ARRAY,
-            EPOCH,
-            PAGE_VERSION,
-            DURABLE,
-            INDEX,
-            COUNT,
-            SEGMENT_SECTORS,
-            SEGMENTS,
-            RESERVED,
-            ENTRIES,
-        ]
-    );
-    assert_eq!(end, crate::units::PAGE_BYTES);
-    assert_eq!(size("anchor", "HEADER_BYTES"), anchor::HEADER_BYTES);
-    let end = agrees!("entry", anchor::at, [ENTRY_VOID_BELOW, ENTRY_END]);
-    assert_eq!(end, anchor::ENTRY_BYTES);
-    assert_eq!(size("entry", "ENTRY_BYTES"), anchor::ENTRY_BYTES);
-    let each = format!("for each {} segments", anchor::SEGMENTS_PER_PAGE);
-    assert!(DOCUMENT.contains(&each));
 }
 
 #[test]

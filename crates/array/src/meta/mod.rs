@@ -4,7 +4,7 @@
 //! `docs/reference/format.md` describes every byte. Decoding is total: whatever the bytes are, it ends in a value whose every
 //! field is in range, or in a [`MetaError`].
 
-pub(crate) mod bytes;
+pub mod bytes;
 pub mod choose;
 #[cfg(test)]
 mod choose_model;
@@ -12,12 +12,14 @@ pub mod crc;
 pub mod create;
 #[cfg(test)]
 mod document;
-pub(crate) mod header;
+pub mod header;
 pub mod leases;
 pub mod log;
 pub mod pages;
+#[cfg(test)]
+mod random;
 pub mod reshape;
-pub(crate) mod rules;
+pub mod rules;
 pub mod superblock;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -103,6 +105,6 @@ impl fmt::Display for MetaError {
 }
 
 /// Shorthand for the commonest refusal.
-pub(crate) fn field<T>(name: &'static str, value: u64) -> Result<T, MetaError> {
+pub fn field<T>(name: &'static str, value: u64) -> Result<T, MetaError> {
     Err(MetaError::Field { name, value })
 }

@@ -1,7 +1,5 @@
 //! Policies decide and cannot act: small deterministic machines over a read-only view.
 
-pub(crate) mod cleaning;
-pub mod destage;
 pub(crate) mod goal;
 pub(crate) mod heat;
 pub(crate) mod latency;

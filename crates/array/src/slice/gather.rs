@@ -544,7 +544,7 @@ impl Core {
 
     /// The first piece of a trim or a write of zeros: whole rows, until they are enough work for one turn. `fast`: members
     /// zero without writing, where they can.
-    pub(crate) fn piece(&self, request: &Request, fast: bool) -> Work {
+    pub fn piece(&self, request: &Request, fast: bool) -> Work {
         let whole = Work {
             bytes: request.bytes,
             cost: 0,

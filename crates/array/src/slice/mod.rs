@@ -310,7 +310,7 @@ impl Slice {
 }
 
 /// All slices: those at work, those waiting for a row, and the room for more.
-pub(crate) struct Slices {
+pub struct Slices {
     pub(crate) list: Vec<Slice>,
     free: Vec<u32>,
     /// Heads of the chains of slices by row, in order of arrival.
@@ -425,7 +425,7 @@ impl Slices {
         }
     }
 
-    pub(crate) fn coverage(
+    pub fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
         self.transitions
@@ -807,7 +807,7 @@ impl Core {
     }
 
     /// Whether some row could not be decoded without this member.
-    pub(crate) fn indispensable(&self, member: Member) -> bool {
+    pub fn indispensable(&self, member: Member) -> bool {
         let serves = |standing: &Standing| standing.serves(member);
         self.standing.iter().any(serves) && !self.all_decodable(serves)
     }

@@ -10,26 +10,26 @@ use core::ops::Range;
 
 /// The slots whose members a read does without.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Suspects {
+pub struct Suspects {
     /// A bit for each slot.
     slots: u64,
     /// What was made of the others is written where they have it.
-    pub(crate) repairs: bool,
+    pub repairs: bool,
 }
 
 /// A reading without one of the sets of suspects.
 #[derive(Clone, Copy)]
-pub(crate) struct Attempt {
+pub struct Attempt {
     /// Which of the sets it is.
     set: usize,
     /// How many were made before it.
     nth: usize,
-    pub(crate) suspects: Suspects,
+    pub suspects: Suspects,
 }
 
 impl Attempt {
     /// The same once more, for what was wrong to be written again.
-    pub(crate) fn repairing(self) -> Attempt {
+    pub fn repairing(self) -> Attempt {
         let suspects = Suspects {
             repairs: true,
             ..self.suspects
@@ -38,7 +38,7 @@ impl Attempt {
     }
 
     /// How many were made before it.
-    pub(crate) fn nth(self) -> usize {
+    pub fn nth(self) -> usize {
         self.nth
     }
 }
@@ -48,7 +48,7 @@ const SETS_MAX: usize = 256;
 
 impl Suspects {
     /// Nobody is: it is read as always, but what cannot be read is not written again of others that may be wrong.
-    pub(crate) const NOBODY: Suspects = Suspects {
+    pub const NOBODY: Suspects = Suspects {
         slots: 0,
         repairs: false,
     };
@@ -69,11 +69,7 @@ fn bit(slot: Slot) -> u64 {
 impl Core {
     /// How these sectors are read after that attempt, or at first: none when nobody is left to do without. Without the suspects they
     /// can be read of members that are here: a reading that fails says that one of these cannot be read.
-    pub(crate) fn next_attempt(
-        &self,
-        sectors: Range<u64>,
-        last: Option<Attempt>,
-    ) -> Option<Attempt> {
+    pub fn next_attempt(&self, sectors: Range<u64>, last: Option<Attempt>) -> Option<Attempt> {
         let (from, nth) = last.map_or((0, 0), |last| (last.set + 1, last.nth + 1));
         let rows = self.rows_of(sectors);
         let sets = self.suspects(&rows);

@@ -90,7 +90,7 @@ impl Core {
 
     /// What a growth by so many members would do, if it may begin now: by the least moves where the level has them, and else with
     /// every chunk dealt anew.
-    pub(crate) fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
+    pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         match self.superblock.geometry.level {
             Level::Raid5(_) | Level::Raid6(_) => self.reshape_plan(by),
             _ => self.least_growth_plan(by),

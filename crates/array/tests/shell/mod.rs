@@ -4,8 +4,8 @@
 
 use restripe_array::meta::{Content, CreateOptions, create};
 use restripe_array::{
-    Action, Actions, Buf, BufRef, Command, CommandTag, ComputeOp, Config, DeviceIo, Engine, Event,
-    IoOp, Limits, Member, MemberInfo, Nanos, PAGE_SECTORS, Request, RequestOp, RequestTag, Segment,
+    Action, Actions, Buf, BufRef, Command, CommandTag, ComputeOp, Config, DeviceIo, Event, IoOp,
+    Limits, Member, MemberInfo, Nanos, PAGE_SECTORS, Request, RequestOp, RequestTag, Segment, Set,
     StartMode, Uuid, Verdict,
 };
 use std::collections::VecDeque;
@@ -15,7 +15,7 @@ const KEPT_SECTORS: u64 = 8192;
 const PAGE: usize = 4096;
 
 pub struct Shell {
-    pub engine: Engine,
+    pub engine: Set,
     members: Vec<Vec<u8>>,
     events: VecDeque<Event>,
     actions: Actions,
@@ -50,13 +50,12 @@ impl Shell {
         let config = Config {
             members: options.members,
             limits: Limits::default(),
-            surrogate: None,
             io_timeout: Nanos::from_secs(3600),
             #[cfg(feature = "planted")]
             bug: None,
         };
         let mut shell = Shell {
-            engine: Engine::new(config),
+            engine: Set::new(config),
             members,
             events: VecDeque::with_capacity(4096),
             actions: Actions::with_capacity(4096),

@@ -7,11 +7,12 @@ use super::{Desk, Said, done, ended};
 use crate::units::Size;
 use restripe_array::layout::Layout;
 use restripe_array::meta::leases;
-use restripe_array::report::{Parcel, Status};
+use restripe_array::report::Parcel;
 use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
 use restripe_io::control::{Refusal, Reply, StatusView, is_name};
 use restripe_io::remote::LocalError;
 use restripe_io::shell::{BorrowerIs, LeaseUse};
+use restripe_tier::report::Status;
 use std::thread;
 use std::time::{Duration, Instant};
 

@@ -3,10 +3,11 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use super::{Desk, End, Said, done, ended};
-use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status};
+use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status as SetStatus};
 use restripe_array::{Command, CommandError, Member};
 use restripe_io::control::{Refusal, Reply, member_name};
 use restripe_io::remote::MemberName;
+use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 use std::sync::{MutexGuard, PoisonError};
@@ -171,6 +172,6 @@ fn is_whole(status: &Status) -> bool {
         .map(|one| &one.set)
         .into_iter()
         .chain(buffer.map(|one| &one.set));
-    let healthy = |set: &Status| set.state == ArrayState::Healthy;
-    healthy(status) && others.into_iter().all(healthy)
+    let healthy = |set: &SetStatus| set.state == ArrayState::Healthy;
+    healthy(&status.set) && others.into_iter().all(healthy)
 }

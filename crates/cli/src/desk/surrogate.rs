@@ -27,16 +27,16 @@ use crate::sets::Others;
 use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
-use restripe_array::overlay::Kind;
-use restripe_array::report::{ArrayState, MemberState, Status, SurrogateStatus, TaskStatus};
-use restripe_array::{
-    Command, LeaseError, Member, SECTOR_BYTES, StartMode, SurrogateConfig, TaskKind, Uuid,
-};
+use restripe_array::report::{ArrayState, MemberState, Status as SetStatus, TaskStatus};
+use restripe_array::{Command, LeaseError, Member, SECTOR_BYTES, StartMode, TaskKind, Uuid};
 use restripe_io::control::{Refusal, Reply};
 use restripe_io::host::Exchange;
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
 use restripe_io::remote::Remote;
+use restripe_tier::SurrogateConfig;
+use restripe_tier::overlay::Kind;
+use restripe_tier::report::{Status, SurrogateStatus};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{MutexGuard, PoisonError};
 
@@ -184,7 +184,7 @@ impl Desk {
     }
 
     fn is_being_emptied(&self) -> Result<Refusal, Refusal> {
-        let name = self.look()?.0.name;
+        let name = self.look()?.0.set.name;
         let what = "not now: the array's surrogate is being emptied already, to be taken away";
         let hint = format!("restripe surrogate status {name} tells how much is left");
         Ok(Refusal::new(what).hint(hint))
@@ -422,7 +422,7 @@ fn wipe(name: &str, array: Uuid) -> Outcome {
     device.flush().map_err(io_failure(&device, "flushing"))
 }
 
-fn members_of(set: &Status) -> Vec<Member> {
+fn members_of(set: &SetStatus) -> Vec<Member> {
     set.members.iter().map(|one| one.member).collect()
 }
 

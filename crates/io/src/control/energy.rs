@@ -4,8 +4,8 @@
 
 use super::schema::StatusView;
 use restripe_array::energy::{Phase, Rating, Spent};
-use restripe_array::report::Status;
 use restripe_array::{Member, Nanos};
+use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -131,7 +131,7 @@ fn sum(drives: &[Spent], by: &NamedRating) -> EnergyView {
 mod tests {
     use super::*;
     use restripe_array::Uuid;
-    use restripe_array::report::{MemberState, MemberStatus};
+    use restripe_array::report::{MemberState, MemberStatus, Status as SetStatus};
 
     fn member(number: u16, active: u64) -> MemberStatus {
         let mut spent = Spent::default();
@@ -155,10 +155,10 @@ mod tests {
     /// Two members, for a hundred seconds each: of one disk they are one drive, which works for as long as both.
     #[test]
     fn members_of_one_disk_are_counted_once() {
-        let status = Status {
+        let status = Status::from(SetStatus {
             members: vec![member(0, 5), member(1, 3)],
-            ..Status::default()
-        };
+            ..SetStatus::default()
+        });
         let by = NamedRating {
             name: "given".into(),
             rating: Rating {

@@ -2,7 +2,8 @@
 
 use crate::shell::{BorrowerIs, LeaseUse, export_name};
 use restripe_array::SECTOR_BYTES;
-use restripe_array::report::{Lease, Parcel, Status};
+use restripe_array::report::{Lease, Parcel};
+use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
 /// What an array has set aside for others.

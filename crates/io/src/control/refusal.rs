@@ -1,6 +1,7 @@
 //! Why an array refuses writes: the reason, the members that are the cause, and what ends it, as every surface tells them.
 
-use restripe_array::report::{Refusal, Status, WhyRefused};
+use restripe_array::report::{Refusal, WhyRefused};
+use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
 /// The reason and the state of an array that writes nothing.
@@ -90,19 +91,19 @@ fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
 mod tests {
     use super::super::schema::StatusView;
     use super::*;
-    use restripe_array::report::ArrayState;
+    use restripe_array::report::{ArrayState, Status as SetStatus};
     use restripe_array::{Member, Nanos};
 
     fn refused(why: WhyRefused) -> StatusView {
-        let status = Status {
+        let status = Status::from(SetStatus {
             name: "tank".into(),
             state: ArrayState::Healthy,
             refusal: Some(Refusal {
                 why,
                 members: vec![Member(2)],
             }),
-            ..Status::default()
-        };
+            ..SetStatus::default()
+        });
         StatusView::new(&status, Nanos::ZERO, |member| format!("/d/{member}"))
     }
 
@@ -124,10 +125,10 @@ mod tests {
 
     #[test]
     fn an_array_that_writes_says_nothing_of_it() {
-        let status = Status {
+        let status = Status::from(SetStatus {
             state: ArrayState::Healthy,
-            ..Status::default()
-        };
+            ..SetStatus::default()
+        });
         let view = StatusView::new(&status, Nanos::ZERO, |_| String::new());
         assert_eq!(
             (view.state.as_str(), view.refuses_writes),

@@ -9,13 +9,15 @@ use super::refusal::{self, RefusalView};
 use super::scrub::{LastScrubView, mismatch_text, scrubbed_text};
 use super::surrogate::{SurrogateView, exposed_sectors};
 use restripe_array::layout::{Geometry, Level, Rotation};
+use restripe_array::report::Status as SetStatus;
 use restripe_array::report::{
-    Aim, ArrayState, Counters, DroppedTask, GrowthPlan, HeatMap, MemberState, MemberStatus, Status,
+    Aim, ArrayState, Counters, DroppedTask, GrowthPlan, HeatMap, MemberState, MemberStatus,
     TaskStatus,
 };
 use restripe_array::{
     CommandError, Fact, FailCause, Halt, Member, Nanos, SECTOR_BYTES, TaskKind, TaskOutcome,
 };
+use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
 /// The schema's version, in every status.
@@ -392,7 +394,7 @@ impl DroppedView {
             ("buffer", buffer.map(|one| &one.set)),
         ];
         let others = others.into_iter().filter_map(|(set, of)| Some((set, of?)));
-        let sets = std::iter::once(("array", status)).chain(others);
+        let sets = std::iter::once(("array", &status.set)).chain(others);
         sets.flat_map(|(set, of)| of.dropped.iter().map(move |one| DroppedView::new(set, one)))
             .collect()
     }
@@ -656,6 +658,15 @@ impl StatusView {
     pub fn disks(&self) -> impl Iterator<Item = &MemberView> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.members);
         self.members.iter().chain(of_surrogate)
+    }
+
+    /// Of a set by itself.
+    pub(super) fn of_set(
+        set: &SetStatus,
+        now: Nanos,
+        path_of: impl Fn(u16) -> String,
+    ) -> StatusView {
+        StatusView::new(&Status::from(set.clone()), now, path_of)
     }
 
     /// The engine's own view, with the paths that only the shell knows. `now` is the shell's clock, for the ETA.
@@ -1173,7 +1184,7 @@ mod tests {
 
     #[test]
     fn a_view_carries_what_the_engine_says() {
-        let status = Status {
+        let status = Status::from(SetStatus {
             name: "tank".into(),
             state: ArrayState::Degraded,
             geometry: Some(Geometry {
@@ -1226,8 +1237,8 @@ mod tests {
                 mismatches: 0,
             }],
             lost: vec![(8, 8)],
-            ..Status::default()
-        };
+            ..SetStatus::default()
+        });
         let view = StatusView::new(&status, Nanos(1_000_000_000), |member| format!("d{member}"));
         assert_eq!(
             (
@@ -1272,10 +1283,10 @@ mod tests {
                 bytes: 4096
             }
         );
-        let read_only = Status {
+        let read_only = Status::from(SetStatus {
             read_only: true,
-            ..status.clone()
-        };
+            ..status.set.clone()
+        });
         let view_read_only = StatusView::new(&read_only, Nanos::ZERO, |_| String::new());
         assert_eq!(view_read_only.tasks[0].waits, "read-only");
         let text = serde_json::to_string(&Reply::Status(Box::new(view.clone())))

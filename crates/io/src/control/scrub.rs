@@ -1,8 +1,9 @@
 //! The result of a scrub, as every surface tells it: the one that runs, or the last one, also after a restart.
 
 use super::schema::fact_bytes;
-use restripe_array::report::{MemberStatus, Status};
+use restripe_array::report::MemberStatus;
 use restripe_array::{Cure, LastScrub, ScrubMode, ScrubState};
+use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]

@@ -2,9 +2,10 @@
 
 use super::schema::{MemberView, StatusView, TaskView, state_word};
 use restripe_array::meta::BufferMark;
-use restripe_array::overlay::{Kind, SealCause};
-use restripe_array::report::{ArrayState, BufferStatus, OverlayStatus, Status, SurrogateStatus};
+use restripe_array::report::ArrayState;
 use restripe_array::{Nanos, SECTOR_BYTES};
+use restripe_tier::overlay::{Kind, SealCause};
+use restripe_tier::report::{BufferStatus, OverlayStatus, Status, SurrogateStatus};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -132,7 +133,7 @@ impl SurrogateView {
     ) -> SurrogateView {
         let buffer = surrogate.buffer.as_ref();
         let buffer = buffer.map(|one| buffer_view(surrogate, one, now, &path_of));
-        let set = StatusView::new(&surrogate.set, now, path_of);
+        let set = StatusView::of_set(&surrogate.set, now, path_of);
         let waits = surrogate.overlay.is_none() && surrogate.set.state == ArrayState::Starting;
         let logless = surrogate.overlay.as_ref().is_some_and(|one| one.logless);
         let state = match waits && home != ArrayState::Starting {
@@ -207,7 +208,7 @@ fn buffer_view(
     now: Nanos,
     path_of: &impl Fn(u16) -> String,
 ) -> BufferView {
-    let set = StatusView::new(&buffer.set, now, path_of);
+    let set = StatusView::of_set(&buffer.set, now, path_of);
     let absent = buffer.records.is_none() && buffer.set.state == ArrayState::Starting;
     let counters = surrogate.overlay.as_ref().map(|one| one.counters);
     BufferView {
@@ -280,14 +281,15 @@ fn seals(overlay: &OverlayStatus) -> BTreeMap<String, u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use restripe_array::Redirect;
-    use restripe_array::overlay::OverlayCounters;
+    use restripe_array::report::Status as SetStatus;
+    use restripe_tier::Redirect;
+    use restripe_tier::overlay::OverlayCounters;
 
     fn surrogate(state: ArrayState, overlay: Option<OverlayStatus>) -> SurrogateStatus {
-        let set = Status {
+        let set = SetStatus {
             name: "tank-surrogate".into(),
             state,
-            ..Status::default()
+            ..SetStatus::default()
         };
         SurrogateStatus {
             buffer: None,

@@ -13,7 +13,8 @@ use crate::front::Export;
 use crate::member::OpenMember;
 use crate::memory::PoolMemory;
 use restripe_array::report::{ArrayState, Health, MapExtent, MemberState, MemberStatus};
-use restripe_array::{Engine, Limits, Member, SECTOR_BYTES, SurrogateConfig};
+use restripe_array::{Limits, Member, SECTOR_BYTES};
+use restripe_tier::{Engine, SurrogateConfig};
 use std::io;
 
 const OUTSTANDING: &str = "operations on a failed member are still outstanding";

@@ -33,12 +33,14 @@ use crate::nbd_wire::beneath::describe;
 use crate::record::Recorder;
 use lanes::{LOCAL, Lanes, USERS};
 use restripe_array::report::{
-    ArrayState, MapExtent, MemberState, MemberStatus, Refusal, Status, WhyRefused,
+    ArrayState, MapExtent, MemberState, MemberStatus, Refusal, WhyRefused,
 };
 use restripe_array::{
-    Action, Actions, Command, CommandError, CommandTag, Config, DeviceIo, Engine, Event, Fact,
-    Member, Nanos, Request, RequestError, RequestTag, SECTOR_BYTES, Uuid,
+    Action, Actions, Command, CommandError, CommandTag, DeviceIo, Event, Fact, Member, Nanos,
+    Request, RequestError, RequestTag, SECTOR_BYTES, Uuid,
 };
+use restripe_tier::report::Status;
+use restripe_tier::{Config, Engine};
 use std::collections::VecDeque;
 use std::io;
 
@@ -157,7 +159,6 @@ impl Host {
         let read_only = refuses_for_good(&status);
         Export {
             description: describe("", &self.beneath(status.uuid)),
-            name: status.name,
             size_bytes: status.size_bytes,
             logical_block: status.logical_block,
             minimum_block: match status.surrogate {
@@ -171,6 +172,7 @@ impl Host {
             read_only,
             durable,
             serving,
+            name: status.set.name,
         }
     }
 

@@ -1,14 +1,14 @@
 //! The record's encoding: events as they are stored, actions as they are summed, and back.
 
 use restripe_array::cache::Rule;
-use restripe_array::destage;
 use restripe_array::{
-    Action, ArrayOwner, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, Config,
-    Destage, DeviceIo, ENDED_MAX, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand,
-    LeaseName, Limits, Member, MemberInfo, Moves, Nanos, Order, Page, Pool, Redirect, Request,
-    RequestOp, RequestTag, ScrubMode, Segment, Sleep, StartMode, SurrogateConfig, SurrogateLimits,
-    Tag, Throttle, Uuid, Verdict,
+    Action, ArrayOwner, Buf, BufRef, CacheLimits, Class, Command, Compute, ComputeOp, DeviceIo,
+    ENDED_MAX, Event, Guilty, HeatLimits, IoError, IoOp, LeaseCommand, LeaseName, Limits, Member,
+    MemberInfo, Moves, Nanos, Order, Page, Pool, Request, RequestOp, RequestTag, ScrubMode,
+    Segment, StartMode, Tag, Throttle, Uuid, Verdict,
 };
+use restripe_tier::destage;
+use restripe_tier::{Config, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 use std::io::Write as _;
 
 /// The most requests, slices and operations that a record may speak of.

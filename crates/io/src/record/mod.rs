@@ -18,7 +18,8 @@ pub use code::encode_actions;
 pub use replay::{Replay, ReplayError, Step, replay};
 
 use code::Writer;
-use restripe_array::{Action, Config, Event, Nanos};
+use restripe_array::{Action, Event, Nanos};
+use restripe_tier::Config;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, ErrorKind, Read, Seek, Write};
 use std::os::unix::fs::FileTypeExt;

@@ -2,7 +2,8 @@
 
 use super::MAGIC;
 use super::code::{Reader, Stop, Stored, Writer};
-use restripe_array::{Action, Actions, Compute, DeviceIo, Engine, Event, IoOp, Nanos, Tag};
+use restripe_array::{Action, Actions, Compute, DeviceIo, Event, IoOp, Nanos, Tag};
+use restripe_tier::Engine;
 use std::collections::BTreeMap;
 use std::fmt;
 

@@ -6,8 +6,10 @@ use crate::host::Host;
 use crate::member::OpenMember;
 use crate::remote::{Call, MemberName, NotTaken};
 use restripe_array::Slab;
-use restripe_array::report::Status;
-use restripe_array::{Command, CommandError, CommandTag, Engine, Fact, Member, Nanos};
+use restripe_array::report::Status as SetStatus;
+use restripe_array::{Command, CommandError, CommandTag, Fact, Member, Nanos};
+use restripe_tier::Engine;
+use restripe_tier::report::Status;
 use std::io;
 use std::sync::mpsc::Sender;
 
@@ -75,11 +77,12 @@ impl Answers {
 
 /// Operations on the members of all sets of an array.
 fn progress(status: &Status) -> u64 {
+    let of_set = |set: &SetStatus| set.counters.ios.iter().sum::<u64>();
     let of_surrogate = status.surrogate.as_ref().map_or(0, |surrogate| {
         let buffer = surrogate.buffer.as_ref();
-        progress(&surrogate.set) + buffer.map_or(0, |buffer| progress(&buffer.set))
+        of_set(&surrogate.set) + buffer.map_or(0, |buffer| of_set(&buffer.set))
     });
-    status.counters.ios.iter().sum::<u64>() + of_surrogate
+    of_set(&status.set) + of_surrogate
 }
 
 impl Shell {

@@ -184,7 +184,7 @@ impl Shell {
     /// Makes the exports follow an array's table of leases.
     pub(super) fn follow_leases(&mut self, host: usize) {
         self.answer_taken_back();
-        let lent = self.hosts[host].status().lent;
+        let lent = self.hosts[host].status().set.lent;
         for place in 0..self.exposed.len() {
             let exposed = &self.exposed[place];
             let stays =

@@ -29,9 +29,8 @@ pub use leases::{BorrowerIs, EXPORT_PREFIX, LeaseUse, export_name};
 use requests::{LocalWait, Pending};
 use restripe_array::Slab;
 use restripe_array::report::MapExtent;
-use restripe_array::{
-    BufRef, CommandError, Config, Limits, Nanos, RequestError, RequestTag, SurrogateConfig,
-};
+use restripe_array::{BufRef, CommandError, Limits, Nanos, RequestError, RequestTag};
+use restripe_tier::{Config, SurrogateConfig};
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};

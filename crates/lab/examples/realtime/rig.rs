@@ -3,8 +3,7 @@
 use restripe_array::layout::{Level, Skew};
 use restripe_array::meta::{Content, CreateOptions, Init, Partner, PartnerRole, WriteHole, create};
 use restripe_array::{
-    Command, Destage, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig, SurrogateLimits,
-    TaskKind, TaskOutcome, Uuid,
+    Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
 };
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd;
@@ -20,6 +19,7 @@ use restripe_lab::replay::{Pace, real};
 use restripe_lab::trace::Item;
 use restripe_sim::disk::mechanical::Mechanical;
 use restripe_sim::disk::served::HardDisk;
+use restripe_tier::{Destage, SurrogateConfig, SurrogateLimits};
 use std::fs;
 use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -315,7 +315,7 @@ fn spec(plan: &ArrayPlan, members: Vec<restripe_io::member::OpenMember>) -> Arra
     });
     let limits = Limits {
         heat: plan.heat,
-        ..Limits::default().with_surrogate(surrogate.as_ref().map(|one| &one.limits))
+        ..Limits::default().with_pool(surrogate.as_ref().map(|one| one.limits.whole_pool()))
     };
     ArraySpec {
         members,

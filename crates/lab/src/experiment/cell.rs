@@ -14,15 +14,16 @@ use crate::replay::stage::{ArrayPlan, CodeCachePlan, Stage, SurrogatePlan, copie
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::files;
 use restripe_array::cache::Rule;
-use restripe_array::destage;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::WriteHole;
 use restripe_array::{
-    CacheLimits, HeatLimits, Moves, Nanos, Order, Redirect, SECTOR_BYTES, SMALL_BYTES, Throttle,
+    CacheLimits, HeatLimits, Moves, Nanos, Order, SECTOR_BYTES, SMALL_BYTES, Throttle,
 };
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
+use restripe_tier::Redirect;
+use restripe_tier::destage;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;

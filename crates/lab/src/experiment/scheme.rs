@@ -1,7 +1,8 @@
 //! Rebuild schemes by the names that papers give them: an order, and what becomes of users meanwhile.
 
 use crate::nearest;
-use restripe_array::{Order, Redirect};
+use restripe_array::Order;
+use restripe_tier::Redirect;
 
 /// How a rebuild goes, and where its users are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -191,7 +191,7 @@ impl Replay<'_> {
         self.marked = None;
         let at = self.elapsed();
         self.recorder.happened(at, "power was cut");
-        let tasks = self.stage.world.status().tasks;
+        let tasks = self.stage.world.status().set.tasks;
         if !tasks.iter().any(|task| task.kind == TaskKind::Resync) {
             return Err("after the cut there is nothing to resynchronise".into());
         }
@@ -230,7 +230,10 @@ impl Replay<'_> {
 
     fn reading(&self) -> Reading {
         let status = self.stage.world.status();
-        let overlay = status.surrogate.and_then(|surrogate| surrogate.overlay);
+        let overlay = status
+            .surrogate
+            .as_ref()
+            .and_then(|surrogate| surrogate.overlay);
         Reading {
             counters: status.counters,
             redirected: overlay.map_or([0; 2], |overlay| {

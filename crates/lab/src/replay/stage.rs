@@ -4,16 +4,13 @@ use super::facts::{Energy, Labour};
 use super::link::{Link, LinkPlan, linked};
 use super::meter::{Meter, Model, metered};
 use crate::drives::preset::{self, Preset};
-use restripe_array::destage;
 use restripe_array::energy::Spent;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Skew};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
-use restripe_array::report::Status;
 use restripe_array::{
-    Buf, CacheLimits, Command, CommandError, CommandTag, Config, Destage, Engine, HeatLimits,
-    Limits, Member, MemberInfo, Moves, Nanos, Order, Redirect, SECTOR_BYTES, ScrubMode, Sleep,
-    StartMode, SurrogateConfig, SurrogateLimits, Throttle,
+    Buf, CacheLimits, Command, CommandError, CommandTag, HeatLimits, Limits, Member, MemberInfo,
+    Moves, Nanos, Order, SECTOR_BYTES, ScrubMode, StartMode, Throttle,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::flash::Flash;
@@ -24,6 +21,9 @@ use restripe_sim::disk::{Device, Disk};
 use restripe_sim::image::Image;
 use restripe_sim::payload::Payload;
 use restripe_sim::world::{Happening, World, WorldConfig};
+use restripe_tier::destage;
+use restripe_tier::report::Status;
+use restripe_tier::{Config, Destage, Engine, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 use std::collections::BTreeMap;
 
 /// Sectors of a member beyond its set data: superblocks, maps and the log, with room to spare.
@@ -527,7 +527,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         heat: plan.heat,
         ..Limits::default()
             .with_cache(plan.cache)
-            .with_surrogate(surrogate.as_ref().map(|one| &one.limits))
+            .with_pool(surrogate.as_ref().map(|one| one.limits.whole_pool()))
     };
     let whole = Limits {
         ios: limits.ios + surrogate.map_or(0, |one| one.limits.ios),

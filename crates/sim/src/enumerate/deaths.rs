@@ -11,7 +11,8 @@ use crate::image::Image;
 use crate::invariant::Violation;
 use crate::oracle::Oracle;
 use crate::session::{News, PATIENCE, Session};
-use restripe_array::{Command, Engine, Nanos, StartMode};
+use restripe_array::{Command, Nanos, StartMode};
+use restripe_tier::Engine;
 
 /// The stream of the deaths.
 pub(super) const DEATHS: u64 = 0xdead_dae0;

@@ -11,7 +11,8 @@ use crate::swarm::{Scene, issue};
 use crate::workload::Workload;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, WriteHole};
-use restripe_array::{Command, Engine, Fact, TaskKind};
+use restripe_array::{Command, Fact, TaskKind};
+use restripe_tier::Engine;
 
 /// Steps of a life at most.
 const STEPS: u64 = 12_000;

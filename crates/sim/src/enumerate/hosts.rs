@@ -15,8 +15,10 @@ use crate::swarm::{Hosting, Scene, crowded, issue};
 use crate::workload::Workload;
 use restripe_array::layout::{Level, Rotation, Skew};
 use restripe_array::meta::{Init, WriteHole};
-use restripe_array::report::{ArrayState, MemberState, Status};
-use restripe_array::{Command, Engine, Member, Nanos, Row, TaskKind};
+use restripe_array::report::{ArrayState, MemberState};
+use restripe_array::{Command, Member, Nanos, Row, TaskKind};
+use restripe_tier::Engine;
+use restripe_tier::report::Status;
 
 /// Steps at most: of a life, and until the tasks of an image have ended.
 const STEPS: u64 = 12_000;

@@ -1,7 +1,8 @@
 //! What lives with a surrogate have met: incidents, by where users' data were at that moment.
 
-use restripe_array::report::Status;
-use restripe_array::{TaskKind, report::OverlayStatus};
+use restripe_array::TaskKind;
+use restripe_tier::report::OverlayStatus;
+use restripe_tier::report::Status;
 use std::fmt;
 
 /// Where users' data are, and where they are going.

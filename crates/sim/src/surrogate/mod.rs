@@ -32,10 +32,11 @@ use plan::Plan;
 use quest::Quest;
 use removal::{Removal, Removals};
 use restripe_array::layout::{Layout, Level};
-use restripe_array::report::{MemberState, Status};
-use restripe_array::{
-    Command, CommandError, Config, Engine, Fact, Limits, Member, Nanos, StartMode, SurrogateConfig,
-};
+use restripe_array::report::MemberState;
+use restripe_array::report::Status as SetStatus;
+use restripe_array::{Command, CommandError, Fact, Limits, Member, Nanos, StartMode};
+use restripe_tier::report::Status;
+use restripe_tier::{Config, Engine, SurrogateConfig};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What is not left to the seed.
@@ -957,9 +958,9 @@ fn spec_of(plan: &Plan, site: Site) -> &Spec {
     }
 }
 
-fn set_of(status: &Status, site: Site) -> Option<&Status> {
+fn set_of(status: &Status, site: Site) -> Option<&SetStatus> {
     match site {
-        Site::Home => Some(status),
+        Site::Home => Some(&status.set),
         Site::Log => status.surrogate.as_ref().map(|surrogate| &surrogate.set),
         Site::Buffer => Some(&status.surrogate.as_ref()?.buffer.as_ref()?.set),
     }

@@ -4,8 +4,8 @@ use super::{Life, Site};
 use crate::oracle::WriteKind;
 use crate::workload::Ask;
 use restripe_array::Member;
-use restripe_array::overlay::{Cleans, SealCause, WayHome};
-use restripe_array::report::Status;
+use restripe_tier::overlay::{Cleans, SealCause, WayHome};
+use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 use std::fmt;
 

@@ -5,11 +5,12 @@ use crate::array::Spec;
 use crate::payload::Payload;
 use crate::rng::Rng;
 use crate::swarm::plan::cached;
-use restripe_array::destage::Order;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
-use restripe_array::overlay::format::slot::HALF_SECTORS;
-use restripe_array::{CacheLimits, Destage, Limits, Nanos, Pool, Redirect, Sleep, SurrogateLimits};
+use restripe_array::{CacheLimits, Limits, Nanos, Pool};
+use restripe_tier::destage::Order;
+use restripe_tier::overlay::format::slot::HALF_SECTORS;
+use restripe_tier::{Destage, Redirect, Sleep, SurrogateLimits};
 
 /// The stream that is drawn from whether a log of clusters has three parities or more.
 const PARITIES: u64 = 0x9a7;
@@ -239,7 +240,7 @@ impl Plan {
             ..Limits::default()
         };
         let limits = limits.with_cache(self.cached);
-        (limits.with_surrogate(Some(&surrogate)), surrogate)
+        (limits.with_pool(Some(surrogate.whole_pool())), surrogate)
     }
 }
 

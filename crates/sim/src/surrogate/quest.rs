@@ -13,9 +13,10 @@ use crate::swarm::issue;
 use crate::workload::Ask;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, RegionKind};
-use restripe_array::overlay::{Cleans, SealCause};
 use restripe_array::report::{MemberState, MemberStatus};
-use restripe_array::{Command, Member, Nanos, ScrubMode, Sleep};
+use restripe_array::{Command, Member, Nanos, ScrubMode};
+use restripe_tier::Sleep;
+use restripe_tier::overlay::{Cleans, SealCause};
 use std::collections::BTreeSet;
 
 /// What is to happen, and when.

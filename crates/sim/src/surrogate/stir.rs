@@ -7,7 +7,8 @@ use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::Invariant;
 use restripe_array::layout::Level;
-use restripe_array::report::{MapExtent, MemberState, Status};
+use restripe_array::report::Status as SetStatus;
+use restripe_array::report::{MapExtent, MemberState};
 use restripe_array::{Command, Member, Nanos, ScrubMode, TaskKind};
 
 /// The stream that it is drawn from who is cut off with most of a surrogate.
@@ -139,7 +140,7 @@ impl Run {
         }
     }
 
-    pub(super) fn standing(&self, life: &Life, set: &Status, site: Site) -> Standing {
+    pub(super) fn standing(&self, life: &Life, set: &SetStatus, site: Site) -> Standing {
         let of_state = |state| -> Vec<Member> {
             let members = set.members.iter();
             let of_state = members.filter(|member| member.state == state);

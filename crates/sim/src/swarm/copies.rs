@@ -13,7 +13,8 @@ use crate::rng::Rng;
 use crate::session::{News, Session};
 use crate::world::{World, WorldConfig};
 use restripe_array::meta::MemberRole;
-use restripe_array::{Command, CommandError, Config, Engine, Member, Nanos, StartMode, Uuid};
+use restripe_array::{Command, CommandError, Member, Nanos, StartMode, Uuid};
+use restripe_tier::{Config, Engine};
 
 /// Streams of random numbers, one for copies and one for halves.
 const COPIES: u64 = 0x01dc;

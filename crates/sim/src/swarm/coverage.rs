@@ -1,7 +1,8 @@
 //! What a swarm has met, counted: incidents by what the array was doing at that moment.
 
 use restripe_array::TaskKind;
-use restripe_array::report::{Status, TaskStatus};
+use restripe_array::report::TaskStatus;
+use restripe_tier::report::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 

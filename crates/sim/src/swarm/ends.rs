@@ -365,7 +365,7 @@ impl Run {
                 return Some(end);
             }
         }
-        let tasks = life.session.world.status().tasks;
+        let tasks = life.session.world.status().set.tasks;
         life.session
             .violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
         Some(End::Broken)

@@ -11,8 +11,9 @@ use crate::invariant::{Invariant, Violation};
 use crate::oracle::WriteKind;
 use crate::workload::Ask;
 use restripe_array::layout::Layout;
-use restripe_array::report::{MemberState, MemberStatus, Status};
+use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{Command, Fact, Member, Nanos, Row, Slot, TaskKind};
+use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 
 /// The stream that it is drawn from.

@@ -21,9 +21,10 @@ use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
 use restripe_array::{
-    Command, CommandError, CommandTag, Config, Engine, Fact, FailCause, Halt, IoError, Member,
-    Nanos, StartMode, TaskKind, TaskOutcome,
+    Command, CommandError, CommandTag, Fact, FailCause, Halt, IoError, Member, Nanos, StartMode,
+    TaskKind, TaskOutcome,
 };
+use restripe_tier::{Config, Engine};
 
 /// An operation outstanding for longer fails its member.
 pub const IO_TIMEOUT: Nanos = Nanos::from_secs(1);

@@ -9,8 +9,9 @@ use super::plan::Roughness;
 use crate::rng::Rng;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
-use restripe_array::report::{MemberState, Status};
+use restripe_array::report::MemberState;
 use restripe_array::{Command, ScrubMode, TaskKind};
+use restripe_tier::report::Status;
 
 /// What is to happen, and when.
 #[derive(Clone, Copy, Debug)]

@@ -17,7 +17,8 @@ use crate::session::PATIENCE;
 use crate::workload::Ask;
 use crate::world::World;
 use restripe_array::report::{ArrayState, MemberState, MemberStatus};
-use restripe_array::{Command, Engine, Member, Row, ScrubMode};
+use restripe_array::{Command, Member, Row, ScrubMode};
+use restripe_tier::Engine;
 use std::collections::BTreeSet;
 
 /// What an array in ruins must tell.
@@ -160,7 +161,7 @@ impl Run {
     /// asked for.
     fn destroy_members(&mut self, life: &mut Life) {
         let slots = usize::from(self.layout.geometry().slots);
-        let mut left = life.session.world.status().members;
+        let mut left = life.session.world.status().set.members;
         left.retain(|line| line.state == MemberState::Active);
         for slot in self.rng.order(slots) {
             let here = |line: &MemberStatus| line.slot == Some(slot as u16);

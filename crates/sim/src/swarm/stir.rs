@@ -9,8 +9,10 @@ use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
 use restripe_array::meta::WriteHole;
-use restripe_array::report::{MemberState, MemberStatus, Status};
-use restripe_array::{Command, Engine, Member, Moves, Nanos, Order, ScrubMode, Uuid};
+use restripe_array::report::{MemberState, MemberStatus};
+use restripe_array::{Command, Member, Moves, Nanos, Order, ScrubMode, Uuid};
+use restripe_tier::Engine;
+use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 
 /// What was done to the members of one life.

@@ -12,7 +12,7 @@ use restripe_array::{Row, TaskKind};
 
 /// Checks every written row of a quiet array. One in ruins that only reads does not bring rows in step either.
 pub fn media(run: &mut Run, life: &mut Life) {
-    let tasks = life.session.world.status().tasks;
+    let tasks = life.session.world.status().set.tasks;
     let owes = tasks.iter().any(|task| task.kind == TaskKind::Resync);
     if run.plan.spec.payload == Payload::None || run.in_ruins() && owes {
         return;

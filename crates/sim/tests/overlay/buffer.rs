@@ -3,8 +3,8 @@
 
 use super::{Record, World};
 use restripe_array::RequestError;
-use restripe_array::overlay::{Effect, Extent, WantedVersion};
 use restripe_sim::payload::Token;
+use restripe_tier::overlay::{Effect, Extent, WantedVersion};
 use std::collections::BTreeMap;
 
 /// A version of a record, as it lies there.

@@ -2,7 +2,7 @@
 
 use super::{FIRST, FURTHER, Record, SECTORS, World};
 use restripe_array::RequestOp;
-use restripe_array::overlay::{Effect, Extent, FoundInLog, Kind, Overlay};
+use restripe_tier::overlay::{Effect, Extent, FoundInLog, Kind, Overlay};
 
 impl World {
     pub(super) fn crash(&mut self) {

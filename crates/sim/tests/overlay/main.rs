@@ -8,15 +8,15 @@ mod media;
 mod users;
 
 use buffer::Buffer;
-use restripe_array::destage::Order;
-use restripe_array::overlay::{
-    CopyTag, Effect, Extent, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing,
-    SealCause,
-};
 use restripe_array::{Buf, RequestError};
 use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId};
 use restripe_sim::payload::{Payload, Token};
 use restripe_sim::rng::Rng;
+use restripe_tier::destage::Order;
+use restripe_tier::overlay::{
+    CopyTag, Effect, Extent, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing,
+    SealCause,
+};
 use std::collections::BTreeMap;
 
 const SECTORS: u64 = 96;

@@ -1,9 +1,9 @@
 //! Home and log: what the overlay wants of them is done in any order, and reads find what lies there.
 
 use super::{FIRST, FURTHER, Home, Record, UNIT, World};
-use restripe_array::overlay::{Cleans, Effect, Extent, Kind, Site};
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, SECTOR_BYTES};
 use restripe_sim::payload::{Payload, Token};
+use restripe_tier::overlay::{Cleans, Effect, Extent, Kind, Site};
 
 impl World {
     /// Takes up what the overlay wants.

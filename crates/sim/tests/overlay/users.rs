@@ -2,9 +2,9 @@
 
 use super::{Asked, Copy, SECTORS, UNIT, World};
 use crate::media::at;
-use restripe_array::overlay::CopyTag;
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 use restripe_sim::oracle::WriteKind;
+use restripe_tier::overlay::CopyTag;
 
 impl World {
     pub(super) fn ask(&mut self) {

@@ -3,10 +3,8 @@
 
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
-use restripe_array::overlay::format::slot::HALF_SECTORS;
 use restripe_array::{
-    Command, CommandError, Config, Destage, DeviceIo, Engine, Fact, Limits, Member, Nanos, Pool,
-    Redirect, StartMode, SurrogateConfig, SurrogateLimits,
+    Command, CommandError, DeviceIo, Fact, Limits, Member, Nanos, Pool, StartMode,
 };
 use restripe_sim::array::Spec;
 use restripe_sim::disk::{Disk, Simple};
@@ -16,6 +14,8 @@ use restripe_sim::oracle::{Oracle, WriteKind};
 use restripe_sim::payload::Payload;
 use restripe_sim::session::{News, PATIENCE, Session};
 use restripe_sim::world::{World, WorldConfig};
+use restripe_tier::overlay::format::slot::HALF_SECTORS;
+use restripe_tier::{Config, Destage, Engine, Redirect, SurrogateConfig, SurrogateLimits};
 use std::ops::Range;
 
 pub const PLAIN: StartMode = StartMode {
@@ -186,7 +186,7 @@ impl Pair {
             ios: 64,
             ..Limits::default()
         };
-        let limits = limits.with_surrogate(surrogate.as_ref().map(|one| &one.limits));
+        let limits = limits.with_pool(surrogate.as_ref().map(|one| one.limits.whole_pool()));
         let owners = self.specs.iter().flat_map(|spec| {
             let members = 0..spec.slots + spec.spares;
             members.map(move |member| (spec, member))

@@ -77,7 +77,7 @@ impl Lender {
     /// Where a lease starts in the array, and who borrows it.
     fn find(&self, text: &str) -> Option<(u64, Option<Uuid>)> {
         let status = self.running.remote.status(0).expect("it lives");
-        let lent = status.expect("array 0").lent;
+        let lent = status.expect("array 0").set.lent;
         let mut leases = lent
             .iter()
             .filter_map(|parcel| Some((parcel.start * 512, parcel.lease?)));

@@ -4,7 +4,7 @@ use crate::nbd_clients::tools::{Folder, Target};
 use restripe_array::cache::Rule;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Content, CreateOptions, Creation, create};
-use restripe_array::report::{ArrayState, Status};
+use restripe_array::report::ArrayState;
 use restripe_array::{
     CacheLimits, Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
 };
@@ -13,6 +13,7 @@ use restripe_io::front::nbd::Connection;
 use restripe_io::member::{OpenOptions, open, open_members};
 use restripe_io::plain::Plain;
 use restripe_io::{ArraySpec, Remote, Running, Shell, ShellOptions};
+use restripe_tier::report::Status;
 use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;

@@ -1,0 +1,160 @@
+//! The array as shells have it: one set, or one with a log beside it.
+
+use crate::overlay::OverlayCounters;
+use crate::pair::{Pair, SurrogateConfig};
+use crate::report::Status;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use restripe_array::report::{GrowthPlan, HeatMap, MapExtent};
+use restripe_array::{
+    Actions, CommandError, Event, Limits, Member, MemberInfo, Nanos, Request, Set, Work,
+};
+
+/// What an engine is built with. Everything about the array itself comes from its members' metadata.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// The devices that the shell has opened, in the order of their [`Member`] numbers.
+    pub members: Vec<MemberInfo>,
+    pub limits: Limits,
+    /// Some of the members are a surrogate of the others.
+    pub surrogate: Option<SurrogateConfig>,
+    /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
+    pub io_timeout: Nanos,
+    /// The bug to have.
+    #[cfg(feature = "planted")]
+    pub bug: Option<restripe_array::Bug>,
+}
+
+impl Config {
+    /// Of one set that has these members and limits.
+    pub(crate) fn of_set(
+        &self,
+        members: Vec<MemberInfo>,
+        limits: Limits,
+    ) -> restripe_array::Config {
+        restripe_array::Config {
+            members,
+            limits,
+            io_timeout: self.io_timeout,
+            #[cfg(feature = "planted")]
+            bug: self.bug,
+        }
+    }
+}
+
+pub struct Engine {
+    kind: Kind,
+}
+
+enum Kind {
+    Single(Box<Set>),
+    /// With a surrogate.
+    Pair(Box<Pair>),
+}
+
+impl Engine {
+    pub fn new(config: Config) -> Engine {
+        let kind = match config.surrogate {
+            Some(surrogate) => Kind::Pair(Box::new(Pair::new(config, surrogate))),
+            None => {
+                let own = config.of_set(config.members.clone(), config.limits);
+                Kind::Single(Box::new(Set::new(own)))
+            }
+        };
+        Engine { kind }
+    }
+
+    /// One step: takes an event, appends what is to be done about it.
+    pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        match &mut self.kind {
+            Kind::Single(set) => set.handle(now, event, actions),
+            Kind::Pair(pair) => pair.handle(now, event, actions),
+        }
+    }
+
+    /// Whether another request is accepted now. A shell holds requests back while this is false.
+    pub fn ready(&self) -> bool {
+        match &self.kind {
+            Kind::Single(set) => set.ready(),
+            Kind::Pair(pair) => pair.ready(),
+        }
+    }
+
+    /// The first piece of a trim or a write of zeros, which may be as large as the array: what a shell takes at a time, so
+    /// that others have their turns meanwhile. A piece is a request like any other.
+    pub fn piece(&self, request: &Request) -> Work {
+        match &self.kind {
+            Kind::Single(set) => set.piece(request),
+            // Zeros may go into the log, which has no holes.
+            Kind::Pair(pair) => pair.home().piece(request, false),
+        }
+    }
+
+    /// A view of the whole array, for people and metrics.
+    pub fn status(&self) -> Status {
+        match &self.kind {
+            Kind::Single(set) => set.status().into(),
+            Kind::Pair(pair) => pair.status(),
+        }
+    }
+
+    /// What users read, by zones.
+    pub fn heat(&self) -> HeatMap {
+        match &self.kind {
+            Kind::Single(set) => set.heat(),
+            Kind::Pair(pair) => pair.heat(),
+        }
+    }
+
+    /// What a growth by so many members would do, or why there can be none now.
+    pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
+        match &self.kind {
+            Kind::Single(set) => set.growth_plan(by),
+            Kind::Pair(pair) => pair.home().growth_plan(by),
+        }
+    }
+
+    /// Whether a member may be failed by command, or why not.
+    pub fn may_fail(&self, member: Member) -> Result<(), CommandError> {
+        match &self.kind {
+            Kind::Single(set) => set.may_fail(member),
+            Kind::Pair(pair) => pair.may_fail(member),
+        }
+    }
+
+    /// What a surrogate has taken over so far; `None` without one that serves.
+    pub fn moved(&self) -> Option<OverlayCounters> {
+        match &self.kind {
+            Kind::Single(_) => None,
+            Kind::Pair(pair) => pair.moved(),
+        }
+    }
+
+    /// What a range of the array is like, in order, at most `most` extents.
+    pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
+        match &self.kind {
+            Kind::Single(set) => set.map(lba, sectors, most, into),
+            Kind::Pair(pair) => pair.map(lba, sectors, most, into),
+        }
+    }
+
+    /// How often each transition of the slice table was taken: (kind, from, to, count).
+    pub fn coverage(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+        let (single, pair) = match &self.kind {
+            Kind::Single(set) => (Some(set.coverage()), None),
+            Kind::Pair(pair) => (None, Some(pair.coverage())),
+        };
+        let (single, pair) = (single.into_iter(), pair.into_iter());
+        single.flatten().chain(pair.flatten())
+    }
+
+    /// Whether nothing is in flight: no request, slice, operation or write of metadata.
+    pub fn idle(&self) -> bool {
+        match &self.kind {
+            Kind::Single(set) => set.idle(),
+            Kind::Pair(pair) => pair.idle(),
+        }
+    }
+}

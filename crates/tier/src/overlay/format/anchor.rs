@@ -1,0 +1,450 @@
+//! Anchors: which records of each segment are void, or cut off, and the shape of the log.
+//!
+//! One anchor tells of [`SEGMENTS_PER_PAGE`] segments, under a version of its own. It has two homes, and a version is
+//! written to the one that does not have the version before. So a write that is torn leaves the older one.
+//!
+//! | segment | cause                                                  | next   |
+//! |---------|--------------------------------------------------------|--------|
+//! | open    | [`AnchorTable::close`]: nothing more will be written   | closed |
+//! | closed  | [`AnchorTable::void`] of all of it                     | open   |
+//! | closed  | [`AnchorTable::begin`], if nothing in it counts        | open   |
+//!
+//! Open, that is: its records from `void_below` on count, or would. Only an open segment is written. That what is
+//! cut off behind the `end` of a closed one never counts again when it opens is why opening voids everything below D
+//! (see the [format](super)), not only what was asked for.
+
+use super::{LogLayout, LogOwner, check_found, check_owner, check_zero};
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+use restripe_array::meta::bytes::{get_u32, get_u64, put_u32, put_u64};
+use restripe_array::meta::rules::check_counter;
+use restripe_array::meta::{MetaError, field, header};
+use restripe_array::{PAGE_BYTES, Page};
+
+pub const MAGIC: [u8; 8] = *b"RstrpAnc";
+
+/// Bytes in front of the segments' entries.
+pub const HEADER_BYTES: usize = 128;
+pub const ENTRY_BYTES: usize = 16;
+/// Segments that one anchor tells of.
+pub const SEGMENTS_PER_PAGE: usize = (PAGE_BYTES - HEADER_BYTES) / ENTRY_BYTES;
+
+/// Byte offsets in an anchor, and in an entry of it.
+pub mod at {
+    pub const MAGIC: usize = 0;
+    pub const VERSION: usize = 8;
+    pub const CRC: usize = 12;
+    pub const ARRAY: usize = 16;
+    pub const EPOCH: usize = super::super::EPOCH;
+    pub const PAGE_VERSION: usize = 40;
+    pub const DURABLE: usize = 48;
+    pub const INDEX: usize = 56;
+    pub const COUNT: usize = 60;
+    pub const SEGMENT_SECTORS: usize = 64;
+    pub const SEGMENTS: usize = 68;
+    pub const RESERVED: usize = 72;
+    pub const ENTRIES: usize = super::HEADER_BYTES;
+
+    pub const ENTRY_VOID_BELOW: usize = 0;
+    pub const ENTRY_END: usize = 8;
+}
+
+/// Why a log cannot be opened: no home of an anchor holds one that is sound and of this log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AnchorError {
+    pub index: u32,
+    /// Of the home that tells more. `None`: neither could be read.
+    pub cause: Option<MetaError>,
+}
+
+impl fmt::Display for AnchorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "anchor {} of the overlay's log: ", self.index)?;
+        match self.cause {
+            Some(cause) => cause.fmt(f),
+            None => f.write_str("neither of its homes can be read"),
+        }
+    }
+}
+
+/// Which records of a segment count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Entry {
+    void_below: u64,
+    /// Behind its last record, and not below `void_below`; 0 in an open segment.
+    end: u64,
+}
+
+impl Entry {
+    fn is_open(&self) -> bool {
+        self.end == 0
+    }
+
+    fn is_closed_and_void(&self) -> bool {
+        !self.is_open() && self.end == self.void_below
+    }
+}
+
+/// One anchor that has been checked.
+struct Anchor {
+    version: u64,
+    durable: u64,
+    entries: Vec<Entry>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct PageState {
+    /// The newest that was written, or is being written.
+    version: u64,
+    changed: bool,
+    under_way: bool,
+}
+
+/// All anchors of a log, as they are to be.
+pub struct AnchorTable {
+    owner: LogOwner,
+    layout: LogLayout,
+    /// All records below this sequence are flushed, or never count.
+    durable: u64,
+    /// By segment.
+    entries: Vec<Entry>,
+    pages: Vec<PageState>,
+    /// Anchors of which one home could not be read.
+    doubted: Vec<u32>,
+    /// Records may be appended. Until then D does not stand above all that is to be cut off.
+    begun: bool,
+}
+
+impl AnchorTable {
+    /// Of a new log, whose first record has sequence 1. The log exists when all its anchors are durable.
+    pub fn new(owner: LogOwner, layout: LogLayout) -> AnchorTable {
+        let page = PageState {
+            changed: true,
+            ..PageState::default()
+        };
+        AnchorTable {
+            owner,
+            layout,
+            durable: 1,
+            entries: vec![Entry::default(); layout.segments() as usize],
+            pages: vec![page; layout.anchors() as usize],
+            doubted: Vec::new(),
+            begun: true,
+        }
+    }
+
+    /// From what lies on the surrogate. `homes` has the two homes of each anchor in turn: even versions, odd versions;
+    /// `None` for one that cannot be read.
+    ///
+    /// # Panics
+    /// If there are not two homes for each.
+    pub fn load(
+        owner: LogOwner,
+        layout: LogLayout,
+        homes: &[Option<Page>],
+    ) -> Result<AnchorTable, AnchorError> {
+        assert_eq!(homes.len(), 2 * layout.anchors() as usize, "all homes");
+        let mut table = AnchorTable {
+            begun: false,
+            ..AnchorTable::new(owner, layout)
+        };
+        let (pairs, _) = homes.as_chunks::<2>();
+        for (homes, index) in pairs.iter().zip(0..) {
+            let anchor = newest(&owner, &layout, index, homes)?;
+            if homes.contains(&None) {
+                table.doubted.push(index);
+            }
+            table.durable = table.durable.max(anchor.durable);
+            table.pages[index as usize] = PageState {
+                version: anchor.version,
+                ..PageState::default()
+            };
+            let segments = segments_of(&layout, index);
+            table.entries[segments].copy_from_slice(&anchor.entries);
+        }
+        Ok(table)
+    }
+
+    pub fn owner(&self) -> &LogOwner {
+        &self.owner
+    }
+
+    pub fn layout(&self) -> &LogLayout {
+        &self.layout
+    }
+
+    /// Anchors of which one home could not be read: it may have been the newer one, and have voided more.
+    pub fn doubted(&self) -> &[u32] {
+        &self.doubted
+    }
+
+    /// All records below this sequence are flushed, or never count.
+    pub fn durable(&self) -> u64 {
+        self.durable
+    }
+
+    /// Whether a record with this sequence counts if it lies in this segment. A segment must not be written with one
+    /// that does not.
+    pub fn counts(&self, segment: u32, sequence: u64) -> bool {
+        let entry = &self.entries[segment as usize];
+        sequence >= entry.void_below && (entry.is_open() || sequence < entry.end)
+    }
+
+    /// Behind the last record of a closed segment.
+    pub fn end(&self, segment: u32) -> Option<u64> {
+        let entry = &self.entries[segment as usize];
+        (!entry.is_open()).then_some(entry.end)
+    }
+
+    /// Whether nothing that lies in a segment counts, whatever it is.
+    pub fn is_void(&self, segment: u32) -> bool {
+        self.entries[segment as usize].is_closed_and_void()
+    }
+
+    /// All records below this sequence are flushed. It goes out with the next anchor that is written.
+    pub fn flushed(&mut self, below: u64) {
+        self.durable = self.durable.max(below);
+    }
+
+    /// The segment's records below a sequence are void: they are home, or superseded, and what came in their place is
+    /// durable. A closed segment of which nothing is left opens: once this is durable it can be written.
+    ///
+    /// # Panics
+    /// If not all below the sequence is [flushed](AnchorTable::flushed), or a log that was found has not
+    /// [begun](AnchorTable::begin).
+    pub fn void(&mut self, segment: u32, below: u64) {
+        assert!(self.begun, "what lies behind the gap is cut off first");
+        assert!(below <= self.durable, "what is void was flushed");
+        let old = self.entries[segment as usize];
+        let new = if old.is_open() {
+            Entry {
+                void_below: old.void_below.max(below),
+                end: 0,
+            }
+        } else if below >= old.end {
+            self.reopened()
+        } else {
+            Entry {
+                void_below: old.void_below.max(below),
+                ..old
+            }
+        };
+        self.set(segment, new);
+    }
+
+    /// The records below a sequence are void, in whatever segment: as [`AnchorTable::void`] of each.
+    pub fn void_all(&mut self, below: u64) {
+        for segment in 0..self.layout.segments() {
+            self.void(segment, below);
+        }
+    }
+
+    /// Nothing more is written to a segment, whose last record is the one before `end`. It need not be told; but of a
+    /// closed segment a start sees when records are missing from its end.
+    ///
+    /// # Panics
+    /// If not all below the end is [flushed](AnchorTable::flushed).
+    pub fn close(&mut self, segment: u32, end: u64) {
+        assert!(end <= self.durable, "what is closed was flushed");
+        let void_below = self.entries[segment as usize].void_below;
+        let new = if end > void_below {
+            Entry { void_below, end }
+        } else {
+            self.shut()
+        };
+        self.set(segment, new);
+    }
+
+    /// Nothing that lies in a segment counts, but it must not be written yet.
+    pub(super) fn cut(&mut self, segment: u32) {
+        self.set(segment, self.shut());
+    }
+
+    /// Records are appended from this sequence on, once this is durable: the last step of a start. Nothing that lies on
+    /// the surrogate may have this sequence or a higher one.
+    ///
+    /// # Panics
+    /// If what was changed before is not yet [durable](AnchorTable::written).
+    pub fn begin(&mut self, next: u64) {
+        let waiting = |page: &PageState| page.changed || page.under_way;
+        assert!(
+            !self.pages.iter().any(waiting),
+            "what is cut off is durable"
+        );
+        self.begun = true;
+        self.durable = self.durable.max(next);
+        for segment in 0..self.layout.segments() {
+            if self.is_void(segment) {
+                self.set(segment, self.reopened());
+            }
+        }
+        self.pages[0].changed = true;
+    }
+
+    fn reopened(&self) -> Entry {
+        Entry {
+            void_below: self.durable,
+            end: 0,
+        }
+    }
+
+    fn shut(&self) -> Entry {
+        Entry {
+            void_below: self.durable,
+            end: self.durable,
+        }
+    }
+
+    fn set(&mut self, segment: u32, entry: Entry) {
+        let place = &mut self.entries[segment as usize];
+        if *place != entry {
+            *place = entry;
+            self.pages[segment as usize / SEGMENTS_PER_PAGE].changed = true;
+        }
+    }
+
+    /// An anchor that must be written, and can be.
+    pub fn changed(&self) -> Option<u32> {
+        let due = |(page, _): &(&PageState, u32)| page.changed && !page.under_way;
+        let (_, index) = self.pages.iter().zip(0..).find(due)?;
+        Some(index)
+    }
+
+    /// Writes an anchor into a page, and tells the sector of the surrogate that it goes to. Until it is
+    /// [durable](AnchorTable::written), the same anchor is not written again: the other home has the version before.
+    /// If it cannot be made durable, the log is at an end.
+    ///
+    /// # Panics
+    /// If it is under way already.
+    pub fn encode(&mut self, index: u32, page: &mut Page) -> u64 {
+        let state = &mut self.pages[index as usize];
+        assert!(!state.under_way, "one write of an anchor at a time");
+        *state = PageState {
+            version: state.version + 1,
+            changed: false,
+            under_way: true,
+        };
+        let version = state.version;
+        let bytes = &mut page[..];
+        header::begin(bytes, MAGIC, self.owner.array);
+        put_u64(bytes, at::EPOCH, self.owner.epoch);
+        put_u64(bytes, at::PAGE_VERSION, version);
+        put_u64(bytes, at::DURABLE, self.durable);
+        put_u32(bytes, at::INDEX, index);
+        put_u32(bytes, at::COUNT, self.layout.anchors());
+        put_u32(bytes, at::SEGMENT_SECTORS, self.layout.segment_sectors());
+        put_u32(bytes, at::SEGMENTS, self.layout.segments());
+        let (places, _) = bytes[at::ENTRIES..].as_chunks_mut::<ENTRY_BYTES>();
+        let entries = &self.entries[segments_of(&self.layout, index)];
+        for (entry, place) in entries.iter().zip(places) {
+            put_u64(place, at::ENTRY_VOID_BELOW, entry.void_below);
+            put_u64(place, at::ENTRY_END, entry.end);
+        }
+        header::seal(bytes);
+        self.layout.anchor_home(index, version)
+    }
+
+    /// The write of an anchor is durable.
+    pub fn written(&mut self, index: u32) {
+        let state = &mut self.pages[index as usize];
+        assert!(state.under_way, "a write of it was under way");
+        state.under_way = false;
+    }
+}
+
+/// The segments that an anchor tells of.
+fn segments_of(layout: &LogLayout, index: u32) -> core::ops::Range<usize> {
+    let first = index as usize * SEGMENTS_PER_PAGE;
+    first..(first + SEGMENTS_PER_PAGE).min(layout.segments() as usize)
+}
+
+/// Of the two homes of an anchor, the one that holds; the more telling error if neither does.
+fn newest(
+    owner: &LogOwner,
+    layout: &LogLayout,
+    index: u32,
+    homes: &[Option<Page>; 2],
+) -> Result<Anchor, AnchorError> {
+    let [even, odd] = [0, 1].map(|parity| {
+        let page = homes[parity as usize].as_ref()?;
+        Some(decode(owner, layout, index, parity, page))
+    });
+    let cause = match (even, odd) {
+        (Some(Ok(even)), Some(Ok(odd))) if odd.version > even.version => return Ok(odd),
+        (Some(Ok(anchor)), _) | (_, Some(Ok(anchor))) => return Ok(anchor),
+        (Some(Err(MetaError::NotFound)) | None, Some(Err(odd))) => Some(odd),
+        (Some(Err(even)), _) => Some(even),
+        (None, None) => None,
+    };
+    Err(AnchorError { index, cause })
+}
+
+/// Whether a home of an anchor, by its number among the homes of all, holds one.
+pub fn is_sound(owner: &LogOwner, layout: &LogLayout, home: usize, page: &Page) -> bool {
+    let (index, parity) = (home as u32 / 2, home as u64 % 2);
+    decode(owner, layout, index, parity, page).is_ok()
+}
+
+/// Reads what lies at the home for versions of this parity.
+fn decode(
+    owner: &LogOwner,
+    layout: &LogLayout,
+    index: u32,
+    parity: u64,
+    page: &Page,
+) -> Result<Anchor, MetaError> {
+    let bytes = &page[..];
+    check_owner(bytes, MAGIC, owner)?;
+    check_shape(bytes, layout)?;
+    let version = get_u64(bytes, at::PAGE_VERSION);
+    if get_u32(bytes, at::INDEX) != index || version % 2 != parity {
+        return Err(MetaError::Misplaced);
+    }
+    check_found("anchor version", version)?;
+    check_zero("anchor reserved", &bytes[at::RESERVED..at::ENTRIES])?;
+    let durable = get_u64(bytes, at::DURABLE);
+    check_counter("anchor durable", durable)?;
+    let (places, _) = bytes[at::ENTRIES..].as_chunks::<ENTRY_BYTES>();
+    let (used, unused) = places.split_at(segments_of(layout, index).len());
+    check_zero("anchor unused entries", unused.as_flattened())?;
+    let entries: Result<_, _> = used.iter().map(|place| entry(place, durable)).collect();
+    Ok(Anchor {
+        version,
+        durable,
+        entries: entries?,
+    })
+}
+
+fn check_shape(bytes: &[u8], layout: &LogLayout) -> Result<(), MetaError> {
+    let shape = [
+        (
+            "segment sectors",
+            at::SEGMENT_SECTORS,
+            layout.segment_sectors(),
+        ),
+        ("segments", at::SEGMENTS, layout.segments()),
+        ("anchors", at::COUNT, layout.anchors()),
+    ];
+    for (name, place, expected) in shape {
+        let found = get_u32(bytes, place);
+        if found != expected {
+            return field(name, u64::from(found));
+        }
+    }
+    Ok(())
+}
+
+fn entry(place: &[u8], durable: u64) -> Result<Entry, MetaError> {
+    let entry = Entry {
+        void_below: get_u64(place, at::ENTRY_VOID_BELOW),
+        end: get_u64(place, at::ENTRY_END),
+    };
+    if entry.void_below > durable {
+        return field("segment void below", entry.void_below);
+    }
+    if entry.end > durable || !entry.is_open() && entry.end < entry.void_below {
+        return field("segment end", entry.end);
+    }
+    Ok(entry)
+}

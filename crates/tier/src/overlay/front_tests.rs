@@ -1,0 +1,486 @@
+//! The overlay alone, driven by hand: what no life with a working log comes to.
+
+use super::{
+    Cleans, Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag,
+    SealCause, Site, WantedVersion,
+};
+use crate::policy::destage::Order;
+use alloc::vec::Vec;
+use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
+
+const SECTORS: u32 = 8;
+const BYTES: u32 = SECTORS * SECTOR_BYTES as u32;
+
+fn overlay() -> Overlay {
+    overlay_with(4, None)
+}
+
+fn overlay_with(segments: u32, packing: Option<Packing>) -> Overlay {
+    overlay_of(segments, packing, None)
+}
+
+fn overlay_of(segments: u32, packing: Option<Packing>, slots: Option<u32>) -> Overlay {
+    let limits = OverlayLimits {
+        extents: 64,
+        requests: 4,
+        record_sectors: SECTORS,
+        copies: 1,
+        grain: 8,
+        packing,
+        logless: false,
+        slots,
+    };
+    let shape = LogShape {
+        segments,
+        segment_sectors: 64,
+        reserve: 1,
+        reclaim_below: 1,
+        drop_below: 1,
+    };
+    let found = FoundInLog {
+        segments: Vec::new(),
+        extents: Vec::new(),
+        sequence: 1,
+    };
+    Overlay::new(limits, shape, &found).expect("nothing was found")
+}
+
+fn write(tag: u64) -> Request {
+    write_at(tag, 0)
+}
+
+fn write_at(tag: u64, sector: u64) -> Request {
+    Request {
+        tag: RequestTag(tag),
+        op: RequestOp::Write,
+        offset: sector * SECTOR_BYTES,
+        bytes: u64::from(BYTES),
+        buf: BufRef::new(Buf(0), 0, BYTES),
+        fua: false,
+    }
+}
+
+/// Writes the same sectors until a write waits for a flush of the log, to have what it replaced free.
+fn until_it_waits(overlay: &mut Overlay) -> (RequestTag, PartTag) {
+    for tag in 0..1000 {
+        overlay.request(write(tag), true);
+        while let Some(effect) = overlay.effect() {
+            match effect {
+                Effect::Append { extent, .. } => overlay.appended(extent.sequence, Ok(())),
+                Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+                Effect::Flush { part, site } => {
+                    assert_eq!(site, Site::Log);
+                    return (RequestTag(tag), part);
+                }
+                Effect::Reply(_, result) => assert_eq!(result, Ok(())),
+                other => panic!("{other:?}"),
+            }
+        }
+    }
+    panic!("the log never fills");
+}
+
+/// It asked again at once, for ever, where a log answers that no flush succeeds any more.
+#[test]
+fn a_log_that_cannot_be_flushed_for_room_is_broken() {
+    let mut overlay = overlay();
+    let (waiting, flush) = until_it_waits(&mut overlay);
+    overlay.part_done(flush, Err(RequestError::Unavailable));
+    assert!(overlay.is_broken());
+    match overlay.effect() {
+        Some(Effect::Reply(tag, Err(_))) => assert_eq!(tag, waiting),
+        other => panic!("{other:?}"),
+    }
+    assert!(overlay.effect().is_none());
+}
+
+#[test]
+fn write_waits_for_one_record_of_each_write_of_zeros() {
+    let mut overlay = overlay();
+    let (first, flush) = until_it_waits(&mut overlay);
+    let zeros = |tag, sector, records: u64| Request {
+        op: RequestOp::WriteZeroes { fast: false },
+        bytes: records * u64::from(BYTES),
+        ..write_at(tag, sector)
+    };
+    overlay.request(zeros(1001, 64, 6), true);
+    overlay.request(zeros(1003, 128, 2), true);
+    overlay.request(write_at(1002, 32), true);
+    overlay.part_done(flush, Ok(()));
+    let mut replies = Vec::new();
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Append { extent, .. } => overlay.appended(extent.sequence, Ok(())),
+            Effect::Reply(tag, result) => {
+                assert_eq!(result, Ok(()));
+                replies.push(tag);
+            }
+            Effect::Reuse { part, .. }
+            | Effect::Flush { part, .. }
+            | Effect::CopyHome { part, .. }
+            | Effect::Void { part, .. } => overlay.part_done(part, Ok(())),
+            other => panic!("{other:?}"),
+        }
+    }
+    let order = [1002, 1003, 1001].map(RequestTag);
+    assert_eq!(replies, [&[first][..], &order].concat());
+}
+
+/// Does all that is wanted, and notes which clusters are read and below which records are void.
+fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
+    let (mut read, mut void) = (Vec::new(), Vec::new());
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { tag, .. } => overlay.packed(tag),
+            Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
+            Effect::Reuse { part, .. }
+            | Effect::Flush { part, .. }
+            | Effect::CopyHome { part, .. } => overlay.part_done(part, Ok(())),
+            Effect::Fetch { part, pieces } => {
+                read.extend(pieces.iter().map(|piece| piece.sequence));
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Void { part, below } => {
+                void.push(below);
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Reply(_, result) => assert_eq!(result, Ok(())),
+            Effect::Forget { .. } | Effect::Foresee { .. } => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    (read, void)
+}
+
+/// Twelve records of one write each, and memory for four: they go home in three rounds, the oldest first, each is read once, and the
+/// log has room again after the first of them.
+#[test]
+fn what_memory_holds_goes_home_and_then_the_next() {
+    let gathered = |order| {
+        let homeward = Homeward {
+            order,
+            stripe_sectors: 16,
+            run_sectors: 16,
+            pages: 4,
+        };
+        let mut overlay = overlay_with(
+            8,
+            Some(Packing {
+                records: 1,
+                held: 4,
+                homeward,
+            }),
+        );
+        for tag in 0..12 {
+            // Neighbours at home are far apart in the log.
+            overlay.request(write_at(tag, u64::from(SECTORS) * (tag * 5 % 12)), true);
+            settle(&mut overlay);
+        }
+        overlay.seal(SealCause::Flush);
+        settle(&mut overlay);
+        overlay.go_home(overlay.next_sequence());
+        let (read, void) = settle(&mut overlay);
+        assert!(overlay.holds_nothing_instead() && !overlay.is_going_home());
+        (read, void)
+    };
+    let (read, void) = gathered(Order::Rounds);
+    assert_eq!(read, (1..=12).collect::<Vec<u64>>());
+    assert_eq!(void, [5, 9, 13]);
+    let (_, void) = gathered(Order::Mcfd);
+    assert_eq!(void, [13]);
+}
+
+fn hot_and_cold() -> Overlay {
+    let homeward = Homeward {
+        order: Order::Rounds,
+        stripe_sectors: 16,
+        run_sectors: 16,
+        pages: 4,
+    };
+    let packing = Packing {
+        records: 1,
+        held: 4,
+        homeward,
+    };
+    let mut overlay = overlay_with(8, Some(packing));
+    // One cold write, and two hot places by turns until six segments of four records are full.
+    overlay.request(write_at(0, COLD), true);
+    for tag in 1..26 {
+        settle(&mut overlay);
+        overlay.request(write_at(tag, HOT + tag % 2 * 16), true);
+        settle(&mut overlay);
+    }
+    overlay.seal(SealCause::Flush);
+    settle(&mut overlay);
+    overlay
+}
+
+const COLD: u64 = 800;
+const HOT: u64 = 0;
+
+fn sequence_of(overlay: &Overlay, home: u64) -> u64 {
+    let found = overlay.map().extents_from(home).next();
+    found.expect("it is mapped").sequence
+}
+
+/// Begins to clean, and gives the read of the cold one.
+fn begin_to_clean(overlay: &mut Overlay) -> PartTag {
+    let oldest = overlay.oldest().expect("segments are closed");
+    assert_eq!(oldest.live, u64::from(SECTORS));
+    overlay.clean(oldest);
+    assert_eq!(overlay.cleans(), Some(Cleans::Moving));
+    match overlay.effect() {
+        Some(Effect::Move { part, sectors, .. }) if sectors == SECTORS => part,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read_to_move() -> Result<BufRef, RequestError> {
+    Ok(BufRef::new(Buf(9), 0, BYTES))
+}
+
+/// Only what counts is read, it is void when the log was flushed, and the memory is given back.
+#[test]
+fn cleaning_moves_what_counts_and_voids_the_rest_when_that_is_durable() {
+    let mut overlay = hot_and_cold();
+    let (pressure, before) = (overlay.pressure(), sequence_of(&overlay, COLD));
+    let part = begin_to_clean(&mut overlay);
+    overlay.moved_in(part, read_to_move());
+    let mut order = Vec::new();
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { tag, extent, .. } => {
+                order.push("pack");
+                assert_eq!(extent.home, COLD);
+                overlay.packed(tag);
+            }
+            Effect::Moved { .. } => order.push("released"),
+            Effect::Seal { sequence, .. } => {
+                order.push("seal");
+                overlay.appended(sequence, Ok(()));
+            }
+            Effect::Flush { part, site } => {
+                order.push("flush");
+                assert_eq!(
+                    (site, overlay.cleans()),
+                    (Site::Log, Some(Cleans::Flushing))
+                );
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Void { part, below } => {
+                order.push("void");
+                assert!(before < below && below <= sequence_of(&overlay, HOT));
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+            other => panic!("{other:?}"),
+        }
+    }
+    assert_eq!(order, ["pack", "released", "seal", "flush", "void"]);
+    assert!(overlay.cleans().is_none() && !overlay.cleaned_in_vain() && overlay.is_quiet());
+    assert!(before < sequence_of(&overlay, COLD));
+    assert!(overlay.pressure() <= pressure);
+}
+
+/// What users write while it is read, or while it is copied, stays.
+#[test]
+fn what_users_write_meanwhile_is_not_moved_over() {
+    let mut overlay = hot_and_cold();
+    let part = begin_to_clean(&mut overlay);
+    overlay.request(write_at(99, COLD), true);
+    let Some(Effect::Pack { tag, extent, .. }) = overlay.effect() else {
+        panic!("a write is gathered")
+    };
+    // The copy of it is under way: the map has the old one still.
+    overlay.moved_in(part, read_to_move());
+    assert_eq!(overlay.effect(), None);
+    overlay.packed(tag);
+    let newer = extent.sequence;
+    let mut packs = 0;
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { .. } => packs += 1,
+            Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
+            Effect::Flush { part, .. } | Effect::Void { part, .. } => {
+                overlay.part_done(part, Ok(()));
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((packs, sequence_of(&overlay, COLD)), (0, newer));
+    assert!(overlay.cleans().is_none() && overlay.is_quiet());
+}
+
+/// Neither is void then, and cleaning is not begun again before all was home.
+#[test]
+fn what_cannot_be_read_or_made_durable_is_not_void() {
+    for fails in ["read", "flush"] {
+        let mut overlay = hot_and_cold();
+        let part = begin_to_clean(&mut overlay);
+        match fails {
+            "read" => overlay.moved_in(part, Err(RequestError::Unavailable)),
+            _ => overlay.moved_in(part, read_to_move()),
+        }
+        while let Some(effect) = overlay.effect() {
+            match effect {
+                Effect::Pack { tag, .. } => overlay.packed(tag),
+                Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
+                Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+                Effect::Flush { part, .. } => {
+                    overlay.part_done(part, Err(RequestError::Unavailable));
+                }
+                Effect::Moved { .. } => {}
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(
+            overlay.cleans().is_none() && overlay.cleaned_in_vain(),
+            "{fails}"
+        );
+        assert!(overlay.is_quiet() && overlay.is_broken() == (fails == "flush"));
+    }
+}
+
+/// All goes home at once, and what was read is given back.
+#[test]
+fn going_home_ends_cleaning() {
+    let mut overlay = hot_and_cold();
+    let part = begin_to_clean(&mut overlay);
+    overlay.go_home(overlay.next_sequence());
+    assert!(overlay.is_going_home());
+    overlay.moved_in(part, read_to_move());
+    assert!(overlay.cleans().is_none());
+    let released = matches!(overlay.effect(), Some(Effect::Fetch { .. }));
+    assert!(released, "the first thing of the way home");
+}
+
+fn flush(tag: u64) -> Request {
+    Request {
+        tag: RequestTag(tag),
+        op: RequestOp::Flush,
+        offset: 0,
+        bytes: 0,
+        ..write_at(tag, 0)
+    }
+}
+
+/// Carries out what is wanted but for the buffer: what is asked of that, and who was told of what.
+fn around_buffer(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
+    let (mut asked, mut told) = (Vec::new(), Vec::new());
+    while let Some(effect) = overlay.effect() {
+        match effect {
+            Effect::Pack { tag, .. } => overlay.packed(tag),
+            Effect::Seal { sequence, .. } => {
+                asked.push(effect);
+                overlay.appended(sequence, Ok(()));
+            }
+            Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
+            Effect::Flush { part, site } if site != Site::Buffer => {
+                if site == Site::Log {
+                    asked.push(effect);
+                }
+                overlay.part_done(part, Ok(()));
+            }
+            Effect::Reply(tag, result) => told.push((tag.0, result.is_ok())),
+            effect => asked.push(effect),
+        }
+    }
+    (asked, told)
+}
+
+fn with_buffer() -> Overlay {
+    let packing = Packing {
+        records: 4,
+        held: 4,
+        homeward: Homeward {
+            order: Order::Rounds,
+            stripe_sectors: 16,
+            run_sectors: 16,
+            pages: 4,
+        },
+    };
+    let mut overlay = overlay_of(8, Some(packing), Some(4));
+    overlay.request(write(1), true);
+    assert_eq!(
+        around_buffer(&mut overlay),
+        (Vec::new(), [(1, true)].into())
+    );
+    overlay.request(flush(2), false);
+    overlay
+}
+
+/// A flush is told when a version lies in the buffer and that is flushed: nothing is sealed, and the log not flushed. What came meanwhile
+/// waits for the next round.
+#[test]
+fn a_flush_is_told_when_the_buffer_is_flushed() {
+    let mut overlay = with_buffer();
+    let (asked, told) = around_buffer(&mut overlay);
+    assert!(told.is_empty());
+    let [
+        Effect::Keep(WantedVersion {
+            version: 1,
+            closed: false,
+            ..
+        }),
+    ] = asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    overlay.request(write_at(3, 64), true);
+    overlay.request(flush(4), false);
+    assert_eq!(around_buffer(&mut overlay), (Vec::new(), Vec::new()));
+    overlay.kept(Ok(()));
+    let (asked, told) = around_buffer(&mut overlay);
+    let [
+        Effect::Flush {
+            part,
+            site: Site::Buffer,
+        },
+    ] = asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    assert_eq!(told, [(3, true)], "a write waits for versions only");
+    overlay.part_done(part, Ok(()));
+    let (asked, told) = around_buffer(&mut overlay);
+    assert_eq!(told, [(2, true)]);
+    let versions: Vec<(u64, u32)> = asked
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Keep(wanted) => Some((wanted.sequence, wanted.version)),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(versions, [(2, 1)], "the first record's is whole");
+    assert_eq!(overlay.in_buffer(), 2);
+}
+
+/// A buffer that fails: all goes into the log, then it is put on record, and then flushes are told, which seal from then on.
+#[test]
+fn a_buffer_that_fails_is_forgone_before_flushes_are_told() {
+    let mut overlay = with_buffer();
+    around_buffer(&mut overlay);
+    overlay.kept(Err(RequestError::Unavailable));
+    let (asked, told) = around_buffer(&mut overlay);
+    assert!(told.is_empty() && !overlay.has_buffer());
+    let [
+        Effect::Seal { .. },
+        Effect::Flush {
+            site: Site::Log, ..
+        },
+        Effect::Forgo,
+    ] = asked[..]
+    else {
+        panic!("{asked:?}")
+    };
+    overlay.buffer_forgone();
+    assert_eq!(around_buffer(&mut overlay).1, [(2, true)]);
+    overlay.request(write_at(5, 64), true);
+    overlay.request(flush(6), false);
+    let (asked, told) = around_buffer(&mut overlay);
+    assert_eq!(told, [(5, true), (6, true)]);
+    assert!(matches!(
+        asked[..],
+        [Effect::Seal { .. }, Effect::Flush { .. }]
+    ));
+}

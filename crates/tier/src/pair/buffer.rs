@@ -1,0 +1,259 @@
+//! A code cache's buffer in persistent memory: a third set beside home and log, with superblocks of its own, whose data space is
+//! [slots](crate::overlay::format::slot).
+//!
+//! The log's superblock says whether what lies there may count ([`BufferMark`]): from before the first flush that it answers until a stop
+//! has brought all into the log, or until it failed and all was sealed. While it may, no start goes on without the buffer.
+//!
+//! | version | cause                                                 | next    |
+//! |---------|-------------------------------------------------------|---------|
+//! | waiting | its place is announced at home; a page for its header | summed  |
+//! | summed  | header put; header and payload written                | kept    |
+
+use super::jobs::{Job, child};
+use super::{Pair, child::Owner};
+use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
+use crate::overlay::{Site, WantedVersion};
+use alloc::collections::VecDeque;
+use restripe_array::meta::superblock::{BufferMark, PartnerRole};
+use restripe_array::parts::Size;
+use restripe_array::report::ArrayState;
+use restripe_array::{
+    Action, Buf, BufRef, ComputeOp, Fact, LARGE_BYTES, PAGE_SECTORS, RequestError, RequestOp,
+    SECTOR_BYTES, SMALL_BYTES, Slab,
+};
+
+/// A version on its way into the buffer.
+struct Keeping {
+    version: Version,
+    header: Buf,
+    /// Writes under way.
+    writes: u8,
+    failed: Option<RequestError>,
+}
+
+#[derive(Default)]
+pub(super) struct Buffer {
+    /// Flushes may go there.
+    pub(super) used: bool,
+    /// Not announced yet, or without memory: the oldest first.
+    waiting: VecDeque<Version>,
+    under_way: Slab<Keeping>,
+    /// It is being put on record that it does not count.
+    forgoing: bool,
+}
+
+impl Buffer {
+    pub(super) fn is_idle(&self) -> bool {
+        self.waiting.is_empty() && self.under_way.is_empty() && !self.forgoing
+    }
+}
+
+impl Pair {
+    pub(super) fn slots(&self) -> SlotLayout {
+        SlotLayout::of(self.buffer_set().layout.size_sectors())
+    }
+
+    pub(super) fn buffer_mark(&self) -> BufferMark {
+        self.log().superblock.buffer
+    }
+
+    /// Puts on record whether what lies in the buffer may count; true once it is.
+    pub(super) fn mark_buffer(&mut self, mark: BufferMark) -> Result<bool, RequestError> {
+        if self.buffer_mark() != mark {
+            self.at(Site::Log, |log| {
+                log.superblock.buffer = mark;
+                log.keeper.note_partner();
+            });
+            return Ok(false);
+        }
+        let durable = self.log().has_partner_durable();
+        durable.map_err(|_| RequestError::Unavailable)
+    }
+
+    /// Whether the buffer that is here is the log's.
+    pub(super) fn has_own_buffer(&self) -> bool {
+        let partner = self.buffer_set().superblock.partner;
+        self.started[Site::Buffer as usize]
+            && partner.is_some_and(|partner| {
+                let home = self.home().superblock.array;
+                partner.role == PartnerRole::Buffer && partner.array == home
+            })
+    }
+
+    /// It cannot be used any more: what was told goes into the log.
+    pub(super) fn watch_buffer(&mut self) -> bool {
+        let failed = self.buffer_set().state == ArrayState::Failed || self.buffer_set().halted();
+        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        let fails = failed && overlay.has_buffer();
+        if fails {
+            overlay.fail_buffer();
+        }
+        fails
+    }
+
+    // ---------------------------------------------------------------------------------------------------- versions
+
+    /// A version is wanted in the buffer; its checksum is taken later.
+    pub(super) fn keep_version(&mut self, wanted: WantedVersion) {
+        let WantedVersion {
+            sequence,
+            version,
+            durable,
+            closed,
+            extents,
+            payload_sectors,
+        } = wanted;
+        // Its memory stays until the version is written.
+        self.clusters.begin_reading(sequence);
+        let header = RecordHeader {
+            sequence,
+            durable,
+            at: self.clusters.place_of(sequence),
+            payload_sectors,
+            payload_crc: 0,
+        };
+        self.buffer.waiting.push_back(Version {
+            header,
+            version,
+            closed,
+            extents,
+        });
+    }
+
+    /// Begins to write the next version that is announced at home; false if there is none.
+    pub(super) fn next_version(&mut self) -> bool {
+        let Some(version) = self.buffer.waiting.pop_front() else {
+            return false;
+        };
+        let announced = self.announced(&version.extents);
+        if let Some(Err(error)) = announced {
+            self.version_kept(version.header.sequence, Err(error));
+            return true;
+        }
+        let header = announced.and_then(|_| self.buffers.take_free(Size::Small));
+        let Some(header) = header else {
+            self.buffer.waiting.push_front(version);
+            return false;
+        };
+        let sequence = version.header.sequence;
+        let sectors = u64::from(version.header.payload_sectors);
+        let index = self.buffer.under_way.insert(Keeping {
+            version,
+            header,
+            writes: 0,
+            failed: None,
+        });
+        let job = self.jobs.list.insert(Job::Version(index));
+        let source = self.clusters.payload(sequence, sectors);
+        let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
+        self.out.push(Action::Compute(compute));
+        true
+    }
+
+    fn keeping(&mut self, index: u32) -> &mut Keeping {
+        self.buffer
+            .under_way
+            .get_mut(index)
+            .expect("it is under way")
+    }
+
+    pub(super) fn put_version(&mut self, job: u32, index: u32, payload_crc: u32) {
+        let mut page = self.jobs.page();
+        let owner = *self.jobs.table().owner();
+        let keeping = self.keeping(index);
+        keeping.version.header.payload_crc = payload_crc;
+        slot::encode(&owner, &keeping.version, &mut page);
+        let target = BufRef::new(keeping.header, 0, SMALL_BYTES);
+        let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
+        self.out.push(Action::Compute(compute));
+    }
+
+    pub(super) fn write_version(&mut self, job: u32, index: u32) {
+        let slots = self.slots();
+        let keeping = self.keeping(index);
+        keeping.writes = 2;
+        let header = BufRef::new(keeping.header, 0, SMALL_BYTES);
+        let Version {
+            header:
+                RecordHeader {
+                    sequence,
+                    payload_sectors,
+                    ..
+                },
+            version,
+            ..
+        } = keeping.version;
+        // Whole pages: what is behind the payload in its memory does not change meanwhile.
+        let sectors = u64::from(payload_sectors).next_multiple_of(PAGE_SECTORS);
+        let payload = self.clusters.payload(sequence, sectors);
+        let at = slots.half_at(slots.half_of(sequence, version));
+        let writes = [
+            (at, PAGE_SECTORS, header),
+            (at + PAGE_SECTORS, sectors, payload),
+        ];
+        for (at, sectors, source) in writes {
+            let request = child(RequestOp::Write, at, sectors, source, false);
+            self.children.ask(Site::Buffer, Owner::Job(job), request);
+        }
+    }
+
+    pub(super) fn version_written(
+        &mut self,
+        job: u32,
+        index: u32,
+        result: Result<(), RequestError>,
+    ) {
+        let keeping = self.keeping(index);
+        keeping.writes -= 1;
+        keeping.failed = keeping.failed.or(result.err());
+        if keeping.writes > 0 {
+            return;
+        }
+        self.jobs.list.remove(job);
+        let over = self.buffer.under_way.remove(index).expect("just seen");
+        self.buffers.release(over.header);
+        let result = over.failed.map_or(Ok(()), Err);
+        self.version_kept(over.version.header.sequence, result);
+    }
+
+    fn version_kept(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        self.clusters.end_reading(sequence);
+        let overlay = self.overlay.as_mut().expect("it keeps");
+        overlay.kept(result);
+    }
+
+    // ----------------------------------------------------------------------------------------------------- failure
+
+    pub(super) fn forgo_buffer(&mut self) {
+        self.buffer.forgoing = true;
+        self.out.push(Action::Fact(Fact::BufferFailed));
+    }
+
+    /// Goes on to put on record that the buffer does not count; false if that has to wait.
+    pub(super) fn next_forgo(&mut self) -> bool {
+        if !self.buffer.forgoing || self.lacks_room() {
+            return false;
+        }
+        let forgone = match self.mark_buffer(BufferMark::Idle) {
+            Ok(false) => return false,
+            forgone => forgone,
+        };
+        self.buffer.forgoing = false;
+        self.buffer.used = false;
+        let overlay = self.overlay.as_mut().expect("it has a buffer");
+        if forgone.is_err() {
+            overlay.break_log();
+        }
+        overlay.buffer_forgone();
+        true
+    }
+
+    /// Records that lie in the buffer, while flushes go there.
+    pub(super) fn records_in_buffer(&self) -> Option<u32> {
+        let overlay = self.overlay.as_ref()?;
+        overlay.has_buffer().then(|| overlay.in_buffer())
+    }
+}
+
+/// A half fits a buffer.
+const _: () = assert!(slot::HALF_SECTORS * SECTOR_BYTES == LARGE_BYTES as u64);

@@ -1,0 +1,216 @@
+//! One numbering for both sets: members and tags on their way between a set's engine and the shell.
+
+use crate::overlay::Site;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use restripe_array::parts::NEVER;
+use restripe_array::{Action, CommandError, Fact, Member, MemberInfo, Nanos, Tag};
+
+pub(super) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Buffer];
+/// Sets of an array at most.
+pub(super) const SETS: usize = 3;
+
+/// The two highest bits of a tag tell whose it is; the home set's are as they were.
+const OWNER_SHIFT: u32 = 30;
+const OWN: u32 = 3;
+
+pub(super) fn tagged(site: Site, tag: Tag) -> Tag {
+    Tag(tag.0 | (site as u32) << OWNER_SHIFT)
+}
+
+/// The tag of a computation of the pair itself.
+pub(super) fn own_tag(index: u32) -> Tag {
+    Tag(index | OWN << OWNER_SHIFT)
+}
+
+/// Whose a tag is (`None`: the pair's own), and what it is to them.
+pub(super) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
+    let site = match tag.0 >> OWNER_SHIFT {
+        0 => Some(Site::Home),
+        1 => Some(Site::Log),
+        2 => Some(Site::Buffer),
+        _ => None,
+    };
+    (site, Tag(tag.0 & ((1 << OWNER_SHIFT) - 1)))
+}
+
+struct Place {
+    info: MemberInfo,
+    site: Site,
+    /// Its number in that set.
+    local: Member,
+}
+
+pub(super) struct Route {
+    /// By the shell's numbers.
+    places: Vec<Place>,
+    /// The shell's numbers by the sets'.
+    globals: [Vec<Member>; SETS],
+    wakes: [Nanos; SETS],
+    own_wake: Nanos,
+    armed: Nanos,
+}
+
+impl Route {
+    /// The first `homes` members are the home set's, the next `logs` the surrogate's, and the others its buffer's.
+    pub(super) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
+        let mut route = Route {
+            places: Vec::new(),
+            globals: [const { Vec::new() }; SETS],
+            wakes: [NEVER; SETS],
+            own_wake: NEVER,
+            armed: NEVER,
+        };
+        for (index, info) in members.iter().enumerate() {
+            let site = match index {
+                _ if index < homes => Site::Home,
+                _ if index < homes + logs => Site::Log,
+                _ => Site::Buffer,
+            };
+            route.arrived(*info, site);
+        }
+        route
+    }
+
+    /// A further device, the set's next.
+    pub(super) fn arrived(&mut self, info: MemberInfo, site: Site) {
+        let global = Member(self.places.len() as u16);
+        let local = self.next_of(site, global);
+        self.places.push(Place { info, site, local });
+    }
+
+    fn next_of(&mut self, site: Site, global: Member) -> Member {
+        let globals = &mut self.globals[site as usize];
+        globals.push(global);
+        Member(globals.len() as u16 - 1)
+    }
+
+    /// A device comes to another set, as the next of it. The number that it had stays empty.
+    pub(super) fn reassign(&mut self, member: Member, site: Site) -> Option<MemberInfo> {
+        let info = self.places.get(usize::from(member.0))?.info;
+        let local = self.next_of(site, member);
+        self.places[usize::from(member.0)] = Place { info, site, local };
+        Some(info)
+    }
+
+    /// Whose a device is, and its number there. One that is unknown is the home set's, which does not know it either.
+    pub(super) fn set_of(&self, member: Member) -> (Site, Member) {
+        match self.places.get(usize::from(member.0)) {
+            Some(place) => (place.site, place.local),
+            None => (Site::Home, Member(u16::MAX)),
+        }
+    }
+
+    /// The shell's number of a set's member.
+    pub(super) fn global(&self, site: Site, member: Member) -> Member {
+        let globals = &self.globals[site as usize];
+        globals
+            .get(usize::from(member.0))
+            .copied()
+            .unwrap_or(member)
+    }
+
+    // ------------------------------------------------------------------------------------------------------- time
+
+    pub(super) fn wake(&mut self, site: Site, at: Nanos) {
+        self.wakes[site as usize] = at;
+    }
+
+    /// The pair itself wants to be woken.
+    pub(super) fn wake_own(&mut self, at: Nanos) {
+        self.own_wake = self.own_wake.min(at);
+    }
+
+    /// Whether a set wants to hear of this time; it is not told again.
+    pub(super) fn is_due(&mut self, site: Site, now: Nanos) -> bool {
+        self.armed = NEVER;
+        if self.own_wake <= now {
+            self.own_wake = NEVER;
+        }
+        let due = self.wakes[site as usize] <= now;
+        if due {
+            self.wakes[site as usize] = NEVER;
+        }
+        due
+    }
+
+    /// The time to ask the shell for, if it is not the one asked for last.
+    pub(super) fn armed(&mut self) -> Option<Nanos> {
+        let next = self
+            .wakes
+            .iter()
+            .fold(self.own_wake, |one, next| one.min(*next));
+        if next == self.armed || next == NEVER {
+            return None;
+        }
+        self.armed = next;
+        Some(next)
+    }
+
+    // ---------------------------------------------------------------------------------------------------- outwards
+
+    /// A set's action, in the shell's numbers.
+    pub(super) fn action_of(&self, site: Site, action: Action) -> Action {
+        match action {
+            Action::Device(mut io) => {
+                io.tag = tagged(site, io.tag);
+                io.member = self.global(site, io.member);
+                Action::Device(io)
+            }
+            Action::Compute(mut compute) => {
+                compute.tag = tagged(site, compute.tag);
+                Action::Compute(compute)
+            }
+            Action::Detach(tag) => Action::Detach(tagged(site, tag)),
+            other => other,
+        }
+    }
+
+    pub(super) fn fact_of(&self, site: Site, mut fact: Fact) -> Fact {
+        match &mut fact {
+            Fact::MemberFailed { member, .. }
+            | Fact::Repaired { member, .. }
+            | Fact::Ignored { member, .. } => *member = self.global(site, *member),
+            Fact::PartitionTaken { host, .. } => *host = self.global(site, *host),
+            Fact::MoveFailed { member, .. }
+            | Fact::OutOfSpace { member }
+            | Fact::RoomAgain { member } => *member = self.global(site, *member),
+            Fact::SpareTaken { spare, .. } => *spare = self.global(site, *spare),
+            Fact::Mismatch {
+                guilty: Some(guilty),
+                ..
+            } => *guilty = self.global(site, *guilty),
+            _ => {}
+        }
+        match site {
+            Site::Home => fact,
+            Site::Log => Fact::OfSurrogate(Box::new(fact)),
+            Site::Buffer => Fact::OfBuffer(Box::new(fact)),
+        }
+    }
+
+    pub(super) fn error_of(&self, site: Site, mut error: CommandError) -> CommandError {
+        match &mut error {
+            CommandError::Clone(one, other)
+            | CommandError::Split(one, other)
+            | CommandError::SameDevice(one, other) => {
+                *one = self.global(site, *one);
+                *other = self.global(site, *other);
+            }
+            CommandError::Foreign(member)
+            | CommandError::Indispensable(member)
+            | CommandError::OtherHistory { member, .. }
+            | CommandError::Unreadable(member)
+            | CommandError::Unsound { member, .. }
+            | CommandError::FailedAgain(member)
+            | CommandError::Volatile(member)
+            | CommandError::NoSuchMember(member) => *member = self.global(site, *member),
+            _ => {}
+        }
+        match site {
+            Site::Home => error,
+            Site::Log => CommandError::OfSurrogate(Box::new(error)),
+            Site::Buffer => CommandError::OfBuffer(Box::new(error)),
+        }
+    }
+}

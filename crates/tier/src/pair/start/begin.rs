@@ -1,0 +1,190 @@
+//! What a start writes into the log last, and what users are served by then: anchors that cut off what does not count and let new
+//! records count, and the overlay.
+
+use super::{Pair, Phase, found_of};
+use crate::overlay::format::LogLayout;
+use crate::overlay::{FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, Site};
+use crate::pair::{RECORD_SECTORS, Stage, kept};
+use alloc::vec::Vec;
+use restripe_array::layout::Level;
+use restripe_array::{BAND_SECTORS_MAX, PAGE_SECTORS, RequestError};
+
+/// Of its segments, so many are kept for cleaning, and fewer than these free ask for going home, and for dropping what is
+/// clean.
+const RESERVE: u32 = 1;
+/// Where a log is cleaned: as much as one has may be moved at once, though somebody's flush closes a record early.
+const RESERVE_OF_CLEANED: u32 = 2;
+/// A log of fewer segments has none to spare.
+const SEGMENTS_OF_CLEANED: u32 = 8;
+const RECLAIM_SHARE: u32 = 8;
+const DROP_SHARE: u32 = 4;
+
+/// How records come to lie in a log.
+pub(super) struct LogUse {
+    record_sectors: u32,
+    grain: u32,
+    logless: bool,
+}
+
+/// Of an array that has none.
+pub(super) const LOGLESS: LogUse = LogUse {
+    record_sectors: RECORD_SECTORS,
+    grain: PAGE_SECTORS as u32,
+    logless: true,
+};
+pub(super) const LOGLESS_SHAPE: LogShape = LogShape {
+    segments: 4,
+    segment_sectors: 2 * RECORD_SECTORS,
+    reserve: 1,
+    reclaim_below: 1,
+    drop_below: 1,
+};
+/// In a log that begins, and where there is none.
+pub(super) const NOTHING: FoundInLog = FoundInLog {
+    segments: Vec::new(),
+    extents: Vec::new(),
+    sequence: 1,
+};
+
+/// The payload of a record at most. Where a record is written at once, with its header, it is one buffer with that.
+pub(super) fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
+    let header = PAGE_SECTORS as u32;
+    match whole_rows {
+        true => {
+            RECORD_SECTORS.min(layout.segment_sectors()) / layout.grain() * layout.grain() - header
+        }
+        false => RECORD_SECTORS.min(layout.segment_sectors() - header),
+    }
+}
+
+fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
+    let segments = layout.segments();
+    let (reserve, least) = match cleaned && segments >= SEGMENTS_OF_CLEANED {
+        // Cleaning begins before users wait.
+        true => (RESERVE_OF_CLEANED, RESERVE_OF_CLEANED + 1),
+        false => (RESERVE, RESERVE),
+    };
+    let reclaim_below = (segments / RECLAIM_SHARE).max(least);
+    LogShape {
+        segments,
+        segment_sectors: layout.segment_sectors(),
+        reserve,
+        reclaim_below,
+        drop_below: (segments / DROP_SHARE).max(reclaim_below),
+    }
+}
+
+impl Pair {
+    /// A flush of the start has ended, or a round of its anchors.
+    pub(in crate::pair) fn start_written(&mut self, result: Result<(), RequestError>) {
+        if result.is_err() {
+            return self.cannot_write();
+        }
+        let start = self.start_mut();
+        if matches!(start.phase, Phase::Flushing(_)) {
+            let Phase::Flushing(recovered) = core::mem::replace(&mut start.phase, Phase::Sets)
+            else {
+                unreachable!("just seen")
+            };
+            let found = found_of(&recovered);
+            self.start_mut().phase = Phase::Closing { found };
+            self.jobs.table = Some(recovered.table);
+        }
+    }
+
+    pub(super) fn write_anchors(&mut self) -> bool {
+        if self.home().lost.dirty() || self.log().lost.dirty() {
+            // What is cut off is on record as lost first, and what is forgotten as found.
+            return false;
+        }
+        let mut any = false;
+        while self.write_anchor() {
+            any = true;
+        }
+        if any || self.writes_anchors() {
+            return any;
+        }
+        if self.jobs.table().changed().is_some() {
+            return false;
+        }
+        let start = self.start_mut();
+        match core::mem::replace(&mut start.phase, Phase::Sets) {
+            Phase::Closing { found } => {
+                let next = found.sequence;
+                start.phase = Phase::Beginning { found };
+                self.jobs.table().begin(next);
+            }
+            Phase::Beginning { found } => self.open_overlay(&found),
+            _ => unreachable!("anchors are written in these phases"),
+        }
+        true
+    }
+
+    /// How what was gathered goes home: a stripe is a chunk of each first copy.
+    fn homeward(&self) -> Homeward {
+        let geometry = self.home().superblock.geometry;
+        let copies = match geometry.level {
+            Level::Raid10 { copies } => u64::from(copies),
+            _ => u64::from(geometry.slots),
+        };
+        let chunk = self.home().layout.chunk_sectors();
+        Homeward {
+            order: self.surrogate.destage.order,
+            stripe_sectors: chunk * (u64::from(geometry.slots) / copies).max(1),
+            run_sectors: BAND_SECTORS_MAX as u32,
+            pages: u64::from(self.surrogate.limits.parts_home) * kept::PAGES,
+        }
+    }
+
+    pub(super) fn open_overlay(&mut self, found: &FoundInLog) {
+        let layout = *self.jobs.table().layout();
+        let log = LogUse {
+            record_sectors: record_sectors(&layout, self.log().whole_rows()),
+            grain: layout.grain(),
+            logless: false,
+        };
+        let cleaned = self.log().whole_rows() && self.surrogate.destage.cleans();
+        self.open_overlay_of(log, found, shape(&layout, cleaned));
+    }
+
+    pub(super) fn open_overlay_of(&mut self, log: LogUse, found: &FoundInLog, shape: LogShape) {
+        let limits = self.surrogate.limits;
+        let found_extents = u32::try_from(found.extents.len()).unwrap_or(u32::MAX);
+        let needed = found_extents
+            .saturating_add(self.config.limits.requests)
+            .saturating_mul(2);
+        let limits = OverlayLimits {
+            extents: limits.map_extents(shape.sectors()).max(needed),
+            requests: self.config.limits.requests,
+            record_sectors: log.record_sectors,
+            copies: limits.copies,
+            grain: log.grain,
+            logless: log.logless,
+            slots: self.buffer.used.then(|| self.slots().slots()),
+            packing: self.log().whole_rows().then_some(Packing {
+                records: limits.cluster_records,
+                held: limits.records_in_memory,
+                homeward: self.homeward(),
+            }),
+        };
+        let overlay = Overlay::new(limits, shape, found);
+        #[cfg_attr(not(feature = "planted"), allow(unused_mut))]
+        let mut overlay = overlay.expect("the map has room for what was found");
+        #[cfg(feature = "planted")]
+        overlay.plant(self.config.bug);
+        self.overlay = Some(overlay);
+        if self.home().log_counts && self.home().superblock.ahead {
+            // From here on the log alone counts.
+            self.at_home(|core| core.set_ahead(false));
+        }
+        self.settle_copies();
+        self.forget_redirects();
+        self.end_start(Ok(()), Stage::Serving);
+    }
+
+    /// Copies of the main set may differ only where first copies go ahead. All others are repaired from each other.
+    pub(super) fn settle_copies(&mut self) {
+        let ahead = self.policy.redirect().goes_ahead();
+        self.sets[Site::Home as usize].copies_apart = ahead;
+    }
+}

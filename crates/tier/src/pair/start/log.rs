@@ -1,0 +1,436 @@
+//! The log at a start: whether what lies there counts, and what becomes of a start for which it cannot be had.
+//!
+//! | what is wrong with it                            | without leave  | with `accept_loss`                        |
+//! |--------------------------------------------------|----------------|-------------------------------------------|
+//! | it is of another array, or unsuited              | refused        | refused                                   |
+//! | it would start with room, or from a minority     | refused        | refused: nothing is lost                  |
+//! | first copies have all that it had                | refused        | refused: nothing is lost                  |
+//! | it is old or damaged, or takes no new session    | refused        | all that may lie there alone is given up  |
+//! | a record that was flushed cannot be read         | refused        | that is given up, and what lies behind it |
+//! | it cannot be written any more once it was read   | refused        | refused                                   |
+//!
+//! If nothing in it counts, home goes on alone without it, or it is begun anew; not where it is another array's, or unsuited.
+
+use super::begin::{LOGLESS, LOGLESS_SHAPE, NOTHING};
+use super::{Pair, Phase, can_be_had};
+use crate::overlay::format::{AnchorTable, LogLayout, LogOwner, LogRegion, Recovered};
+use crate::overlay::{Extent, Kind, Site};
+use crate::pair::{RECORD_SECTORS, Redirect, Stage};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use restripe_array::meta::superblock::{Partner, PartnerRole};
+use restripe_array::parts::{Core, RunSet};
+use restripe_array::{CommandError, Fact, PAGE_SECTORS};
+
+/// A log has so many segments or a few more, unless they would be too small or too large.
+const SEGMENTS: u64 = 64;
+const SEGMENT_SECTORS_MIN: u64 = 64;
+const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
+
+const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
+
+const FIRSTS_HAVE_IT: &str = "its log is an old copy or cannot be read, and first copies have all that it had: leave its members out and say --degraded, and nothing is lost";
+
+/// The sectors of a segment in a log of so many: the same size always gives the same.
+fn segment_sectors(sectors: u64) -> u32 {
+    let share = (sectors / SEGMENTS).max(1);
+    let power = 1 << share.ilog2();
+    power.clamp(SEGMENT_SECTORS_MIN, SEGMENT_SECTORS_MAX) as u32
+}
+
+impl Pair {
+    /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
+    pub(super) fn open_log(&mut self) {
+        if self.revive.holds_overlay() {
+            return self.go_on_with_overlay();
+        }
+        if self.surrogate.members == 0 {
+            return self.go_without_log();
+        }
+        let (home, log) = (self.home(), self.log());
+        let partner = home.superblock.partner;
+        let theirs = log.superblock.partner;
+        let belong = partner.is_some_and(|partner| {
+            partner.role == PartnerRole::Main && partner.array == log.superblock.array
+        }) && theirs.is_some_and(|theirs| theirs.array == home.superblock.array);
+        if !belong {
+            let first = self.route.global(Site::Log, restripe_array::Member(0));
+            return self.refuse(CommandError::Foreign(first));
+        }
+        let region = LogRegion {
+            start: 0,
+            sectors: log.layout.size_sectors(),
+        };
+        let grain = match log.whole_rows() {
+            true => log.layout.row_sectors() as u32,
+            false => PAGE_SECTORS as u32,
+        };
+        let segment = segment_sectors(region.sectors).max(grain) / grain * grain;
+        match region.cut_in_grains(segment, grain) {
+            Err(_) => self.refuse(CommandError::TooSmall {
+                has: region.sectors,
+                needs: 4 * SEGMENT_SECTORS_MIN,
+            }),
+            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.is_mirrored() => {
+                self.refuse(CommandError::Unsuited(ONLY_MIRRORS));
+            }
+            Ok(_) if self.policy.redirect() == Redirect::Eraid => {
+                let why =
+                    "--redirect eraid is for an array without a surrogate, and this array has one";
+                self.refuse(CommandError::Unsuited(why));
+            }
+            Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
+                let why = "a code cache is no log for redirect graid";
+                self.refuse(CommandError::Unsuited(why));
+            }
+            Ok(_) if grain > RECORD_SECTORS => {
+                let why = "a row of a code cache is no longer than a record";
+                self.refuse(CommandError::Unsuited(why));
+            }
+            Ok(_) if log.whole_rows() && self.surrogate.limits.records_in_memory == 0 => {
+                let why = "a code cache takes memory for its clusters";
+                self.refuse(CommandError::Unsuited(why));
+            }
+            Ok(layout) => self.open_log_of(layout),
+        }
+    }
+
+    /// A set was started anew beneath the overlay.
+    fn go_on_with_overlay(&mut self) {
+        let doubt = self.start_mut().doubt.take();
+        let doubt = doubt.map(|extents| CommandError::WouldLose { extents });
+        match self.absent.take().or(doubt) {
+            Some(error) => self.end_start(Err(error), Stage::Idle),
+            None => {
+                self.settle_copies();
+                self.end_start(Ok(()), Stage::Serving);
+            }
+        }
+    }
+
+    pub(super) fn open_log_of(&mut self, layout: LogLayout) {
+        match self.check_sessions() {
+            // Home may be so old that it had nothing there.
+            Err(error) if self.log_counts() || error == CommandError::LogIsNewer => {
+                return self.of_another_time(error, layout);
+            }
+            _ => {}
+        }
+        self.open_buffer(layout);
+    }
+
+    /// The log is not of home's last start. One that is older cannot tell which of its records still count, so it is given up whole or not at all;
+    /// beside members of home that were started from a minority, which are older than they might be, a newer one is right.
+    fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
+        let newer = matches!(error, CommandError::LogIsNewer);
+        if newer && self.start_mut().mode.from_minority && self.may_write() {
+            self.open_buffer(layout);
+        } else if newer {
+            self.refuse(error);
+        } else {
+            self.without_log(error, layout);
+        }
+    }
+
+    /// Not while it is only asked what is there.
+    pub(super) fn may_write(&mut self) -> bool {
+        let start = self.start_mut();
+        !start.mode.read_only && start.doubt.is_none()
+    }
+
+    pub(super) fn accepts_loss(&mut self) -> bool {
+        self.start_mut().mode.accept_loss && self.may_write()
+    }
+
+    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
+    pub(super) fn log_counts(&self) -> bool {
+        let home = self.home();
+        !home.superblock.alone && !home.redirected_extents().is_empty()
+    }
+
+    pub(super) fn take_log(&mut self, layout: LogLayout) {
+        match self.log_counts() {
+            true if self.start_mut().slots.counts => {
+                self.start_mut().phase = Phase::Slots { layout };
+            }
+            true => self.read_log(layout),
+            false => self.begin_anew(layout),
+        }
+    }
+
+    /// First copies go ahead, and nobody else has what they have (ERAID).
+    fn go_without_log(&mut self) {
+        let why = match self.policy.redirect() {
+            Redirect::Eraid if !self.home().is_mirrored() => ONLY_MIRRORS,
+            Redirect::Eraid => return self.open_overlay_of(LOGLESS, &NOTHING, LOGLESS_SHAPE),
+            _ => "there is no surrogate to redirect to",
+        };
+        self.end_start(Err(CommandError::Unsuited(why)), Stage::Idle);
+    }
+
+    /// Nothing in the log counts.
+    fn begin_anew(&mut self, layout: LogLayout) {
+        if self.start_mut().mode.read_only {
+            return self.end_start(Ok(()), Stage::Alone);
+        }
+        // What a member took of the log counts no more than the rest of it, and must not look like damage to later starts.
+        self.at(Site::Log, |log| log.lost.forget());
+        self.at_home(|home| {
+            if home.superblock.alone {
+                home.redirects_home();
+            }
+        });
+        let epoch = self.raise_epoch();
+        let owner = LogOwner {
+            array: self.home().superblock.array,
+            epoch: epoch.into(),
+        };
+        self.jobs.table = Some(AnchorTable::new(owner, layout));
+        self.start_mut().phase = Phase::Beginning { found: NOTHING };
+    }
+
+    // -------------------------------------------------------------------------------------------------- numbers
+
+    pub(super) fn number_from_now(&mut self, layout: LogLayout) {
+        let session = self.next_session();
+        let last = session + 1;
+        self.start_mut().phase = Phase::Numbering {
+            layout,
+            session,
+            last,
+        };
+    }
+
+    pub(super) fn number(&mut self) -> bool {
+        let Phase::Numbering {
+            layout,
+            session,
+            last,
+        } = self.start_mut().phase
+        else {
+            unreachable!("sets are numbered in this phase")
+        };
+        match self.mark_at_start(false) {
+            Ok(true) => {}
+            Ok(false) => return false,
+            Err(_) => {
+                self.numbered_in_vain(layout);
+                return true;
+            }
+        }
+        match self.number_sets(session) {
+            Ok(false) => return false,
+            Ok(true) if session < last => {
+                self.start_mut().phase = Phase::Numbering {
+                    layout,
+                    session: session + 1,
+                    last,
+                };
+            }
+            Ok(true) => match self.mark_at_start(true) {
+                Ok(false) => return false,
+                Ok(true) => self.take_log(layout),
+                Err(_) => self.numbered_in_vain(layout),
+            },
+            Err(error) if self.buffer.used && self.buffer_set().halted() => {
+                self.lose_buffer(error, layout);
+            }
+            Err(_) if !self.log_counts() && !self.home().halted() => self.go_on_alone(),
+            Err(error) => self.without_log(error, layout),
+        }
+        true
+    }
+
+    /// The log does not get on record what it is to have there.
+    fn numbered_in_vain(&mut self, layout: LogLayout) {
+        match !self.log_counts() && !self.home().halted() {
+            true => self.go_on_alone(),
+            false => {
+                let error = self.why_unwritable();
+                self.without_log(error, layout);
+            }
+        }
+    }
+
+    /// The buffer failed while the start is on its way: it goes on without if that does not count.
+    fn lose_buffer(&mut self, error: CommandError, layout: LogLayout) {
+        if self.start_mut().slots.counts {
+            return self.refuse_buffer(error);
+        }
+        self.buffer.used = false;
+        let why = Box::new(CommandError::OfBuffer(Box::new(error)));
+        let forgone = false;
+        self.tell_of_start(Fact::BufferAbsent { why, forgone });
+        self.number_from_now(layout);
+    }
+
+    // -------------------------------------------------------------------------------------------------- refused
+
+    /// The log cannot be used: what may lie there alone is lost, if that is accepted.
+    fn without_log(&mut self, error: CommandError, layout: LogLayout) {
+        if error == CommandError::LogIsOld && self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
+        let mode = self.start_mut().mode;
+        let accepts = self.accepts_loss() && !can_be_had(&error, mode) && !self.firsts_have_it();
+        match accepts && !self.home().halted() {
+            true => self.give_up_log(layout),
+            false => self.refuse_without(error),
+        }
+    }
+
+    /// A log that too few members are left of while the start is on its way is missing, as one that was not there.
+    fn refuse_without(&mut self, error: CommandError) {
+        let missing = matches!(error, CommandError::TooFew { .. });
+        match missing && !self.home().halted() && !self.firsts_have_it() {
+            true => self.end_start(Err(self.log_missing()), Stage::Idle),
+            false => self.refuse(error),
+        }
+    }
+
+    fn refuse(&mut self, error: CommandError) {
+        let error = CommandError::OfSurrogate(Box::new(error));
+        self.end_start(Err(error), Stage::Idle);
+    }
+
+    fn log_missing(&self) -> CommandError {
+        CommandError::SurrogateMissing {
+            surrogate: self.log().superblock.array,
+            extents: self.home().redirected_extents(),
+        }
+    }
+
+    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
+    fn firsts_have_it(&mut self) -> bool {
+        self.home().superblock.ahead && self.start_mut().doubt.is_none()
+    }
+
+    /// The log does not tell what it should have.
+    pub(super) fn damaged(&mut self) {
+        if self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
+        let layout = match &self.start_mut().phase {
+            Phase::Anchors { layout, .. } => *layout,
+            Phase::Scan(scan) => *scan.layout(),
+            _ => unreachable!("damage is met while reading"),
+        };
+        if self.accepts_loss() {
+            return self.give_up_log(layout);
+        }
+        if let Some(extents) = self.start_mut().doubt.take() {
+            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+        }
+        let error = CommandError::LogDamaged {
+            surrogate: self.log().superblock.array,
+            extents: self.home().redirected_extents(),
+        };
+        self.end_start(Err(error), Stage::Idle);
+    }
+
+    /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
+    /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
+    pub(super) fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
+        if self.firsts_have_it() {
+            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        }
+        let (cut, extents) = lost_from(&recovered.extents, first);
+        if !self.start_mut().mode.accept_loss {
+            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+        }
+        self.at_home(|home| {
+            for &(lba, sectors) in &extents {
+                home.lose(lba, sectors);
+            }
+        });
+        self.start_mut().cut = Some(cut);
+        self.read_log(layout);
+    }
+
+    /// The log cannot be written. If nothing counts in it, home goes on alone.
+    pub(super) fn cannot_write(&mut self) {
+        match &self.start_mut().phase {
+            Phase::Beginning { found } if found.extents.is_empty() => {
+                self.go_on_alone();
+            }
+            _ => {
+                let error = self.why_unwritable();
+                self.refuse_without(error);
+            }
+        }
+    }
+
+    fn why_unwritable(&self) -> CommandError {
+        let log = self.log();
+        log.halt
+            .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
+    }
+
+    /// Nothing counts in a log that cannot be written.
+    fn go_on_alone(&mut self) {
+        let why = Box::new(self.why_unwritable());
+        self.tell_of_start(Fact::SurrogateAbsent { why });
+        self.end_start(Ok(()), Stage::Alone);
+    }
+
+    // -------------------------------------------------------------------------------------------------- given up
+
+    /// All that may lie in the log alone is lost.
+    fn give_up_log(&mut self, layout: LogLayout) {
+        self.at_home(|home| {
+            for (lba, sectors) in home.redirected_extents() {
+                home.lose(lba, sectors);
+            }
+        });
+        self.start_mut().phase = Phase::Losing { layout };
+    }
+
+    /// What was lost is on record: nothing in the log counts any more. Home has a higher epoch on record before the log gets a number that could have it taken
+    /// for what home left in it.
+    pub(super) fn forget_log(&mut self, layout: LogLayout) -> bool {
+        if self.home().lost.dirty() {
+            return false;
+        }
+        if self.log_counts() {
+            self.at_home(Core::redirects_home);
+            self.raise_epoch();
+            return true;
+        }
+        match self.home().has_partner_durable() {
+            Ok(false) => return false,
+            Ok(true) => self.open_log_of(layout),
+            Err(error) => self.end_start(Err(error), Stage::Idle),
+        }
+        true
+    }
+
+    /// What lies in the log counts no more.
+    fn raise_epoch(&mut self) -> u32 {
+        let before = self.home().superblock.partner.expect("it was compared");
+        let epoch = before.epoch + 1;
+        self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
+        epoch
+    }
+}
+
+/// What is lost if records count up to this one: and from which on, since one before it that has older copies of some of
+/// that must not count either.
+fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
+    let counts = |extent: &&Extent| extent.kind != Kind::Clean;
+    let mut lost = RunSet::default();
+    loop {
+        for extent in extents.iter().filter(counts) {
+            if extent.sequence >= cut {
+                lost.insert(extent.home, u64::from(extent.sectors));
+            }
+        }
+        let older = |extent: &&Extent| {
+            let met = lost.within(extent.home, u64::from(extent.sectors));
+            extent.sequence < cut && !met.is_empty()
+        };
+        match extents.iter().filter(counts).find(older) {
+            Some(extent) => cut = extent.sequence,
+            None => return (cut, lost.runs().to_vec()),
+        }
+    }
+}

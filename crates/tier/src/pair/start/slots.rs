@@ -1,0 +1,501 @@
+//! What a start takes from a code cache's buffer: records that users flushed and the log does not have whole. They are written where they
+//! were to lie in the log, and the log is read again, as if it had had them.
+//!
+//! | step    | cause                                                      | next             |
+//! |---------|------------------------------------------------------------|------------------|
+//! | reading | the half has come                                          | page             |
+//! | page    | it is the page of a version                                | sum              |
+//! | sum     | its checksum is right: one that is known                   | the next half    |
+//! | sum     | the same, of one that goes into the log                    | header           |
+//! | header  | the page that it has in the log is put                     | writing          |
+//! | writing | the log has it, not yet durably                            | the next of them |
+//!
+//! A half that no version can be read from is read without one of its copies after the other (reading). What is found so is known,
+//! and the wrong copy is written again. If nothing is found, nothing is there; unless a copy that is here could not be read, or one
+//! that is to go into the log was there before: then the start is refused, or what that had is given up, and told.
+
+use super::{Pair, Phase};
+use crate::overlay::Site;
+use crate::overlay::format::slot::{self, HALF_SECTORS};
+use crate::overlay::format::{LogLayout, Scan, Version, record};
+use crate::pair::child::Owner;
+use crate::pair::jobs::{self, Job};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use restripe_array::meta::superblock::BufferMark;
+use restripe_array::parts::{Attempt, Copies, Size, Suspects};
+use restripe_array::{
+    Action, Buf, BufRef, CommandError, ComputeOp, Fact, PAGE_SECTORS, Page, RequestError,
+    RequestOp, SECTOR_BYTES, SMALL_BYTES, Verdict, zeroed_page,
+};
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum Step {
+    Reading,
+    Page,
+    Sum(Version),
+    Header,
+    Writing,
+}
+
+/// The half that is being looked at.
+struct Half {
+    half: u32,
+    buf: Buf,
+    job: u32,
+    step: Step,
+    /// No version could be read from it, and so it is read without some of its copies: nobody else says that one is wrong.
+    again: Option<Attempt>,
+    /// What was found without them, while they are written again.
+    found: Option<Version>,
+    /// A copy that is here could not be read so: nobody knows what it has.
+    unread: bool,
+}
+
+/// What the buffer has, as far as a start has looked.
+#[derive(Default)]
+pub(super) struct Slots {
+    /// It may hold what counts.
+    pub(super) counts: bool,
+    next: u32,
+    now: Option<Half>,
+    /// Versions that are whole, and the halves that they lie in.
+    versions: Vec<(u32, Version)>,
+    /// Those that go into the log.
+    moves: VecDeque<(u32, Version)>,
+    /// The first of those that went there last.
+    moved: Option<u64>,
+    /// It has been told that something of it is given up.
+    forgone: bool,
+}
+
+impl Slots {
+    /// The newest version of a record.
+    fn newest(&self, sequence: u64) -> Option<&(u32, Version)> {
+        let of = |one: &&(u32, Version)| one.1.header.sequence == sequence;
+        let versions = self.versions.iter().filter(of);
+        versions.max_by_key(|(_, version)| version.version)
+    }
+
+    /// What counts from this sequence on.
+    pub(super) fn chain(&self, mut sequence: u64) -> Vec<(u32, Version)> {
+        let mut chain = Vec::new();
+        while let Some(found) = self.newest(sequence) {
+            chain.push(found.clone());
+            sequence += 1;
+            if !found.1.closed {
+                break;
+            }
+        }
+        chain
+    }
+}
+
+impl Pair {
+    // ------------------------------------------------------------------------------------------- whether it is needed
+
+    /// Both sets serve, and are of one time. Goes on with the buffer, or without it if that does not count.
+    pub(super) fn open_buffer(&mut self, layout: LogLayout) {
+        let mark = self.buffer_mark();
+        let needed = self.log_counts() && mark == BufferMark::Counts;
+        let here = self.has_own_buffer();
+        let has = self.surrogate.buffer_members > 0;
+        let error = match mark {
+            _ if !here && has && self.started[Site::Buffer as usize] => {
+                let first = self.route.global(Site::Buffer, restripe_array::Member(0));
+                Some(CommandError::Foreign(first))
+            }
+            _ if !here => Some(
+                self.buffer_absent
+                    .clone()
+                    .unwrap_or(CommandError::BufferMissing),
+            ),
+            BufferMark::None => Some(CommandError::Unsuited("this log was made without a buffer")),
+            _ if !self.log().whole_rows() => {
+                Some(CommandError::Unsuited("only a code cache has a buffer"))
+            }
+            _ if self.slots().slots() < self.surrogate.limits.cluster_records => {
+                let (has, needs) = (self.buffer_set().layout.size_sectors(), 2 * HALF_SECTORS);
+                let needs = needs * u64::from(self.surrogate.limits.cluster_records);
+                Some(CommandError::TooSmall { has, needs })
+            }
+            _ if needed && self.is_buffer_old() => Some(CommandError::BufferIsOld),
+            _ => None,
+        };
+        let start = self.start_mut();
+        let mode = start.mode;
+        start.slots = super::Slots {
+            counts: needed && error.is_none(),
+            ..super::Slots::default()
+        };
+        self.buffer.used = error.is_none();
+        if let Some(error) = error {
+            if needed && (!self.accepts_loss() || super::can_be_had(&error, mode)) {
+                return self.refuse_buffer(error);
+            }
+            if has || mark != BufferMark::None {
+                let (why, forgone) = (Box::new(error), needed);
+                self.tell_of_start(Fact::BufferAbsent { why, forgone });
+            }
+        }
+        match self.may_write() {
+            true => self.number_from_now(layout),
+            false => self.take_log(layout),
+        }
+    }
+
+    pub(super) fn refuse_buffer(&mut self, error: CommandError) {
+        self.end_start(Err(of_buffer(error)), super::Stage::Idle);
+    }
+
+    /// What the log is to have on record of the buffer from now on; true once it has.
+    pub(super) fn mark_at_start(&mut self, numbered: bool) -> Result<bool, RequestError> {
+        match (self.buffer_mark(), self.buffer.used) {
+            (BufferMark::None, _) => Ok(true),
+            (_, false) => self.mark_buffer(BufferMark::Idle),
+            // The buffer has the start's number first.
+            (_, true) if numbered => self.mark_buffer(BufferMark::Counts),
+            (_, true) => Ok(true),
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------------ reading
+
+    /// Goes on with the halves, or with what is moved; false if it has to wait.
+    pub(super) fn slots_on(&mut self) -> bool {
+        let halves = self.slots().halves();
+        let start = self.start_mut();
+        if start.slots.now.is_some() {
+            return false;
+        }
+        let (moving, layout) = match &start.phase {
+            Phase::Slots { layout } => (false, *layout),
+            Phase::Moving { layout } => (true, *layout),
+            _ => unreachable!("slots are read in these phases"),
+        };
+        let next = match moving {
+            true => start.slots.moves.front().map(|(half, _)| *half),
+            false => Some(start.slots.next).filter(|half| *half < halves),
+        };
+        let Some(half) = next else {
+            self.read_log(layout);
+            return true;
+        };
+        let Some(buf) = self.buffers.take_free(Size::Large) else {
+            return false;
+        };
+        let job = self.jobs.list.insert(Job::Slot);
+        let step = Step::Reading;
+        let now = Half {
+            half,
+            buf,
+            job,
+            step,
+            again: None,
+            found: None,
+            unread: false,
+        };
+        let slots = &mut self.start_mut().slots;
+        slots.next += u32::from(!moving);
+        slots.now = Some(now);
+        // What cannot be read of one copy is not written again of another before that is known to be right.
+        self.read_half(Suspects::NOBODY);
+        true
+    }
+
+    fn read_half(&mut self, suspects: Suspects) {
+        let Half { half, buf, job, .. } = *self.half();
+        let at = self.slots().half_at(half);
+        let into = BufRef::new(buf, 0, (HALF_SECTORS * SECTOR_BYTES) as u32);
+        let request = jobs::child(RequestOp::Read, at, HALF_SECTORS, into, false);
+        let copies = Copies::Without(suspects);
+        self.children
+            .ask_copies(Site::Buffer, Owner::Job(job), request, copies);
+    }
+
+    fn read_half_again(&mut self, again: Attempt) {
+        let half = self.half();
+        half.again = Some(again);
+        half.step = Step::Reading;
+        self.read_half(again.suspects);
+    }
+
+    /// A half reads so. Where no version is, another copy may have one; the wrong copy of one that was found is written again, unless
+    /// it goes into the log now.
+    fn half_reads(&mut self, version: Option<Version>) {
+        let mends = self.may_write() && !self.is_moving();
+        let half = self.half();
+        let again = half.again.filter(|again| !again.suspects.repairs);
+        match (version, again) {
+            (None, _) if half.found.is_some() => self.half_stays(),
+            (None, _) => self.try_next_copies(),
+            (Some(version), Some(again)) if mends => {
+                half.found = Some(version);
+                self.read_half_again(again.repairing());
+            }
+            (found, _) => self.half_is(found),
+        }
+    }
+
+    /// A half cannot be read so.
+    fn half_fails(&mut self) {
+        let half = self.half();
+        if half.found.is_some() {
+            return self.half_stays();
+        }
+        half.unread = true;
+        match half.again {
+            Some(_) => self.try_next_copies(),
+            None => self.give_up_half(),
+        }
+    }
+
+    /// The wrong copy of a version could not be written again: what the others have of it was sound.
+    fn half_stays(&mut self) {
+        let found = self.half().found.take();
+        self.half_is(found);
+    }
+
+    fn try_next_copies(&mut self) {
+        let Half {
+            half,
+            again,
+            unread,
+            ..
+        } = *self.half();
+        let at = self.slots().half_at(half);
+        let next = self.buffer_set().next_attempt(at..at + HALF_SECTORS, again);
+        match next {
+            Some(next) => self.read_half_again(next),
+            None if unread || self.buffer_set().halted() => self.give_up_half(),
+            None => self.half_is(None),
+        }
+    }
+
+    fn is_moving(&mut self) -> bool {
+        matches!(self.start_mut().phase, Phase::Moving { .. })
+    }
+
+    fn half(&mut self) -> &mut Half {
+        let now = self.start_mut().slots.now.as_mut();
+        now.expect("one is being looked at")
+    }
+
+    fn step_half(&mut self, step: Step) -> (u32, Buf) {
+        let half = self.half();
+        half.step = step;
+        (half.job, half.buf)
+    }
+
+    /// Nothing more is done with this half.
+    fn leave_half(&mut self) -> u32 {
+        let now = self.start_mut().slots.now.take();
+        let Half { half, buf, job, .. } = now.expect("one is being looked at");
+        self.buffers.release(buf);
+        self.jobs.list.remove(job);
+        half
+    }
+
+    /// A half was read, or a record written into the log.
+    pub(in crate::pair) fn slot_moved(&mut self, result: Result<(), RequestError>) {
+        let writing = self.half().step == Step::Writing;
+        match (writing, result) {
+            (false, Ok(())) => {
+                let (job, buf) = self.step_half(Step::Page);
+                let source = BufRef::new(buf, 0, SMALL_BYTES);
+                let page = Some(zeroed_page());
+                let compute = self.compute(job, ComputeOp::TakePage, Some(source), None, page);
+                self.out.push(Action::Compute(compute));
+            }
+            (false, Err(_)) => self.half_fails(),
+            (true, Ok(())) => {
+                self.leave_half();
+                self.start_mut().slots.moves.pop_front();
+            }
+            (true, Err(_)) => {
+                self.leave_half();
+                self.cannot_write();
+            }
+        }
+    }
+
+    /// What lies there may have been flushed, and nobody has it.
+    fn give_up_half(&mut self) {
+        self.leave_half();
+        let error = self.why_unreadable();
+        if self.forgoes(error) && self.is_moving() {
+            self.drop_move();
+        }
+    }
+
+    /// A buffer that too few members are left of while the start is on its way is missing, as one that was not there.
+    fn why_unreadable(&self) -> CommandError {
+        let buffer = self.buffer_set();
+        match buffer.halt.map(|halt| buffer.halt_error(halt)) {
+            Some(CommandError::TooFew { .. }) => CommandError::BufferMissing,
+            Some(error) => error,
+            None => CommandError::Metadata,
+        }
+    }
+
+    /// What users flushed may lie where the buffer does not tell it: that is given up and told, or the start refused.
+    fn forgoes(&mut self, error: CommandError) -> bool {
+        let mode = self.start_mut().mode;
+        if !self.accepts_loss() || super::can_be_had(&error, mode) {
+            self.refuse_buffer(error);
+            return false;
+        }
+        let slots = &mut self.start_mut().slots;
+        if !core::mem::replace(&mut slots.forgone, true) {
+            let (why, forgone) = (Box::new(of_buffer(error)), true);
+            self.tell_of_start(Fact::BufferAbsent { why, forgone });
+        }
+        true
+    }
+
+    /// It has a newer version than before: the log is read again, and does without. Copies of a half are only apart where a crash
+    /// came before both had the newer version, and so before its flush was answered; what the older one was of is in the
+    /// other half by then, or in the log.
+    fn drop_move(&mut self) {
+        let slots = &mut self.start_mut().slots;
+        let dropped = slots.moves.pop_front().expect("it was on its way");
+        slots.moves.clear();
+        slots.moved = None;
+        slots.versions.retain(|one| *one != dropped);
+    }
+
+    pub(in crate::pair) fn slot_computed(&mut self, page: Option<Page>, verdict: Verdict) {
+        let owner = self.log_owner();
+        match (self.half().step.clone(), page, verdict) {
+            (Step::Page, Some(page), _) => match slot::decode(&owner, &page) {
+                Ok(version) if self.fits(&version) => {
+                    let sectors = u64::from(version.header.payload_sectors);
+                    let (job, buf) = self.step_half(Step::Sum(version));
+                    let bytes = (sectors * SECTOR_BYTES) as u32;
+                    let source = BufRef::new(buf, SMALL_BYTES, bytes);
+                    let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
+                    self.out.push(Action::Compute(compute));
+                }
+                _ => self.half_reads(None),
+            },
+            (Step::Sum(version), _, Verdict::Checksum(crc)) => {
+                self.half_reads((crc == version.header.payload_crc).then_some(version));
+            }
+            (Step::Header, ..) => self.move_into_log(),
+            _ => self.half_reads(None),
+        }
+    }
+
+    /// It is of its slot, and no longer than a half.
+    fn fits(&mut self, version: &Version) -> bool {
+        let half = self.half().half;
+        let header = version.header;
+        let short = u64::from(header.payload_sectors) + PAGE_SECTORS <= HALF_SECTORS;
+        short && self.slots().half_of(header.sequence, version.version) == half
+    }
+
+    /// What a half turned out to have.
+    fn half_is(&mut self, version: Option<Version>) {
+        if !self.is_moving() {
+            let half = self.leave_half();
+            let found = version.map(|version| (half, version));
+            return self.start_mut().slots.versions.extend(found);
+        }
+        // It was whole a moment ago.
+        let Some(version) = version else {
+            return self.give_up_half();
+        };
+        let expected = self.start_mut().slots.moves.front();
+        let expected = &expected.expect("it is on its way").1;
+        if *expected != version {
+            let age = |one: &Version| (one.header.sequence, one.version);
+            // What was there before is older than what was found, which a member had that does not tell it any more.
+            if age(&version) < age(expected) {
+                return self.give_up_half();
+            }
+            self.leave_half();
+            return self.drop_move();
+        }
+        let mut page = self.jobs.page();
+        record::encode(
+            &self.log_owner(),
+            &version.header,
+            &version.extents,
+            &mut page,
+        );
+        let (job, buf) = self.step_half(Step::Header);
+        let target = BufRef::new(buf, 0, SMALL_BYTES);
+        let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
+        self.out.push(Action::Compute(compute));
+    }
+
+    fn move_into_log(&mut self) {
+        let start = self.start_mut();
+        let Phase::Moving { layout } = start.phase else {
+            unreachable!("records are moved in this phase")
+        };
+        let header = start
+            .slots
+            .moves
+            .front()
+            .expect("it is on its way")
+            .1
+            .header;
+        let (job, buf) = self.step_half(Step::Writing);
+        let sectors = u64::from(layout.footprint(header.payload_sectors));
+        let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
+        let at = layout.sector(header.at);
+        let request = jobs::child(RequestOp::Write, at, sectors, source, false);
+        self.children.ask(Site::Log, Owner::Job(job), request);
+    }
+
+    // ------------------------------------------------------------------------------------------------------- moving
+
+    /// The log was read, and the buffer has what it lacks: that goes there. False if it has nothing.
+    pub(super) fn move_from_buffer(&mut self, scan: &Scan) -> bool {
+        let layout = *scan.layout();
+        let whole = |one: &&(u32, Version)| one.1.closed;
+        let start = self.start_mut();
+        if !start.slots.counts || start.cut.is_some() || start.doubt.is_some() {
+            return false;
+        }
+        // One that can be read no more there, or those behind the last that is whole.
+        let unread = scan.unread_from();
+        let again = unread.and_then(|sequence| start.slots.newest(sequence).filter(whole));
+        let moves = match again.cloned() {
+            Some(again) => Vec::from([again]),
+            None => start.slots.chain(scan.gap()),
+        };
+        let Some(first) = moves.first().map(|(_, version)| version.header.sequence) else {
+            return false;
+        };
+        if start.mode.read_only {
+            let why = "what its buffer has goes into the log first: start it once for writing";
+            self.refuse_buffer(CommandError::Unsuited(why));
+            return true;
+        }
+        let placed = moves
+            .iter()
+            .all(|(_, version)| scan.has_place(&version.header));
+        if !placed || start.slots.moved == Some(first) {
+            // No writer left that.
+            if !self.forgoes(CommandError::Metadata) {
+                return true;
+            }
+            self.start_mut().slots.counts = false;
+            return false;
+        }
+        start.slots.moved = Some(first);
+        start.slots.moves = moves.into();
+        start.phase = Phase::Moving { layout };
+        true
+    }
+}
+
+fn of_buffer(error: CommandError) -> CommandError {
+    match error {
+        error @ (CommandError::OfBuffer(_) | CommandError::BufferMissing) => error,
+        error => CommandError::OfBuffer(Box::new(error)),
+    }
+}
