@@ -6,7 +6,8 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 CARGO ?= cargo
-BIN := $(or $(CARGO_TARGET_DIR),target)/release/restripe
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+BIN := $(TARGET)/release/restripe
 
 # Where `make install` puts things; DESTDIR goes before all of it, for packages.
 PREFIX ?= /usr/local
@@ -20,18 +21,15 @@ UDEV_RULES ?= $(PREFIX)/lib/udev/rules.d
 help: ## Show the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-build: ## Build the release binary: target/release/restripe
+build: ## Build the release binary, target/release/restripe, with man pages and completions in target/share
 	@.ci/need cargo
 	$(CARGO) build --release -p restripe-cli
+	$(BIN) generate $(TARGET)/share
 
 install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first unless the binary is there
 	@test -x $(BIN) || $(MAKE) build
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/restripe
-	install -d $(SHARE)/man/man1
-	install -m 644 docs/man/*.1 $(SHARE)/man/man1/
-	install -D -m 644 docs/completions/restripe.bash $(SHARE)/bash-completion/completions/restripe
-	install -D -m 644 docs/completions/_restripe $(SHARE)/zsh/site-functions/_restripe
-	install -D -m 644 docs/completions/restripe.fish $(SHARE)/fish/vendor_completions.d/restripe.fish
+	umask 022; $(BIN) generate $(SHARE)
 	install -d $(DESTDIR)$(UDEV_RULES)
 	sed 's|@BINDIR@|$(PREFIX)/bin|g' docs/udev/64-restripe.rules > $(DESTDIR)$(UDEV_RULES)/64-restripe.rules
 	chmod 644 $(DESTDIR)$(UDEV_RULES)/64-restripe.rules
@@ -74,5 +72,4 @@ lint: ## Format, clippy without warnings, and the house rules
 fmt: ## Format the sources
 	$(CARGO) fmt --all
 
-man: ## Write man pages and completions anew from the command table
-	$(CARGO) run --quiet -p xtask -- man
+man: build ## Write man pages and completions into target/share

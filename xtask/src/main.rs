@@ -16,13 +16,13 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | man | deep [list | PART...] | md [PATTERN...] | md-bench [PATTERN...]
+    "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | golden | deep [list | PART...] | md [PATTERN...] | md-bench [PATTERN...]
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers,
         links of the documents, and the counts that may only fall (xtask/ratchet.txt)
   ratchet  record counts that fell; --rise records a rise as well, whose reason the commit gives;
         show lists the places of one count
-  man   write docs/man and docs/completions anew from the command table
+  golden  write the golden files of --help from the command table (crates/cli/tests/golden)
   deep  run the long tests that have not passed for these sources, or the named parts
   md    compare with Linux md in a guest, all cases or those whose names contain a pattern
   md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes";
@@ -34,7 +34,8 @@ fn main() -> ExitCode {
         ["ratchet"] => ratchet(|tree| ratchet::write(tree, &root(), false)),
         ["ratchet", "--rise"] => ratchet(|tree| ratchet::write(tree, &root(), true)),
         ["ratchet", "show", scope, name] => ratchet(|tree| ratchet::show(tree, scope, name)),
-        ["man"] => man(),
+        // The former name, which wrote man pages as well.
+        ["golden" | "man"] => golden(),
         ["deep", ref parts @ ..] => deep::run(&root(), parts),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
         ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
@@ -104,9 +105,9 @@ fn check(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The command table lives in the command's crate, and so does the code that writes pages from it: a golden test,
-/// which writes instead of comparing when asked to.
-fn man() -> ExitCode {
+/// The command table lives in the command's crate, and so does the golden test of its help texts. The test writes the
+/// files instead of comparing them when asked to.
+fn golden() -> ExitCode {
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .args([
             "test",
@@ -115,7 +116,7 @@ fn man() -> ExitCode {
             "restripe-cli",
             "--bin",
             "restripe",
-            "generated_",
+            "generated_help",
         ])
         .env("RESTRIPE_BLESS", "1")
         .current_dir(root())
@@ -124,7 +125,7 @@ fn man() -> ExitCode {
         Ok(status) if status.success() => ExitCode::SUCCESS,
         Ok(_) => ExitCode::FAILURE,
         Err(error) => {
-            eprintln!("man: cannot run cargo: {error}");
+            eprintln!("golden: cannot run cargo: {error}");
             ExitCode::FAILURE
         }
     }

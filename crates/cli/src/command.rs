@@ -109,6 +109,16 @@ pub enum Verb {
     CacheSim(Box<crate::cache_sim::CacheSim>),
     /// Demonstrate fault tolerance on disk images: a RAID-5 loses two disks and its daemon under load
     Demo(Demo),
+    /// Write man pages and completions below a folder, as `share` has them
+    #[command(hide = true)]
+    Generate(Generate),
+}
+
+#[derive(Args, Debug)]
+pub struct Generate {
+    /// The folder; `make install` names PREFIX/share
+    #[arg(value_name = "DIR")]
+    pub folder: PathBuf,
 }
 
 // ------------------------------------------------------------------------------------------------ shared arguments

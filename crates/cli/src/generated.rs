@@ -1,31 +1,54 @@
-//! What is generated from the command table: man pages and completions in `docs/`, and the text of every `--help` as a
-//! golden file. A difference fails; `cargo run -p xtask -- man` writes them anew.
+//! Man pages and completions, made from the command table by `restripe generate DIR`. `make install`
+//! calls it, so no generated file is part of the sources. Golden files of the tests hold the text of
+//! every `--help`.
 
-use crate::command::Cli;
+use crate::command::{Cli, Generate};
+use crate::failure::{Failure, Outcome};
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::{Shell, generate};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+/// Writes all files below a `share` folder.
+pub fn run(verb: &Generate) -> Outcome {
+    for (path, content) in files() {
+        let path = verb.folder.join(path);
+        write(&path, &content).map_err(|error| {
+            Failure::new(format!("cannot write the file: {error}")).at(path.display())
+        })?;
+    }
+    Ok(())
 }
 
-/// Compares a file with what it should be, or writes it when asked to.
-fn hold(path: &Path, expected: &[u8]) {
-    if std::env::var_os("RESTRIPE_BLESS").is_some() {
-        fs::create_dir_all(path.parent().expect("a file lies in a folder"))
-            .expect("a folder of ours");
-        fs::write(path, expected).expect("a file of ours");
-        return;
+fn write(path: &Path, content: &[u8]) -> std::io::Result<()> {
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder)?;
     }
-    let found = fs::read(path).unwrap_or_default();
-    let same = found == expected;
-    assert!(
-        same,
-        "{} is out of date: run `cargo run -p xtask -- man`",
-        path.display()
-    );
+    fs::write(path, content)
+}
+
+/// Paths below a `share` folder, as man and the shells look for them, and contents.
+fn files() -> Vec<(String, Vec<u8>)> {
+    let verbs = verbs();
+    let mut files = vec![(
+        "man/man1/restripe.1".to_string(),
+        page(table(), None, &verbs).into_bytes(),
+    )];
+    files.extend(verbs.iter().map(|entry| {
+        let text = page(entry.command.clone(), Some(entry), &verbs);
+        let path = format!("man/man1/restripe-{}.1", entry.name);
+        (path, text.into_bytes())
+    }));
+    for (shell, path) in [
+        (Shell::Bash, "bash-completion/completions/restripe"),
+        (Shell::Zsh, "zsh/site-functions/_restripe"),
+        (Shell::Fish, "fish/vendor_completions.d/restripe.fish"),
+    ] {
+        let mut text = Vec::new();
+        generate(shell, &mut Cli::command(), "restripe", &mut text);
+        files.push((path.into(), text));
+    }
+    files
 }
 
 fn table() -> Command {
@@ -34,40 +57,38 @@ fn table() -> Command {
     table
 }
 
-/// Every verb and every verb of a verb, by name: `serve`, `trace`, `trace-info`.
-fn verbs() -> Vec<(String, Command)> {
+/// A verb, or a verb of a verb.
+struct Entry {
+    /// `serve`, `trace`, `trace-info`.
+    name: String,
+    /// The name of the verb that it belongs to: `trace` for `trace-info`.
+    parent: Option<String>,
+    command: Command,
+}
+
+/// All verbs but the hidden ones.
+fn verbs() -> Vec<Entry> {
+    let shown = |verb: &&Command| verb.get_name() != "help" && !verb.is_hide_set();
     let mut all = Vec::new();
-    for verb in table()
-        .get_subcommands()
-        .filter(|verb| verb.get_name() != "help")
-    {
+    for verb in table().get_subcommands().filter(shown) {
         let name = verb.get_name().to_string();
-        all.push((name.clone(), verb.clone()));
-        let own = verb
-            .get_subcommands()
-            .filter(|own| own.get_name() != "help");
-        all.extend(own.map(|own| (format!("{name}-{}", own.get_name()), own.clone())));
+        all.push(Entry {
+            name: name.clone(),
+            parent: None,
+            command: verb.clone(),
+        });
+        let own = verb.get_subcommands().filter(shown);
+        all.extend(own.map(|own| Entry {
+            name: format!("{name}-{}", own.get_name()),
+            parent: Some(name.clone()),
+            command: own.clone(),
+        }));
     }
     all
 }
 
-#[test]
-fn generated_man_pages_are_current() {
-    let folder = root().join("docs/man");
-    let verbs = verbs();
-    let names: Vec<&str> = verbs.iter().map(|(name, _)| name.as_str()).collect();
-    hold(
-        &folder.join("restripe.1"),
-        page(table(), "", &names).as_bytes(),
-    );
-    for (name, verb) in &verbs {
-        let text = page(verb.clone(), name, &names);
-        hold(&folder.join(format!("restripe-{name}.1")), text.as_bytes());
-    }
-}
-
-/// A page as it is generated, but for the synopsis, which tells values too, and what to see beside it.
-fn page(command: Command, name: &str, names: &[&str]) -> String {
+/// A page as clap_mangen makes it, with a synopsis that names values as well, and with related pages.
+fn page(command: Command, entry: Option<&Entry>, verbs: &[Entry]) -> String {
     let mut text = Vec::new();
     clap_mangen::Man::new(command.clone())
         .date("")
@@ -86,7 +107,8 @@ fn page(command: Command, name: &str, names: &[&str]) -> String {
         }
         in_synopsis = line == ".SH SYNOPSIS" || in_synopsis && !heading;
     }
-    out + &configuration(name) + &see_also(name, names)
+    let name = entry.map_or("", |entry| &entry.name);
+    out + &configuration(name) + &see_also(entry, verbs)
 }
 
 /// Every option with its value, then the operands; an option that takes any number of values comes last.
@@ -137,78 +159,133 @@ fn configuration(name: &str) -> String {
     if reads { text.into() } else { String::new() }
 }
 
-/// The command, the verb above and those beside it.
-fn see_also(name: &str, names: &[&str]) -> String {
-    let has_verbs = names.iter().any(|other| parent(other) == Some(name));
-    let family = parent(name).or(has_verbs.then_some(name));
-    let is_beside = |other: &&str| match family {
-        Some(family) => *other == family || parent(other) == Some(family),
-        None => parent(other).is_none(),
+/// The command, the verb above and the verbs of the same family. `entry` is none for the command itself.
+fn see_also(entry: Option<&Entry>, verbs: &[Entry]) -> String {
+    let name = entry.map(|entry| entry.name.as_str());
+    let has_verbs = verbs.iter().any(|other| other.parent.as_deref() == name);
+    let parent = entry.and_then(|entry| entry.parent.as_deref());
+    let family = parent.or(name.filter(|_| has_verbs));
+    let is_relative = |other: &&Entry| match family {
+        Some(family) => other.name == family || other.parent.as_deref() == Some(family),
+        None => other.parent.is_none(),
     };
-    let beside = names.iter().copied().filter(is_beside);
-    let others = beside.filter(|other| *other != name);
-    let top = (!name.is_empty()).then(|| "restripe".to_string());
+    let others = verbs
+        .iter()
+        .filter(is_relative)
+        .filter(|other| Some(other.name.as_str()) != name);
+    let top = name.map(|_| "restripe".to_string());
     let pages: Vec<String> = top
         .into_iter()
-        .chain(others.map(|other| format!("restripe-{other}")))
+        .chain(others.map(|other| format!("restripe-{}", other.name)))
         .map(|page| format!("\\fB{}\\fR(1)", page.replace('-', "\\-")))
         .collect();
     format!(".SH \"SEE ALSO\"\n{}\n", pages.join(",\n"))
 }
 
-/// The verb that a verb such as `trace-info` belongs to; `sim-disk` is one by itself.
-fn parent(name: &str) -> Option<&str> {
-    let (parent, _) = name.split_once('-')?;
-    let table = table();
-    let verb = table.find_subcommand(parent)?;
-    verb.has_subcommands().then_some(parent)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
 
-#[test]
-fn generated_completions_are_current() {
-    let folder = root().join("docs/completions");
-    for (shell, name) in [
-        (Shell::Bash, "restripe.bash"),
-        (Shell::Zsh, "_restripe"),
-        (Shell::Fish, "restripe.fish"),
-    ] {
-        let mut text = Vec::new();
-        generate(shell, &mut Cli::command(), "restripe", &mut text);
-        hold(&folder.join(name), &text);
-    }
-}
-
-#[test]
-fn generated_help_is_current() {
-    let folder = root().join("crates/cli/tests/golden");
-    hold(
-        &folder.join("help.txt"),
-        table().render_long_help().to_string().as_bytes(),
-    );
-    for (name, mut verb) in verbs() {
-        hold(
-            &folder.join(format!("help-{name}.txt")),
-            verb.render_long_help().to_string().as_bytes(),
+    /// Compares a golden file with `expected`, or writes it when asked to.
+    fn hold(name: &str, expected: &str) {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+        let path = folder.join(name);
+        if std::env::var_os("RESTRIPE_BLESS").is_some() {
+            write(&path, expected.as_bytes()).expect("a file of ours");
+            return;
+        }
+        let found = fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            found == expected,
+            "{} is out of date: run `cargo run -p xtask -- golden`",
+            path.display()
         );
     }
-}
 
-#[test]
-fn the_table_is_sound() {
-    Cli::command().debug_assert();
-    for (name, verb) in verbs() {
-        assert!(verb.get_about().is_some(), "{name} says what it does");
-        for argument in verb
-            .get_arguments()
-            .filter(|argument| argument.get_id() != "help")
+    fn texts() -> BTreeMap<String, String> {
+        let files = files().into_iter();
+        files
+            .map(|(path, text)| (path, String::from_utf8(text).expect("a file of text")))
+            .collect()
+    }
+
+    #[test]
+    fn generated_help_is_current() {
+        hold("help.txt", &table().render_long_help().to_string());
+        for Entry {
+            name, mut command, ..
+        } in verbs()
         {
-            let told = argument.get_help().is_some() || argument.is_positional();
-            let by_name = matches!(argument.get_id().as_str(), "level" | "version");
-            assert!(
-                told || by_name,
-                "{name} {} says what it is",
-                argument.get_id()
-            );
+            let text = command.render_long_help().to_string();
+            hold(&format!("help-{name}.txt"), &text);
+        }
+    }
+
+    #[test]
+    fn generated_pages_cover_every_verb_and_option() {
+        let texts = texts();
+        let all = &texts["man/man1/restripe.1"];
+        for entry in verbs() {
+            let name = &entry.name;
+            if entry.parent.is_none() {
+                let line = format!("restripe\\-{}(1)", name.replace('-', "\\-"));
+                assert!(all.contains(&line), "restripe.1 lists {line}");
+            }
+            let page = &texts[&format!("man/man1/restripe-{name}.1")];
+            let shown = entry
+                .command
+                .get_arguments()
+                .filter(|option| !option.is_hide_set());
+            for long in shown.filter_map(|option| option.get_long()) {
+                let option = format!("\\-\\-{}", long.replace('-', "\\-"));
+                assert!(page.contains(&option), "restripe-{name}.1 has {option}");
+            }
+            let up = entry.parent.map_or("restripe\\fR(1)".into(), |parent| {
+                format!("restripe\\-{}\\fR(1)", parent.replace('-', "\\-"))
+            });
+            assert!(page.contains(&up), "restripe-{name}.1 refers to {up}");
+        }
+        assert!(!all.contains("generate"), "the verb is hidden");
+    }
+
+    #[test]
+    fn generated_completions_know_every_verb() {
+        let texts = texts();
+        for path in [
+            "bash-completion/completions/restripe",
+            "zsh/site-functions/_restripe",
+            "fish/vendor_completions.d/restripe.fish",
+        ] {
+            for entry in verbs() {
+                let verb = entry.command.get_name();
+                assert!(texts[path].contains(verb), "{path} has {}", entry.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        Cli::command().debug_assert();
+        for Entry {
+            name,
+            command: verb,
+            ..
+        } in verbs()
+        {
+            assert!(verb.get_about().is_some(), "{name} says what it does");
+            for argument in verb
+                .get_arguments()
+                .filter(|argument| argument.get_id() != "help")
+            {
+                let described = argument.get_help().is_some() || argument.is_positional();
+                let by_name = matches!(argument.get_id().as_str(), "level" | "version");
+                assert!(
+                    described || by_name,
+                    "{name} {} says what it is",
+                    argument.get_id()
+                );
+            }
         }
     }
 }

@@ -14,7 +14,6 @@ mod engine;
 mod examine;
 mod failure;
 mod fit_disk;
-#[cfg(test)]
 mod generated;
 mod grow;
 mod heat;
@@ -142,5 +141,6 @@ fn run(verb: Verb) -> Outcome {
         Verb::Trace(verb) => trace::run(&verb),
         Verb::CacheSim(verb) => cache_sim::run(&verb),
         Verb::Demo(verb) => demo::run(&verb),
+        Verb::Generate(verb) => generated::run(&verb),
     }
 }

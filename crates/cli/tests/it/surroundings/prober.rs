@@ -135,7 +135,10 @@ fn an_installation_has_the_rule_with_the_commands_place() {
     let run = place.shell(&format!(
         "command -v make >/dev/null || exit 99
          make -s -C {} install BIN={} PREFIX=/opt/restripe DESTDIR=$PWD/image >/dev/null
-         cat image/opt/restripe/lib/udev/rules.d/{RULES}",
+         cd image/opt/restripe && cat lib/udev/rules.d/{RULES}
+         cd share && for page in '' -serve -lease-add; do head -c 6 man/man1/restripe$page.1 >/dev/null || exit 1; done
+         for file in bash-completion/completions/restripe zsh/site-functions/_restripe \\
+           fish/vendor_completions.d/restripe.fish man/man1/restripe.1; do stat -c '%a %n' $file; done",
         root(),
         place.binary()
     ));
@@ -150,4 +153,6 @@ fn an_installation_has_the_rule_with_the_commands_place() {
         run.stdout
     );
     assert!(!run.stdout.contains("@BINDIR@"));
+    let readable = run.stdout.lines().filter(|line| line.starts_with("644 "));
+    assert_eq!(readable.count(), 4, "{}", run.stdout);
 }
