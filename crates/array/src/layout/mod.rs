@@ -1,7 +1,7 @@
 //! Layouts: pure maps from logical chunks to rows of cells, and the code that binds the cells of a row.
 //!
 //! A layout never submits I/O and knows no devices: it speaks of slots, rows and chunks. The slice machine sees only
-//! rows, cells and codes, so a new layout is a table plus the laws in `tests/layout_laws.rs`. Nothing here allocates.
+//! rows, cells and codes, so a new layout is a table plus the laws in `tests/it/layout_laws.rs`. Nothing here allocates.
 //!
 //! A row is what one code binds. RAID-0: one chunk of every slot, bound by nothing. RAID-1: one chunk and its copy on
 //! every other slot. RAID-4, 5, 6 and Reed-Solomon: a stripe. RAID-10: one chunk and its copies, wherever they stand. A skewed layout

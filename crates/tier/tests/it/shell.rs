@@ -933,7 +933,7 @@ impl Array {
     /// Compares the listing since the last look with a file.
     pub fn golden(&mut self, name: &str) {
         let path = format!(
-            "{}/tests/scripts/golden/{name}.txt",
+            "{}/tests/it/golden/{name}.txt",
             env!("CARGO_MANIFEST_DIR")
         );
         let listing = self.listing();

@@ -1,0 +1,8 @@
+//! Layouts and caches by their public face: one program of tests, a module for each subject.
+
+mod cache;
+mod layout_golden;
+mod layout_laws;
+mod layout_reshape;
+mod layout_scaled;
+mod layout_skewed;
