@@ -19,7 +19,7 @@
 //! | Finished      |                                         | freed                                               |
 //!
 //! Any phase before Writing goes back to Preparing when a member fails that the plan counted on, or when the band is
-//! narrowed; `crates/sim/tests/table` lists every transition there is.
+//! narrowed; `crates/sim/tests/it/table.rs` lists every transition there is.
 //!
 //! A slice works on its range band by band. When an unreadable sector leaves no way to decode a band, the band is
 //! narrowed to one logical block, so that exactly the sectors that are lost are lost.

@@ -1,8 +1,7 @@
 //! Starts of an array with a code cache and a buffer, each with one fault at a chosen step: what users flushed is there after it, or the
 //! start is refused and it is there once the fault is gone.
 
-mod sets;
-
+use crate::sets::{ACCEPTING, FROM_MINORITY, PAGE, PLAIN, Pair, RECORDS, Start, spoil};
 use restripe_array::meta::RegionKind;
 use restripe_array::{CommandError, DeviceIo, Fact, IoOp, Member};
 use restripe_sim::array::superblock_of;
@@ -12,7 +11,6 @@ use restripe_sim::oracle::WriteKind;
 use restripe_sim::payload::Payload;
 use restripe_sim::session::PATIENCE;
 use restripe_tier::overlay::format::slot::HALF_SECTORS;
-use sets::{ACCEPTING, FROM_MINORITY, PAGE, PLAIN, Pair, RECORDS, Start, spoil};
 use std::ops::Range;
 
 /// Where a member's data lie.

@@ -1,7 +1,7 @@
 //! What users ask, and what they are told.
 
+use super::media::at;
 use super::{Asked, Copy, SECTORS, UNIT, World};
-use crate::media::at;
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 use restripe_sim::oracle::WriteKind;
 use restripe_tier::overlay::CopyTag;

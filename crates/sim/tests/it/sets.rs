@@ -1,5 +1,4 @@
 //! Sets of an array (main set, log, buffer) on disks of a world, and starts of them step by step.
-#![allow(dead_code)]
 
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};

@@ -2,8 +2,7 @@
 //!
 //! A failure prints the line that replays it with the `swarm` or `crashes` binary of this crate.
 
-mod table;
-
+use crate::table;
 use restripe_sim::enumerate::{
     Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts, enumerate_reshape,
 };

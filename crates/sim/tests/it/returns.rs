@@ -1,8 +1,7 @@
 //! Members that return to a running array: one half of a set served on, the other half is started alone later, and the half with the newer writes
 //! is taken in by any command. It is refused unless it may be overwritten; who missed writes only is taken in unasked.
 
-mod sets;
-
+use crate::sets::{FROM_MINORITY, PLAIN, Pair, Rest, Start};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{Command, CommandError, Member};
 use restripe_sim::array::Spec;
@@ -11,7 +10,6 @@ use restripe_sim::image::Image;
 use restripe_sim::oracle::WriteKind;
 use restripe_sim::payload::Payload;
 use restripe_sim::session::{News, PATIENCE};
-use sets::{FROM_MINORITY, PLAIN, Pair, Rest, Start};
 
 /// A set whose members part.
 struct Case {

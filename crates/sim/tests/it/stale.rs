@@ -1,8 +1,7 @@
 //! Old copies after a clean stop: a member, or a whole set, is put back as it was at some moment of service or of the stop. It never wins:
 //! the start is refused, or goes on without what is old. And power that goes at any moment of a stop costs nothing.
 
-mod sets;
-
+use crate::sets::{FROM_MINORITY, PLAIN, Pair, Rest, Start};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{Command, CommandError, Member};
@@ -11,7 +10,6 @@ use restripe_sim::image::Image;
 use restripe_sim::oracle::WriteKind;
 use restripe_sim::rng::Rng;
 use restripe_sim::session::PATIENCE;
-use sets::{FROM_MINORITY, PLAIN, Pair, Rest, Start};
 use std::collections::BTreeSet;
 
 /// What the members held at one moment.
