@@ -23,8 +23,7 @@ pub struct Config {
     pub limits: Limits,
     /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
     pub io_timeout: Nanos,
-    /// The bug to have.
-    #[cfg(feature = "planted")]
+    /// The bug to have, in a build that has them.
     pub bug: Option<crate::Bug>,
 }
 

@@ -89,8 +89,7 @@ pub mod parts {
 
 pub use contract::*;
 pub use engine::{Config, Limits, Set};
-#[cfg(feature = "planted")]
-pub use planted::Bug;
+pub use planted::{Bug, PLANTED};
 pub use read_cache::CacheLimits;
 pub use shown::{Shown, shown, shown_lines};
 pub use slab::Slab;

@@ -1,13 +1,16 @@
 //! Twenty and more bugs, planted on purpose, to prove that the test suites have teeth.
 //!
-//! Behind the feature `planted`, which no release is built with: without it every question here is a constant `false`
-//! and nothing of this is left. One bug is chosen at run time, in [`crate::Config`].
+//! Builds with debug assertions have them, and so has a build with the feature `planted`. In a release
+//! [`PLANTED`] is `false`, every question here is a constant, and the compiler removes the bugs.
+//! [`crate::Config`] chooses one bug.
 
 use crate::core::Core;
 
+/// Whether this build has the bugs.
+pub const PLANTED: bool = cfg!(any(debug_assertions, feature = "planted"));
+
 /// A bug of the kind that reviews miss. Each names what goes wrong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-#[cfg_attr(not(feature = "planted"), allow(dead_code))]
 pub enum Bug {
     /// A member that makes nothing durable is taken in without being allowed.
     VolatileTakenIn,
@@ -108,7 +111,6 @@ pub enum Bug {
 }
 
 impl Bug {
-    #[cfg(feature = "planted")]
     pub const ALL: [Bug; 16] = [
         Bug::FlushSkipsMember,
         Bug::StartUnflushed,
@@ -129,7 +131,6 @@ impl Bug {
     ];
 
     /// Bugs that only an array with a surrogate has.
-    #[cfg(feature = "planted")]
     pub const OF_SURROGATES: [Bug; 3] = [
         Bug::RedirectNotAnnounced,
         Bug::VoidBeforeFlush,
@@ -137,7 +138,6 @@ impl Bug {
     ];
 
     /// Bugs that only an array with a code cache has.
-    #[cfg(feature = "planted")]
     pub const OF_CODE_CACHES: [Bug; 13] = [
         Bug::RotBelieved,
         Bug::EntryLeftOut,
@@ -155,40 +155,28 @@ impl Bug {
     ];
 
     /// Bugs that only an array with spare partitions has.
-    #[cfg(feature = "planted")]
     pub const OF_HOSTS: [Bug; 2] = [Bug::RowOnOneMember, Bug::FormerHostBelieved];
 
     /// Bugs that only an array that grows has.
-    #[cfg(feature = "planted")]
     pub const OF_GROWTHS: [Bug; 3] = [Bug::MoveNotOnRecord, Bug::AddedNotZeroed, Bug::RowSeenOnce];
 
     /// Bugs that only an array that grows and keeps the plain layout has.
-    #[cfg(feature = "planted")]
     pub const OF_RESHAPES: [Bug; 3] = [Bug::EdgeRunsAhead, Bug::RowOverItself, Bug::WindowLeftOpen];
 
     /// And those of arrays with spare partitions that no seed or one in many thousands has met, but scripts find: a place given away just between two
     /// versions of superblocks, an operation that lingers in just the place that is taken, and a former host's log, which only costs a start time.
-    #[cfg(feature = "planted")]
     pub const OF_SCRIPTS: [Bug; 3] = [
         Bug::PlaceTakenEarly,
         Bug::PlaceTakenInUse,
         Bug::FormerHostHeard,
     ];
 
-    /// Bugs that sweeps of the simulator find (`sim/tests/stale.rs`, `sim/tests/returns.rs`).
-    #[cfg(feature = "planted")]
+    /// Bugs that sweeps of the simulator find (`sim/tests/it/stale.rs`, `sim/tests/it/returns.rs`).
     pub const OF_SWEEPS: [Bug; 2] = [Bug::StopWritesOnce, Bug::NewerOverwritten];
 }
 
 impl Core {
-    #[cfg(feature = "planted")]
     pub fn planted(&self, bug: Bug) -> bool {
-        self.config.bug == Some(bug)
-    }
-
-    #[cfg(not(feature = "planted"))]
-    #[inline(always)]
-    pub fn planted(&self, _bug: Bug) -> bool {
-        false
+        PLANTED && self.config.bug == Some(bug)
     }
 }

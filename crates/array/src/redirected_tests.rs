@@ -67,7 +67,6 @@ impl Pair {
             members: options.members,
             limits,
             io_timeout: Nanos::from_secs(3600),
-            #[cfg(feature = "planted")]
             bug: None,
         };
         let engine = Set::new(config.clone());

@@ -142,6 +142,7 @@ fn config(members: Vec<MemberInfo>, surrogate: Option<SurrogateConfig>) -> Confi
         limits: limits().with_pool(surrogate.as_ref().map(|one| one.limits.whole_pool())),
         surrogate,
         io_timeout: Nanos::from_secs(3600),
+        bug: None,
     }
 }
 

@@ -205,7 +205,6 @@ fn array(writes: u64) -> Users<Engine> {
         limits,
         surrogate: None,
         io_timeout: Nanos::from_secs(30),
-        #[cfg(feature = "planted")]
         bug: None,
     });
     let mut world = World::new(config(limits), engine, disks);

@@ -113,17 +113,13 @@ pub struct Reach {
     /// Say what happens in the start of this image.
     pub trace: Option<u64>,
     /// The bug that the engine is to have.
-    #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
 
 impl Reach {
     /// Whether the daemon alone dies now and then.
     fn has_deaths(&self) -> bool {
-        #[cfg(feature = "planted")]
-        return crate::swarm::deaths::show(self.bug);
-        #[cfg(not(feature = "planted"))]
-        true
+        crate::swarm::deaths::show(self.bug)
     }
 }
 
@@ -133,7 +129,6 @@ impl Reach {
             images,
             stride: 1,
             trace: None,
-            #[cfg(feature = "planted")]
             bug: None,
         }
     }
@@ -635,7 +630,6 @@ impl Enumeration {
             limits,
             surrogate,
             io_timeout: Nanos::from_secs(1),
-            #[cfg(feature = "planted")]
             bug: self.reach.bug,
         });
         let config = WorldConfig {

@@ -21,7 +21,6 @@ pub struct Config {
     /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
     pub io_timeout: Nanos,
     /// The bug to have.
-    #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
 
@@ -36,7 +35,6 @@ impl Config {
             members,
             limits,
             io_timeout: self.io_timeout,
-            #[cfg(feature = "planted")]
             bug: self.bug,
         }
     }

@@ -51,7 +51,6 @@ impl Shell {
             members: options.members,
             limits: Limits::default(),
             io_timeout: Nanos::from_secs(3600),
-            #[cfg(feature = "planted")]
             bug: None,
         };
         let mut shell = Shell {

@@ -32,6 +32,7 @@ impl Bench {
             limits,
             surrogate: None,
             io_timeout: Nanos::from_secs(30),
+            bug: None,
         };
         let backend = open_backend(backend).expect("tried before");
         let host = Host::new(0, vec![member], config).expect("memory");

@@ -666,6 +666,7 @@ impl<'a> Reader<'a> {
             limits,
             surrogate,
             io_timeout,
+            bug: None,
         })
     }
 
@@ -1118,6 +1119,7 @@ mod tests {
                 limits,
                 surrogate: None,
                 io_timeout: Nanos(1),
+                bug: None,
             };
             let mut writer = Writer::default();
             writer.config(&config);

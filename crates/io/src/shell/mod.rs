@@ -254,6 +254,7 @@ impl Shell {
             limits: spec.limits,
             surrogate: spec.surrogate,
             io_timeout: spec.io_timeout,
+            bug: None,
         };
         let mut host = Host::new(index as u8, spec.members, config.clone())?;
         host.watch(WatchLimits {

@@ -538,6 +538,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         limits,
         surrogate,
         io_timeout: IO_TIMEOUT,
+        bug: None,
     });
     (whole, engine)
 }

@@ -41,7 +41,6 @@ struct Settings {
     keep_going: bool,
     kind: Kind,
     stride: u64,
-    #[cfg(feature = "planted")]
     bug: Option<restripe_array::Bug>,
 }
 
@@ -83,12 +82,10 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
         keep_going: false,
         kind: Kind::Plain,
         stride: 1,
-        #[cfg(feature = "planted")]
         bug: None,
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        #[cfg(feature = "planted")]
         if argument == "--bug" {
             let name = rest.next().ok_or("--bug needs a value")?;
             settings.bug = Some(restripe_sim::swarm::bug(name)?);
@@ -178,7 +175,6 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
         let reach = Reach {
             trace: settings.trace,
             stride: settings.stride,
-            #[cfg(feature = "planted")]
             bug: settings.bug,
             ..Reach::images(settings.each.min(settings.images))
         };

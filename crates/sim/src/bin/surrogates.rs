@@ -38,7 +38,6 @@ fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> 
     let (mut seeds, mut options) = (0..1000, Options::default());
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        #[cfg(feature = "planted")]
         if argument == "--bug" {
             let name = rest.next().ok_or("--bug needs a value")?;
             options.bug = Some(restripe_sim::swarm::bug(name)?);

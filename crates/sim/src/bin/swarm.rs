@@ -77,7 +77,6 @@ fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
             "--seed" => settings.seeds = number(value()?).map(|seed| seed..seed + 1)?,
             "--seeds" => settings.seeds = range(value()?)?,
             "--jobs" => settings.jobs = number(value()?)?.max(1),
-            #[cfg(feature = "planted")]
             "--bug" => settings.options.bug = Some(restripe_sim::swarm::bug(value()?)?),
             "--twice" => settings.twice = true,
             "--keep-going" => settings.keep_going = true,
@@ -256,7 +255,6 @@ fn replay(seed: u64, settings: &Settings) -> String {
             .payload
             .and_then(|payload| name_of(payload, &PAYLOADS)),
     );
-    #[cfg(feature = "planted")]
     if let Some(bug) = options.bug {
         line += &format!(" --bug {bug:?}");
     }

@@ -55,17 +55,13 @@ pub struct Options {
     /// And each event is to meet each of its moments, by turns ([`Moment`], [`Event`]).
     pub quests: bool,
     /// The bug that the engine is to have.
-    #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
 
 impl Options {
     /// Whether the daemon alone dies now and then.
     fn has_deaths(&self) -> bool {
-        #[cfg(feature = "planted")]
-        return crate::swarm::deaths::show(self.bug);
-        #[cfg(not(feature = "planted"))]
-        true
+        crate::swarm::deaths::show(self.bug)
     }
 }
 
@@ -317,7 +313,6 @@ impl Run {
             limits,
             surrogate: with.then_some(surrogate),
             io_timeout: IO_TIMEOUT,
-            #[cfg(feature = "planted")]
             bug: self.options.bug,
         });
         let config = WorldConfig {

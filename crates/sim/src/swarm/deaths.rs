@@ -15,7 +15,6 @@ const DEATHS: u64 = 0xdead_dae0;
 pub const DEATHS_ALONE: &str = "flushes alone after a death";
 
 /// Whether lives with this planted bug have deaths. The seeds that find the other bugs do so without deaths.
-#[cfg(feature = "planted")]
 pub fn show(bug: Option<restripe_array::Bug>) -> bool {
     bug.is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed)
 }

@@ -281,7 +281,6 @@ impl Run {
             limits: self.plan.limits,
             surrogate: None,
             io_timeout: IO_TIMEOUT,
-            #[cfg(feature = "planted")]
             bug: self.options.bug,
         });
         let delays: &[u64] = if self.ponders() {

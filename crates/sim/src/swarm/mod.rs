@@ -23,7 +23,6 @@ pub use deaths::DEATHS_ALONE;
 pub(crate) use deaths::Deaths;
 pub use hosts::{HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED, crowded};
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
-#[cfg(feature = "planted")]
 pub use plan::bug;
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 pub use ruin::{RUINS, RUINS_IN_VAIN};

@@ -7,7 +7,7 @@ use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
-use restripe_array::{CacheLimits, HeatLimits, Limits, Nanos, Pool};
+use restripe_array::{Bug, CacheLimits, HeatLimits, Limits, Nanos, PLANTED, Pool};
 
 /// How rough a run may get.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -74,9 +74,10 @@ const PLAIN: usize = 6;
 const SETTLED: usize = 9;
 
 /// A planted bug by its name, as the engine spells it.
-#[cfg(feature = "planted")]
-pub fn bug(name: &str) -> Result<restripe_array::Bug, String> {
-    use restripe_array::Bug;
+pub fn bug(name: &str) -> Result<Bug, String> {
+    if !PLANTED {
+        return Err("this build has no planted bugs: build it with --features planted".into());
+    }
     let of_hosts = || Bug::OF_HOSTS.into_iter().chain(Bug::OF_SCRIPTS);
     let of_growths = || Bug::OF_GROWTHS.into_iter().chain(Bug::OF_RESHAPES);
     let of_logs = || Bug::OF_SURROGATES.into_iter().chain(Bug::OF_CODE_CACHES);
@@ -100,17 +101,13 @@ pub struct Options {
     /// Expect what is not so: the run must fail.
     pub canary: bool,
     /// The bug that the engine is to have.
-    #[cfg(feature = "planted")]
-    pub bug: Option<restripe_array::Bug>,
+    pub bug: Option<Bug>,
 }
 
 impl Options {
     /// Whether the daemon alone dies now and then.
     pub(super) fn has_deaths(&self) -> bool {
-        #[cfg(feature = "planted")]
-        return super::deaths::show(self.bug);
-        #[cfg(not(feature = "planted"))]
-        true
+        super::deaths::show(self.bug)
     }
 }
 
@@ -124,7 +121,6 @@ impl Default for Options {
             payload: None,
             trace: false,
             canary: false,
-            #[cfg(feature = "planted")]
             bug: None,
         }
     }

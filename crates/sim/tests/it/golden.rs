@@ -3,6 +3,7 @@
 //! A change that is not meant to change behaviour leaves `golden.digests` as it is. A difference names the suite and
 //! the block of seeds. `RESTRIPE_BLESS=1` writes the file anew after a change of behaviour that is meant.
 
+use crate::queue::{blesses, lock, on_all_cores};
 use restripe_sim::enumerate::{
     Reach, Report, enumerate, enumerate_gathering, enumerate_grown, enumerate_growth,
     enumerate_hosts, enumerate_pair, enumerate_reshape,
@@ -12,8 +13,7 @@ use restripe_sim::swarm::{FAMILIES, Family};
 use restripe_sim::{surrogate, swarm};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
 
 /// One line of the file.
 struct Block {
@@ -118,34 +118,22 @@ fn blocks() -> Vec<Block> {
 /// The lines of the file, in its order, computed on all cores.
 fn lines() -> Vec<String> {
     let blocks = blocks();
-    let next = AtomicUsize::new(0);
     let lines = Mutex::new(vec![String::new(); blocks.len()]);
-    let work = || {
-        loop {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(block) = blocks.get(index) else {
-                return;
-            };
-            let Block { suite, kind, seeds } = block;
-            let sum = fold(seeds.clone().map(|seed| digest(*kind, seed)));
-            let line = format!("{suite} --seeds {}..{}: {sum:016x}", seeds.start, seeds.end);
-            lines.lock().expect("no thread panics with it")[index] = line;
-        }
-    };
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get());
-    std::thread::scope(|scope| {
-        for _ in 0..cores {
-            scope.spawn(work);
-        }
+    on_all_cores(blocks.into_iter().enumerate(), |(index, block)| {
+        let Block { suite, kind, seeds } = block;
+        let sum = fold(seeds.clone().map(|seed| digest(kind, seed)));
+        let line = format!("{suite} --seeds {}..{}: {sum:016x}", seeds.start, seeds.end);
+        lock(&lines)[index] = line;
+        true
     });
-    lines.into_inner().expect("no thread panicked with it")
+    lines.into_inner().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[test]
 fn the_engine_does_what_is_recorded_to_the_last_byte() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden.digests");
     let lines = lines();
-    if std::env::var_os("RESTRIPE_BLESS").is_some() {
+    if blesses() {
         let text = lines.join("\n") + "\n";
         return std::fs::write(path, text).expect("the tree is writable");
     }

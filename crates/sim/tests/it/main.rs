@@ -1,11 +1,14 @@
 //! The tests of the simulator, in one executable.
 
 mod code_cache;
+mod cover;
 mod disk_models;
 mod golden;
+mod images;
 mod overlay;
 mod passthrough;
 mod planted;
+mod queue;
 mod returns;
 mod sets;
 mod stale;

@@ -318,7 +318,6 @@ fn a_spare_that_became_active_beside_a_restored_member_is_not_overwritten() {
     }
 }
 
-#[cfg(feature = "planted")]
 #[test]
 fn a_newer_half_that_is_overwritten_is_found() {
     let mut case = cases().swap_remove(0);

@@ -38,7 +38,6 @@ pub const PAGE: u64 = 8;
 pub struct Pair {
     pub specs: Vec<Spec>,
     pub redirect: Redirect,
-    #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
 
@@ -68,7 +67,6 @@ impl Pair {
         Pair {
             specs,
             redirect,
-            #[cfg(feature = "planted")]
             bug: None,
         }
     }
@@ -200,7 +198,6 @@ impl Pair {
             limits,
             surrogate,
             io_timeout: Nanos::from_secs(30),
-            #[cfg(feature = "planted")]
             bug: self.bug,
         });
         let config = WorldConfig {

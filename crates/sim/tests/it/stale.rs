@@ -258,7 +258,6 @@ fn power_that_goes_amid_a_stop_costs_nothing() {
 }
 
 /// The tests above find an array that is stopped with one version of its superblocks, and a log without a number.
-#[cfg(feature = "planted")]
 #[test]
 fn a_stop_that_writes_one_version_is_found() {
     let sets = [Pair::single(Level::Raid1, 2), Pair::buffered()];

@@ -1,9 +1,9 @@
 //! Arrays with a surrogate, through whole lives from seeds. A failure prints the seed; `surrogates --seed N --trace`
 //! replays it.
 
+use crate::cover::{Suite, deep, fill, is_deep};
 use restripe_sim::enumerate::{Reach, Report, enumerate_gathering, enumerate_pair};
-use restripe_sim::surrogate::{Incident, Moment, Options, Phase, run};
-use std::collections::BTreeMap;
+use restripe_sim::surrogate::{Incident, Moment, Options, Outcome, Phase, run};
 
 /// Each of these is met so often at least.
 const MET: [(&str, u64); 13] = [
@@ -38,95 +38,77 @@ const INCIDENTS: [Incident; 8] = [
     Incident::HomeCut,
 ];
 
-#[derive(Default)]
-struct Met {
-    counts: BTreeMap<&'static str, u64>,
-    incidents: BTreeMap<(Phase, Incident), u64>,
+/// Lives of one kind: this many for the cover to be chosen from, in a deep run, and fresh.
+fn suite(options: Options, full: u64, deep: u64, fresh: u64) -> Suite<Outcome> {
+    Suite {
+        command: format!("surrogates{}", options.family()),
+        full: 0..full,
+        deep,
+        fresh,
+        run: Box::new(move |seed| run(seed, options)),
+    }
 }
 
-impl Met {
-    fn lives(&mut self, seeds: u64, options: Options) {
-        let mut broken = Vec::new();
-        let family = options.family();
-        for seed in 0..seeds {
-            let outcome = run(seed, options);
-            if let Some(violation) = outcome.violations.first() {
-                broken.push(format!("surrogates{family} --seed {seed}: {violation}"));
-            }
-            for (what, times) in outcome.met {
-                *self.counts.entry(what).or_default() += times;
-            }
-            for (what, times) in outcome.incidents {
-                *self.incidents.entry(what).or_default() += times;
-            }
-        }
-        assert!(broken.is_empty(), "{}", broken.join("\n"));
+/// Each is met as often as that in a deep run, and in an ordinary one at all.
+fn expect(outcome: &Outcome, all: &[(&str, u64)]) {
+    for (what, least) in all {
+        let least = deep(1, *least);
+        let times = outcome.met.get(what).copied().unwrap_or(0);
+        let all = &outcome.met;
+        assert!(
+            times >= least,
+            "{what}: {times} times, not {least}: {all:?}"
+        );
     }
+}
 
-    fn expect_incidents(&self, phases: &[Phase], incidents: &[Incident]) {
-        for phase in phases {
-            for incident in incidents {
-                assert!(
-                    self.incidents.contains_key(&(*phase, *incident)),
-                    "{phase:?}: {incident} was never met: {:#?}",
-                    self.incidents
-                );
-            }
+fn expect_incidents(outcome: &Outcome, phases: &[Phase], incidents: &[Incident]) {
+    for phase in phases {
+        for incident in incidents {
+            assert!(
+                outcome.incidents.contains_key(&(*phase, *incident)),
+                "{phase:?}: {incident} was never met: {:#?}",
+                outcome.incidents
+            );
         }
     }
 }
 
 #[test]
 fn nothing_is_lost_on_the_way_away_and_home() {
-    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
-    let mut met = Met::default();
-    met.lives(if deep { 20_000 } else { 1800 }, Options::default());
-    for (what, least) in MET {
-        let times = met.counts.get(what).copied().unwrap_or(0);
-        assert!(
-            times >= least,
-            "{what}: {times} times, not {least}: {:?}",
-            met.counts
-        );
-    }
-    met.expect_incidents(&PHASES, &INCIDENTS);
-    if deep {
-        met.expect_incidents(&RARE, &INCIDENTS);
+    let lives = suite(Options::default(), 1_800, 20_000, 300);
+    let outcome = fill("surrogates", &[lives]);
+    expect(&outcome, &MET);
+    expect_incidents(&outcome, &PHASES, &INCIDENTS);
+    if is_deep() {
+        expect_incidents(&outcome, &RARE, &INCIDENTS);
     }
 }
 
 /// Home grows while users' writes are in the surrogate, and comes to its end with what the surrogate brings.
 #[test]
 fn nothing_is_lost_while_home_grows() {
-    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
-    let mut met = Met::default();
-    let grows = true;
     let options = Options {
-        grows,
+        grows: true,
         ..Options::default()
     };
-    met.lives(if deep { 12_000 } else { 300 }, options);
+    let outcome = fill("growth", &[suite(options, 300, 12_000, 100)]);
     let least = [
         ("growths of home", 100),
         ("writes redirected", 1000),
         ("sectors home", 5000),
     ];
-    for (what, least) in least {
-        let times = met.counts.get(what).copied().unwrap_or(0);
-        assert!(times >= least, "{what}: {times} times, not {least}");
-    }
+    expect(&outcome, &least);
 }
 
 /// Every write goes into a log of clusters, at all times, and mirrors sleep.
 #[test]
 fn nothing_is_lost_while_writes_are_gathered() {
-    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
-    let mut met = Met::default();
     let options = Options {
         gathers: true,
         ..Options::default()
     };
-    met.lives(if deep { 20_000 } else { 800 }, options);
+    let outcome = fill("gathers", &[suite(options, 800, 20_000, 200)]);
     let least = [
         ("writes redirected", 10_000),
         ("reads of the log", 2000),
@@ -142,16 +124,13 @@ fn nothing_is_lost_while_writes_are_gathered() {
         ("disks taken away at once", 2),
         ("blocks from the read cache", 1000),
     ];
-    for (what, least) in least {
-        let times = met.counts.get(what).copied().unwrap_or(0);
-        assert!(times >= least, "{what}: {times} times, not {least}");
-    }
+    expect(&outcome, &least);
     // Mirrors bear no second loss of one chunk.
     let mirrors: Vec<Incident> = INCIDENTS
         .into_iter()
         .filter(|one| *one != Incident::SecondLoss)
         .collect();
-    met.expect_incidents(&[Phase::GoingHome, Phase::Waiting], &mirrors);
+    expect_incidents(&outcome, &[Phase::GoingHome, Phase::Waiting], &mirrors);
     // Rows that a crash left out of step: a place half replaced, a record that a rebuild brought back from parity.
     // And a member that failed in its sleep, for which a stop waited. And two blocks that were kept in the memory of one.
     // And an anchor that two members had lost alike.
@@ -200,7 +179,10 @@ fn crash_images_of_a_pair_are_assembled() {
     let images = assembled("pair", enumerate_pair).phases;
     for phase in PHASES.iter().chain(&RARE[..2]) {
         let count = images.get(phase).copied().unwrap_or(0);
-        assert!(count >= 50, "{phase:?}: {count} images: {images:?}");
+        assert!(
+            count >= deep(1, 50),
+            "{phase:?}: {count} images: {images:?}"
+        );
     }
 }
 
@@ -213,36 +195,33 @@ fn crash_images_of_a_code_cache_are_assembled() {
         let count = report.at.get(&moment).copied().unwrap_or(0);
         match not.contains(&moment) {
             true => assert_eq!(count, 0, "{moment} is cut after all"),
-            false => assert!(count >= 10, "{moment}: {count} images: {:?}", report.at),
+            false => assert!(
+                count >= deep(1, 10),
+                "{moment}: {count} images: {:?}",
+                report.at
+            ),
         }
     }
     let buffer = (report.buffered, report.unbuffered);
-    assert!(buffer.0 >= 10 && buffer.1 >= 10, "{buffer:?}");
+    let least = deep(1, 10);
+    assert!(buffer.0 >= least && buffer.1 >= least, "{buffer:?}");
 }
 
-/// Images of all seeds, by where users' data were and what a code cache was at.
-fn assembled(kind: &str, enumerate: impl Fn(u64, Reach) -> Report) -> Report {
-    let deep = std::env::var_os("RESTRIPE_DEEP").is_some();
-    let (seeds, stride) = if deep { (60, 1) } else { (24, 11) };
-    let mut images = Report::default();
-    for seed in 0..seeds {
-        let reach = Reach {
-            stride,
-            ..Reach::images(2_000)
-        };
-        let report = enumerate(seed, reach);
-        if let Some((image, violation)) = report.violation {
-            panic!("crashes --{kind} --stride {stride} --seed {seed} --trace {image}: {violation}");
-        }
-        for (phase, count) in report.phases {
-            *images.phases.entry(phase).or_default() += count;
-        }
-        for (moment, count) in report.at {
-            *images.at.entry(moment).or_default() += count;
-        }
-        images.buffered += report.buffered;
-        images.unbuffered += report.unbuffered;
-    }
+/// Images by where users' data were and what a code cache was at.
+fn assembled(kind: &str, enumerate: fn(u64, Reach) -> Report) -> Report {
+    let stride = deep(11, 1);
+    let reach = Reach {
+        stride,
+        ..Reach::images(2_000)
+    };
+    let suite = Suite {
+        command: format!("crashes --{kind} --stride {stride}"),
+        full: 0..24,
+        deep: 60,
+        fresh: 2,
+        run: Box::new(move |seed| enumerate(seed, reach)),
+    };
+    let images = fill(&format!("images-{kind}"), &[suite]);
     let buffer = (images.buffered, images.unbuffered);
     println!("{:?} {:?} {buffer:?}", images.phases, images.at);
     images

@@ -7,6 +7,7 @@
 //! read, and then nothing of its row is known to be bad yet, or it was recovered, and then what recovered it tells all
 //! other cells.
 
+use crate::cover::deep;
 use restripe_array::TaskKind;
 use restripe_sim::swarm::{
     BLOCKS_CACHED, Coverage, HALTS, HOSTS_BACK, Hosting, Incident, PLACES_LINGERED, PLACES_NEEDED,
@@ -15,7 +16,9 @@ use restripe_sim::swarm::{
 use std::collections::BTreeSet;
 
 /// So often each cell must be hit.
-const HITS: u64 = 20;
+fn hits_wanted() -> u64 {
+    deep(1, 20)
+}
 
 const TASKS: [TaskKind; 5] = [
     TaskKind::Rebuild,
@@ -35,10 +38,14 @@ const INCIDENTS: [Incident; 6] = [
 ];
 
 /// Deaths of the daemon alone are rarer than crashes, and drawn from a stream of their own.
-const HITS_OF_DEATHS: u64 = 3;
+fn hits_of_deaths() -> u64 {
+    deep(1, 3)
+}
 
 const HOSTINGS: [Hosting; 3] = [Hosting::Filling, Hosting::Serving, Hosting::GoingHome];
-const HITS_OF_HOSTS: u64 = 5;
+fn hits_of_hosts() -> u64 {
+    deep(1, 5)
+}
 const INCIDENTS_OF_HOSTS: [Incident; 6] = [
     Incident::Crash,
     Incident::CrashInRecovery,
@@ -268,7 +275,7 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
         for phase in PHASES {
             for incident in INCIDENTS {
                 let hits = coverage.met((task, phase), incident);
-                if hits < HITS {
+                if hits < hits_wanted() {
                     holes.push(format!("{task:?} {phase:?} x {incident:?}: {hits} hits"));
                 }
             }
@@ -277,14 +284,14 @@ pub fn holes(coverage: &Coverage) -> Vec<String> {
     for task in TASKS {
         for phase in PHASES {
             let hits = coverage.met((task, phase), Incident::Death);
-            if hits < HITS_OF_DEATHS {
+            if hits < hits_of_deaths() {
                 holes.push(format!("{task:?} {phase:?} x Death: {hits} hits"));
             }
         }
     }
     for what in COUNTS {
         let hits = coverage.total(what);
-        if hits < HITS {
+        if hits < hits_wanted() {
             holes.push(format!("{what}: {hits} hits"));
         }
     }
@@ -300,7 +307,7 @@ pub fn holes_of_growths(coverage: &Coverage, slices: &str) -> Vec<String> {
     for phase in PHASES {
         for incident in INCIDENTS_OF_GROWTHS {
             let hits = coverage.met((TaskKind::Growth, phase), incident);
-            if hits < HITS_OF_HOSTS {
+            if hits < hits_of_hosts() {
                 holes.push(format!("growth {phase:?} x {incident:?}: {hits} hits"));
             }
         }
@@ -333,14 +340,14 @@ pub fn holes_of_hosts(coverage: &Coverage) -> Vec<String> {
     for hosting in HOSTINGS {
         for incident in INCIDENTS_OF_HOSTS {
             let hits = coverage.met_hosts(hosting, incident);
-            if hits < HITS_OF_HOSTS {
+            if hits < hits_of_hosts() {
                 holes.push(format!("hosts {hosting:?} x {incident:?}: {hits} hits"));
             }
         }
     }
     for what in PLOTS {
         let hits = coverage.total(what);
-        if hits < HITS_OF_HOSTS {
+        if hits < hits_of_hosts() {
             holes.push(format!("{what}: {hits} hits"));
         }
     }
@@ -355,7 +362,7 @@ fn slice_holes(coverage: &Coverage) -> Vec<String> {
     let mut holes = Vec::new();
     for (kind, from, to) in &wanted {
         let hits = coverage.transition(kind, from, to);
-        if hits < HITS {
+        if hits < hits_wanted() {
             holes.push(format!("{kind}: {from} -> {to}: {hits} hits"));
         }
     }

@@ -21,7 +21,6 @@ mod ordering;
 mod orders;
 mod owners;
 mod parities;
-#[cfg(feature = "planted")]
 mod planted;
 mod ranges;
 mod ranges_pairs;

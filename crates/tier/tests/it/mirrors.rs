@@ -65,7 +65,6 @@ fn answer(array: &mut Array, tag: u64) {
 }
 
 /// Whether a copy of the first sector differs from what a read after a crash has shown of it.
-#[cfg(feature = "planted")]
 pub fn is_shown_apart(setup: Setup) -> bool {
     let mut array = torn(setup, 0, 1);
     let read = array.request(RequestOp::Read, 0, 8);

@@ -32,7 +32,6 @@ pub struct Setup {
     pub rows: u64,
     pub cache: Option<CacheLimits>,
     pub heat: HeatLimits,
-    #[cfg(feature = "planted")]
     pub bug: Option<restripe_array::Bug>,
 }
 
@@ -57,7 +56,6 @@ impl Setup {
             rows: 8,
             cache: None,
             heat: HeatLimits::default(),
-            #[cfg(feature = "planted")]
             bug: None,
         }
     }
@@ -141,7 +139,6 @@ impl Setup {
             limits: self.limits(),
             surrogate: None,
             io_timeout: TIMEOUT,
-            #[cfg(feature = "planted")]
             bug: self.bug,
         };
         Array {

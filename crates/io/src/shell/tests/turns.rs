@@ -43,6 +43,7 @@ impl Stage {
             limits: Limits::default(),
             surrogate: None,
             io_timeout: Nanos::from_secs(3600),
+            bug: None,
         };
         let mut stage = Stage {
             host: Host::new(0, members, config).expect("memory"),

@@ -434,7 +434,6 @@ pub struct Overlay {
     late_flushes: Vec<PartTag>,
     counters: OverlayCounters,
     effects: VecDeque<Effect>,
-    #[cfg(feature = "planted")]
     pub(crate) bug: Option<Bug>,
 }
 
@@ -508,7 +507,6 @@ impl Overlay {
             late_flushes: Vec::new(),
             counters: OverlayCounters::default(),
             effects: VecDeque::new(),
-            #[cfg(feature = "planted")]
             bug: None,
         };
         for extent in &found.extents {

@@ -168,9 +168,7 @@ impl Pair {
             }),
         };
         let overlay = Overlay::new(limits, shape, found);
-        #[cfg_attr(not(feature = "planted"), allow(unused_mut))]
         let mut overlay = overlay.expect("the map has room for what was found");
-        #[cfg(feature = "planted")]
         overlay.plant(self.config.bug);
         self.overlay = Some(overlay);
         if self.home().log_counts && self.home().superblock.ahead {
