@@ -929,10 +929,7 @@ impl Array {
 
     /// Compares the listing since the last look with a file.
     pub fn golden(&mut self, name: &str) {
-        let path = format!(
-            "{}/tests/it/golden/{name}.txt",
-            env!("CARGO_MANIFEST_DIR")
-        );
+        let path = format!("{}/tests/it/golden/{name}.txt", env!("CARGO_MANIFEST_DIR"));
         let listing = self.listing();
         if std::env::var_os("RESTRIPE_BLESS").is_some() {
             std::fs::write(&path, listing).expect("the golden file can be written");
