@@ -64,7 +64,7 @@ impl Core {
     pub(crate) fn settle_ahead(&mut self) {
         // While the log is looked at that counts: if it is refused, first copies still have all.
         let over = self.is_ahead()
-            && !self.copies_apart
+            && !self.ties.primaries_first
             && self.serving()
             && !self.mode.read_only
             && !self.halted()

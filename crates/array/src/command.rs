@@ -502,7 +502,7 @@ impl Core {
         Ok(())
     }
 
-    pub fn arrived(&mut self, info: MemberInfo) {
+    pub(crate) fn arrived(&mut self, info: MemberInfo) {
         self.devices.push(Device::new(info));
     }
 

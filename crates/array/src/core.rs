@@ -24,6 +24,7 @@ use crate::policy::heat::Heat;
 use crate::policy::latency::Latencies;
 use crate::policy::traffic::Traffic;
 use crate::pool::{Buffers, Share};
+use crate::port::Ties;
 use crate::read_cache::ReadCache;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
@@ -38,59 +39,50 @@ use alloc::string::String;
 use alloc::vec::Vec;
 
 pub struct Core {
-    pub config: Config,
+    pub(crate) config: Config,
     pub(crate) now: Nanos,
-    pub out: Actions,
-    pub state: ArrayState,
-    pub mode: StartMode,
-    pub layout: Layout,
+    pub(crate) out: Actions,
+    pub(crate) state: ArrayState,
+    pub(crate) mode: StartMode,
+    pub(crate) layout: Layout,
     /// The superblock as it should be; `keeper` sees to it that members agree.
-    pub superblock: Superblock,
-    pub devices: Vec<Device>,
-    pub standing: Standings,
+    pub(crate) superblock: Superblock,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) standing: Standings,
     pub(crate) ops: Ops,
     pub(crate) buffers: Buffers,
-    pub requests: Requests,
-    pub slices: Slices,
-    pub keeper: Keeper,
+    pub(crate) requests: Requests,
+    pub(crate) slices: Slices,
+    pub(crate) keeper: Keeper,
     pub(crate) written: BitMap,
-    pub intent: BitMap,
+    pub(crate) intent: BitMap,
     /// Writes in flight in each intent region.
     pub(crate) intent_users: Vec<crate::intent::IntentUsers>,
-    pub lost: LostMap,
-    pub redirected: BitMap,
-    /// The surrogate is here, and started with this array.
-    pub attached: bool,
-    /// This array is started as the surrogate that it is.
-    pub serves_as_surrogate: bool,
+    pub(crate) lost: LostMap,
+    pub(crate) redirected: BitMap,
+    pub(crate) ties: Ties,
     pub(crate) inits: Inits,
     pub(crate) logs: Logs,
     pub(crate) flusher: Flusher,
     pub(crate) full: Full,
-    pub tasks: Tasks,
+    pub(crate) tasks: Tasks,
     /// While rows are taken to another shape.
     pub(crate) reshape: Option<Box<Reshaping>>,
     pub(crate) traffic: Traffic,
-    pub handover: Handover,
-    pub heat: Heat,
+    pub(crate) handover: Handover,
+    pub(crate) heat: Heat,
     pub(crate) latencies: Latencies,
     pub(crate) heat_pages: HeatPages,
     pub(crate) read_cache: Option<ReadCache>,
     pub(crate) counters: Counters,
-    /// Users' requests are counted by whoever passes them on.
-    pub counted_above: bool,
-    /// The read cache is that of an overlay above, which tells it what users change.
-    pub cached_above: bool,
     /// How often members were let sleep, each counted by itself.
-    pub rests: u64,
-    /// Some writes go to first copies only ([`crate::apart`]).
-    pub copies_apart: bool,
+    pub(crate) rests: u64,
     /// A log was found, and counts more than first copies that went ahead.
-    pub log_counts: bool,
+    pub(crate) log_counts: bool,
     /// Every region is called dirty, and stays so.
-    pub all_dirty: bool,
+    pub(crate) all_dirty: bool,
     /// Rows that the start made consistent.
-    pub recovered_rows: u64,
+    pub(crate) recovered_rows: u64,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<Answer>,
@@ -99,7 +91,7 @@ pub struct Core {
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
     /// Nothing is written any more.
-    pub halt: Option<Halt>,
+    pub(crate) halt: Option<Halt>,
     pub(crate) ownership: Ownership,
     pub(crate) stop_flush: bool,
     pub(crate) stop_version: u64,
@@ -107,7 +99,7 @@ pub struct Core {
     pub(crate) stop_confirms: bool,
     /// Earliest moment at which each kind of timed work is due.
     pub(crate) wake: [Nanos; WAKES],
-    pub armed: Nanos,
+    pub(crate) armed: Nanos,
 }
 
 /// Who may want to be woken.
@@ -156,8 +148,7 @@ impl Core {
             intent_users: Vec::new(),
             lost: LostMap::default(),
             redirected: BitMap::new(0),
-            attached: false,
-            serves_as_surrogate: false,
+            ties: Ties::default(),
             inits: Inits::default(),
             logs: Logs::default(),
             flusher: Flusher::default(),
@@ -171,10 +162,7 @@ impl Core {
             heat_pages: HeatPages::default(),
             read_cache: None,
             counters: Counters::default(),
-            counted_above: false,
-            cached_above: false,
             rests: 0,
-            copies_apart: false,
             log_counts: false,
             all_dirty: false,
             recovered_rows: 0,

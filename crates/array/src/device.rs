@@ -61,8 +61,8 @@ pub(crate) enum Health {
 }
 
 #[derive(Clone, Debug)]
-pub struct Device {
-    pub info: MemberInfo,
+pub(crate) struct Device {
+    pub(crate) info: MemberInfo,
     pub(crate) health: Health,
     /// Its line in the superblock's member table.
     pub(crate) entry: Option<u16>,
@@ -84,7 +84,7 @@ pub struct Device {
     /// When it last completed anything.
     pub(crate) progress: Nanos,
     /// The next command that takes it in may overwrite what it carries.
-    pub overwrite: bool,
+    pub(crate) overwrite: bool,
     /// The version of the superblock under which it last gave up a place, or all.
     pub(crate) left_under: u64,
 }

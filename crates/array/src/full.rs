@@ -100,7 +100,7 @@ impl Core {
 
     /// Whether a member has first copies that go ahead of the further ones, and no log has what they have.
     fn goes_ahead_alone(&self, member: Member) -> bool {
-        let logged = self.attached && !self.superblock.alone;
+        let logged = self.ties.attached && !self.superblock.alone;
         let slots = self.standing.slots_where(|one| one.serves(member));
         let mut slots = slots.into_iter();
         self.is_ahead() && !logged && slots.any(|slot| self.layout.has_firsts(Slot(slot as u16)))
@@ -170,7 +170,7 @@ impl Core {
             device.full = before.full;
             device.spent = before.spent;
         }
-        if !self.serves_as_surrogate {
+        if !self.ties.is_part {
             self.full.spared_until = self.now.after(SPARED);
         }
         self.counters = former.counters;

@@ -19,14 +19,14 @@ pub struct Handed {
 }
 
 #[derive(Default)]
-pub struct Handover {
+pub(crate) struct Handover {
     /// Zones whose data are wanted.
-    pub zones: RunSet,
+    pub(crate) zones: RunSet,
     queue: VecDeque<Handed>,
 }
 
 impl Handover {
-    pub fn next(&mut self) -> Option<Handed> {
+    pub(crate) fn next(&mut self) -> Option<Handed> {
         self.queue.pop_front()
     }
 }

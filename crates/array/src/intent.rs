@@ -96,7 +96,7 @@ impl Core {
     }
 
     /// Calls every region dirty until further notice: true once that is durable.
-    pub fn dirty_all(&mut self) -> bool {
+    pub(crate) fn dirty_all(&mut self) -> bool {
         let needed = self.layout.tolerance() > 0 && !self.logged() && !self.unguarded();
         self.all_dirty = true;
         let mut durable = true;

@@ -23,7 +23,7 @@ use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
 
 #[derive(Default)]
-pub struct Keeper {
+pub(crate) struct Keeper {
     /// Versions of the superblock: wanted, in flight, durable.
     wanted: u64,
     in_flight: u64,
@@ -53,13 +53,13 @@ impl Keeper {
     }
 
     /// The partner changed, and nothing is redirected before that is durable.
-    pub fn note_partner(&mut self) {
+    pub(crate) fn note_partner(&mut self) {
         self.note_change();
         self.partner = self.wanted;
     }
 
     #[cfg_attr(not(test), allow(dead_code))] // See `redirected.rs`.
-    pub fn partner_durable(&self) -> bool {
+    pub(crate) fn partner_durable(&self) -> bool {
         self.durable >= self.partner
     }
 

@@ -53,6 +53,7 @@ mod owner;
 mod planted;
 mod policy;
 mod pool;
+mod port;
 mod power;
 mod read_cache;
 mod redirected;
@@ -79,8 +80,8 @@ pub mod parts {
     pub use crate::owner::refuse_all;
     pub use crate::planted::Bug;
     pub use crate::pool::{Buffers, Share, Size};
+    pub use crate::port::{Noted, Ties};
     pub use crate::power::Power;
-    pub use crate::read_cache::price;
     pub use crate::request::Copies;
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
     pub use crate::runset::RunSet;

@@ -19,13 +19,13 @@ pub(crate) struct PageState {
 }
 
 /// A bit map in its three versions: live, being written, durable.
-pub struct BitMap {
+pub(crate) struct BitMap {
     live: Vec<u64>,
     in_flight: Vec<u64>,
     durable: Vec<u64>,
     pub(crate) pages: Vec<PageState>,
     /// Some page may be dirty.
-    pub touched: bool,
+    pub(crate) touched: bool,
     bits: u64,
 }
 
@@ -134,7 +134,7 @@ impl BitMap {
 /// The lost sectors, as extents of the array. Each page is about a part of the array of its own, so that an extent never
 /// moves from one page to another and no crash between two page writes can drop it.
 #[derive(Default)]
-pub struct LostMap {
+pub(crate) struct LostMap {
     pub(crate) extents: RunSet,
     /// Written anew, but not flushed since: a crash may take that back, so the members go on calling them lost. First
     /// those that no flush has begun for, then those of the flush that runs.
@@ -177,7 +177,7 @@ impl LostMap {
     }
 
     /// Nothing that was lost is asked for any more.
-    pub fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         let lost = core::mem::take(&mut self.extents);
         let regained = core::mem::take(&mut self.regained);
         for runs in [&lost].into_iter().chain(&regained) {
@@ -205,7 +205,7 @@ impl LostMap {
     }
 
     /// The first lost sector in a range.
-    pub fn first_in(&self, lba: u64, sectors: u64) -> Option<u64> {
+    pub(crate) fn first_in(&self, lba: u64, sectors: u64) -> Option<u64> {
         if self.extents.is_empty() {
             return None;
         }
@@ -275,7 +275,7 @@ impl LostMap {
         }
     }
 
-    pub fn dirty(&self) -> bool {
+    pub(crate) fn dirty(&self) -> bool {
         self.pages.iter().any(|page| page.dirty || page.writing > 0)
     }
 }

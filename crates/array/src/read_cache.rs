@@ -198,7 +198,7 @@ fn touched(offset: u64, bytes: u64) -> (u64, u64) {
 }
 
 /// Sets what a miss of each slot's blocks costs.
-pub fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
+pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
     let gone = |slot: Slot, partition| standing.at(slot, partition).home.is_none();
     for slot in (0..standing.slots() as u16).map(Slot) {
         // Data that cannot be had at all, and a slot without data, are not dear.
@@ -255,7 +255,7 @@ impl Core {
 
     /// Answers the next bytes of a read from memory, as far as one block goes. Returns their number.
     pub(crate) fn start_cached_part(&mut self, id: u32, pending: &Pending) -> Option<u64> {
-        let above = self.cached_above;
+        let above = self.ties.cached_above;
         let cache = self.read_cache.as_mut().filter(|_| !above)?;
         let offset = pending.request.offset + pending.cut;
         let block = offset / u64::from(SMALL_BYTES);
@@ -273,13 +273,13 @@ impl Core {
 
     /// How much of a read's next part, whose first block is not held, is not held either.
     pub(crate) fn uncached(&self, lba: u64, sectors: u64) -> u64 {
-        let cache = self.read_cache.as_ref().filter(|_| !self.cached_above);
+        let cache = self.read_cache.as_ref().filter(|_| !self.ties.cached_above);
         cache.map_or(sectors, |cache| cache.missing(lba, sectors))
     }
 
     /// Part of a read has been read: keeps its whole blocks, if nothing changed there since the request was admitted.
     pub(crate) fn keep_blocks(&mut self, request: u32, lba: u64, target: BufRef) {
-        if self.read_cache.is_none() || self.cached_above {
+        if self.read_cache.is_none() || self.ties.cached_above {
             return;
         }
         let begun = self.requests.get(request).begun;
@@ -342,7 +342,7 @@ impl Core {
 
     /// The cache's clock, if there is a cache, and its users are those of an overlay above.
     pub fn cache_above(&self) -> Option<u64> {
-        let cache = self.read_cache.as_ref().filter(|_| self.cached_above);
+        let cache = self.read_cache.as_ref().filter(|_| self.ties.cached_above);
         cache.map(|cache| cache.clock)
     }
 

@@ -92,7 +92,7 @@ impl Core {
     /// Announces a redirected write of these sectors of the array, of which there is at least one; true once it is on
     /// record that they may be current in the surrogate only, and which one that is. Until then, ask again whenever
     /// metadata has moved.
-    pub fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
+    pub(crate) fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
         assert!(
             self.surrogate().is_some(),
             "writes are redirected to a surrogate on record"

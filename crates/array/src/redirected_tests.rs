@@ -91,7 +91,7 @@ impl Pair {
     fn restarted(&mut self, attached: bool) {
         self.engine = Set::new(self.config.clone());
         self.held.clear();
-        self.core().attached = attached;
+        self.core().ties.attached = attached;
         self.command(Command::Start(StartMode::default()));
     }
 
@@ -195,7 +195,7 @@ fn bytes_at(member: &mut [u8], at: u64) -> &mut [u8] {
 #[test]
 fn a_redirected_write_waits_for_its_bits_on_every_member() {
     let mut pair = Pair::started(Some(PARTNER));
-    pair.core().attached = true;
+    pair.core().ties.attached = true;
     assert!(pair.core().redirectable());
     assert!(
         !pair.core().redirect_ready(SHARE - 1, 2),
@@ -295,7 +295,7 @@ fn a_start_with_the_surrogate_takes_the_bits_over() {
 fn an_array_that_grows_has_more_bits_that_say_the_same() {
     let mut pair = Pair::new(Level::Raid4, Some(PARTNER));
     pair.command(Command::Start(StartMode::default()));
-    pair.core().attached = true;
+    pair.core().ties.attached = true;
     let size = pair.core().layout.size_sectors();
     pair.core().redirect_ready(size - 1, 1);
     pair.run();

@@ -46,7 +46,7 @@ pub(crate) struct Pending {
     admitted: Nanos,
 }
 
-pub struct Requests {
+pub(crate) struct Requests {
     list: Vec<Option<Pending>>,
     free: Vec<u32>,
     pub(crate) reads: VecDeque<u32>,
@@ -109,7 +109,7 @@ impl Requests {
         list.all(|pending| pending.parts == 0)
     }
 
-    pub fn room(&self) -> bool {
+    pub(crate) fn room(&self) -> bool {
         !self.free.is_empty()
     }
 
@@ -152,7 +152,7 @@ impl Core {
             self.reply(request.tag, Err(error));
             return;
         }
-        if !self.counted_above {
+        if !self.ties.counted_above {
             self.note_request(&request);
         }
         let Some(id) = self.requests.free.pop() else {
@@ -170,7 +170,7 @@ impl Core {
             begun: self.cache_clock(),
             admitted: self.now,
         });
-        if request.op.changes() && !self.cached_above {
+        if request.op.changes() && !self.ties.cached_above {
             self.cache_change_begins(request.offset, request.bytes);
         }
         match request.op {
@@ -322,10 +322,10 @@ impl Core {
             .take()
             .expect("a request is finished once");
         self.requests.free.push(id);
-        if pending.request.op.changes() && !self.cached_above {
+        if pending.request.op.changes() && !self.ties.cached_above {
             self.cache_change_ends(pending.request.offset, pending.request.bytes);
         }
-        if !self.counted_above {
+        if !self.ties.counted_above {
             let latency = self.now.since(pending.admitted);
             self.note_latency(pending.request.op, latency);
         }
@@ -528,7 +528,7 @@ impl Core {
 
     /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
     /// copies may differ, always the same one.
-    pub fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
+    pub(crate) fn read_home(&self, row: crate::Row, data: u8) -> Option<(Home, u64)> {
         self.read_home_of(row, data, Copies::All)
     }
 

@@ -10,7 +10,7 @@ use core::ops::Range;
 
 /// Where a partition lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Home {
+pub(crate) struct Home {
     pub(crate) member: Member,
     /// Where on the member: 0 is its set data, a higher number one of its spare partitions, counted from 1.
     pub(crate) region: u16,
@@ -76,7 +76,7 @@ impl Homes {
 
 /// All slots' partitions: slot by slot, each from its first.
 #[derive(Clone, Debug, Default)]
-pub struct Standings {
+pub(crate) struct Standings {
     list: Vec<Standing>,
     partitions: usize,
 }

@@ -199,7 +199,7 @@ impl Core {
     }
 
     /// The cells of a row, of those that are part of it by now. Of a row in which nothing is written: all there will be.
-    pub fn row_map(&self, row: Row) -> RowMap {
+    pub(crate) fn row_map(&self, row: Row) -> RowMap {
         if self.layout.rows_are_runs() {
             return self.layout.row(row);
         }

@@ -24,7 +24,7 @@ impl Core {
                 role: PartnerRole::Surrogate | PartnerRole::Buffer,
                 array,
                 ..
-            }) if !self.serves_as_surrogate => Err(CommandError::IsSurrogate { of: array }),
+            }) if !self.ties.is_part => Err(CommandError::IsSurrogate { of: array }),
             _ => Ok(()),
         }
     }
@@ -35,12 +35,12 @@ impl Core {
             self.redirected.clear();
             return Ok(());
         };
-        self.log_counts = self.attached && !self.superblock.alone;
+        self.log_counts = self.ties.attached && !self.superblock.alone;
         if !self.redirectable() {
             return Err(CommandError::Metadata);
         }
         let extents = self.redirected_extents();
-        if self.attached || extents.is_empty() {
+        if self.ties.attached || extents.is_empty() {
             return Ok(());
         }
         if self.is_ahead() {

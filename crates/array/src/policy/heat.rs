@@ -55,7 +55,7 @@ impl Zone {
 }
 
 #[derive(Clone, Debug, Default)]
-pub struct Heat {
+pub(crate) struct Heat {
     zones: Vec<Zone>,
     /// Of addresses. They are those of the zone's rows, but in a grown array, whose rebuilds order their rows by a guess then.
     zone_sectors: u64,
@@ -183,7 +183,7 @@ impl Heat {
         self.zones[zone].popularity_in(self.epoch)
     }
 
-    pub fn map(&self) -> HeatMap {
+    pub(crate) fn map(&self) -> HeatMap {
         HeatMap {
             zone_sectors: self.zone_sectors,
             popularity: (0..self.zones.len())

@@ -310,7 +310,7 @@ impl Slice {
 }
 
 /// All slices: those at work, those waiting for a row, and the room for more.
-pub struct Slices {
+pub(crate) struct Slices {
     pub(crate) list: Vec<Slice>,
     free: Vec<u32>,
     /// Heads of the chains of slices by row, in order of arrival.
@@ -425,7 +425,7 @@ impl Slices {
         }
     }
 
-    pub fn coverage(
+    pub(crate) fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
         self.transitions

@@ -177,7 +177,7 @@ impl Core {
             _ => slice.bad.intersection(CellSet::only(cell)),
         };
         let wrong = wrong.intersection(self.live_cells(&map));
-        if wrong.is_empty() || self.copies_apart || self.mode.read_only {
+        if wrong.is_empty() || self.ties.primaries_first || self.mode.read_only {
             return self.band_done(id);
         }
         self.set_phase(id, Phase::Writing);

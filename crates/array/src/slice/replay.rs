@@ -63,7 +63,7 @@ impl Core {
             // Lost only if the record proves whole: else nothing was in flight.
             if !self.partials_verified(id, &cut) {
                 self.load_replay(id, &cut, CellSet::EMPTY);
-            } else if self.serves_as_surrogate {
+            } else if self.ties.is_part {
                 self.zero_replayed(id, lost);
                 self.plan_replay(id, record);
             } else if !self.narrow(id) {

@@ -79,10 +79,10 @@ enum State {
 }
 
 #[derive(Clone, Debug)]
-pub struct Task {
-    pub kind: TaskKind,
+pub(crate) struct Task {
+    pub(crate) kind: TaskKind,
     pub(crate) slot: Option<u16>,
-    pub paused: bool,
+    pub(crate) paused: bool,
     pub(crate) done: RunSet,
     durable: RunSet,
     checkpoint: Option<RunSet>,
@@ -118,8 +118,8 @@ struct Paced {
 }
 
 #[derive(Default)]
-pub struct Tasks {
-    pub list: Vec<Task>,
+pub(crate) struct Tasks {
+    pub(crate) list: Vec<Task>,
     pub(crate) replays: Vec<Replay>,
     serials: u64,
     /// Begun anew when another task goes first, after a pause, and under other limits or another throttle: what was moved
@@ -131,7 +131,7 @@ pub struct Tasks {
     on_demand: bool,
     /// The start of a pair of sets is on its way: it reads what lies beside home, and mends what is wrong there, before anybody brings
     /// copies in step, who knows less of which is; and users wait for it, not for tasks.
-    pub waits_for_start: bool,
+    pub(crate) waits_for_start: bool,
     pub(crate) moves: Moves,
     /// A window of a growth was at work in this step.
     pub(crate) moved_now: bool,
@@ -179,7 +179,7 @@ impl Tasks {
     }
 
     /// The same paces as another's.
-    pub fn paced_like(&mut self, other: &Tasks) {
+    pub(crate) fn paced_like(&mut self, other: &Tasks) {
         (self.limits, self.throttle) = (other.limits, other.throttle);
         (self.order, self.on_demand) = (other.order, other.on_demand);
         (self.moves, self.stays_apart) = (other.moves, other.stays_apart);
@@ -236,7 +236,7 @@ impl Tasks {
     }
 
     /// The rows that a resynchronisation still owes, as runs; `None` if there is none.
-    pub fn resync_owes(&self) -> Option<Vec<(u64, u64)>> {
+    pub(crate) fn resync_owes(&self) -> Option<Vec<(u64, u64)>> {
         Some(self.rows_but(&self.resync()?.done))
     }
 

@@ -20,7 +20,7 @@ use super::{Pair, Stage, Stopping};
 use crate::overlay::{Overlay, Site};
 use alloc::vec::Vec;
 use core::ops::Range;
-use restripe_array::parts::Core;
+use restripe_array::parts::{Core, Noted};
 use restripe_array::{Action, Command, CommandError, CommandTag, Event, FailCause};
 
 impl Pair {
@@ -28,7 +28,7 @@ impl Pair {
     pub(super) fn goes_ahead(&self) -> bool {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
         let home = self.home();
-        let on_record = home.superblock.ahead && home.keeper.partner_durable();
+        let on_record = home.records_primary_first() && home.partner_durable();
         overlay.trusts() && on_record && !self.wants_log_empty()
     }
 
@@ -85,7 +85,7 @@ impl Pair {
         if self.settle_alone() {
             return true;
         }
-        let durable = !halted && self.home().keeper.partner_durable();
+        let durable = !halted && self.home().partner_durable();
         let overlay = self.overlay.as_mut().expect("just seen");
         if !overlay.is_lapsing() || !(halted || durable) {
             return false;
@@ -101,8 +101,8 @@ impl Pair {
     pub(super) fn knows_what_is_ahead(&self) -> bool {
         let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_going_home();
         let home = self.home();
-        let on_record = home.superblock.ahead && home.keeper.partner_durable();
-        let in_step = home.copies_are_whole() && home.tasks.resync_owes().is_none();
+        let on_record = home.records_primary_first() && home.partner_durable();
+        let in_step = home.copies_are_whole() && !home.owes_resync();
         self.overlay.as_ref().is_some_and(trusted) && on_record && in_step
     }
 
@@ -118,11 +118,11 @@ impl Pair {
         let overlay = self.overlay.as_ref().expect("just seen");
         let (alone, logless) = (overlay.is_alone(), overlay.is_logless());
         let (void, home) = (overlay.is_void() && !overlay.is_going_home(), self.home());
-        let (ahead, whole) = (home.superblock.ahead, home.copies_are_whole());
+        let (ahead, whole) = (home.records_primary_first(), home.copies_are_whole());
         if !alone || home.halted() {
             return false;
         }
-        if !logless && ahead && !home.superblock.alone && !void {
+        if !logless && ahead && !home.records_primary_only() && !void {
             self.at_home(Core::set_alone);
             return true;
         }
@@ -141,19 +141,18 @@ impl Pair {
     /// Whether a crash would find every region in doubt: what reached first copies may not have reached the log.
     fn all_called_dirty(&mut self) -> bool {
         let home = &mut self.sets[Site::Home as usize];
-        let before = home.intent.touched;
-        let ready = home.dirty_all();
-        self.children.delivered |= home.intent.touched && !before;
-        ready
+        let Noted { durable, in_turn } = home.announce_all_dirty();
+        self.children.delivered |= in_turn;
+        durable
     }
 
     /// Whether a start without the log would believe first copies.
     fn is_on_record(&mut self) -> bool {
-        let superblock = &self.home().superblock;
-        if !superblock.ahead || superblock.alone {
+        let home = self.home();
+        if !home.records_primary_first() || home.records_primary_only() {
             self.at_home(|core| core.set_ahead(true));
         }
-        self.home().keeper.partner_durable()
+        self.home().partner_durable()
     }
 
     /// Whether there was a log, and nothing is missed with it: first copies are believed, or home has everything.
@@ -180,7 +179,7 @@ impl Pair {
             return;
         };
         overlay.doubt_records();
-        let seen = (overlay.told(), self.home().superblock.sequence);
+        let seen = (overlay.told(), self.home().sequence());
         if self.policy.firsts_seen.replace(seen) == Some(seen) {
             return;
         }
@@ -194,7 +193,7 @@ impl Pair {
     /// What lies ahead on first copies whose members are gone.
     fn firsts_gone(&self) -> Vec<Range<u64>> {
         let overlay = self.overlay.as_ref().expect("it has what lies ahead");
-        let chunk = self.home().layout.chunk_sectors();
+        let chunk = self.home().layout().chunk_sectors();
         let mut gone = Vec::new();
         for extent in overlay.map().extents_from(0) {
             let mut from = extent.home;

@@ -50,20 +50,17 @@ impl Buffer {
 
 impl Pair {
     pub(super) fn slots(&self) -> SlotLayout {
-        SlotLayout::of(self.buffer_set().layout.size_sectors())
+        SlotLayout::of(self.buffer_set().layout().size_sectors())
     }
 
     pub(super) fn buffer_mark(&self) -> BufferMark {
-        self.log().superblock.buffer
+        self.log().buffer_mark()
     }
 
     /// Puts on record whether what lies in the buffer may count; true once it is.
     pub(super) fn mark_buffer(&mut self, mark: BufferMark) -> Result<bool, RequestError> {
         if self.buffer_mark() != mark {
-            self.at(Site::Log, |log| {
-                log.superblock.buffer = mark;
-                log.keeper.note_partner();
-            });
+            self.at(Site::Log, |log| log.set_buffer_mark(mark));
             return Ok(false);
         }
         let durable = self.log().has_partner_durable();
@@ -72,17 +69,17 @@ impl Pair {
 
     /// Whether the buffer that is here is the log's.
     pub(super) fn has_own_buffer(&self) -> bool {
-        let partner = self.buffer_set().superblock.partner;
+        let partner = self.buffer_set().partner();
         self.started[Site::Buffer as usize]
             && partner.is_some_and(|partner| {
-                let home = self.home().superblock.array;
+                let home = self.home().id();
                 partner.role == PartnerRole::Buffer && partner.array == home
             })
     }
 
     /// It cannot be used any more: what was told goes into the log.
     pub(super) fn watch_buffer(&mut self) -> bool {
-        let failed = self.buffer_set().state == ArrayState::Failed || self.buffer_set().halted();
+        let failed = self.buffer_set().state() == ArrayState::Failed || self.buffer_set().halted();
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
         let fails = failed && overlay.has_buffer();
         if fails {

@@ -137,7 +137,7 @@ impl Pair {
     /// Hands the next waiting request to a set that has room.
     pub(super) fn next_child(&mut self) -> bool {
         for site in route::SITES {
-            if !self.sets[site as usize].requests.room() {
+            if !self.sets[site as usize].has_room() {
                 continue;
             }
             if let Some((request, copies)) = self.next_waiting(site) {
@@ -259,7 +259,7 @@ impl Pair {
     /// What a log without enough members calls lost may be there again when they are.
     fn of_log(&self, error: RequestError) -> RequestError {
         match error {
-            RequestError::Lost { .. } if self.log().state == ArrayState::Failed => {
+            RequestError::Lost { .. } if self.log().state() == ArrayState::Failed => {
                 RequestError::Unavailable
             }
             error => error,

@@ -14,7 +14,7 @@ use super::Pair;
 use crate::overlay::{Overlay, Pressure, SealCause, Site};
 use crate::policy::destage::Order;
 use crate::report::CodeCacheStatus;
-use restripe_array::parts::{Bug, Core, Power};
+use restripe_array::parts::{Bug, Core, Noted, Power};
 use restripe_array::{CommandError, Nanos};
 
 /// When what lies in the log goes home.
@@ -336,12 +336,11 @@ impl Pair {
         if self.is_logless() {
             return true;
         }
-        let sectors = self.home().layout.size_sectors();
+        let sectors = self.home().layout().size_sectors();
         let home = &mut self.sets[Site::Home as usize];
-        let before = home.redirected.touched;
-        let ready = home.redirect_ready(0, sectors);
-        self.children.delivered |= home.redirected.touched && !before;
-        ready
+        let Noted { durable, in_turn } = home.announce_redirect(0, sectors);
+        self.children.delivered |= in_turn;
+        durable
     }
 
     /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be told otherwise.
@@ -380,7 +379,7 @@ impl Pair {
         let state = &self.policy.destage;
         (
             self.home().mirrors_in(Power::Asleep),
-            self.home().rests,
+            self.home().standbys(),
             state.begun,
         )
     }

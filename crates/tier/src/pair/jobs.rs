@@ -21,7 +21,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use restripe_array::meta::crc::crc32c_of_zeros;
-use restripe_array::parts::{BlockCopy, Boxes, Bug, Copies, Size};
+use restripe_array::parts::{BlockCopy, Boxes, Bug, Copies, Noted, Size};
 use restripe_array::{
     Action, Buf, BufRef, Compute, ComputeOp, LARGE_BYTES, LinearOutput, PAGE_SECTORS, Page,
     Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, SMALL_BYTES, Slab, Tag, Verdict,
@@ -377,7 +377,7 @@ impl Pair {
         if announced {
             // What is lost is regained by all copies together, and where one is missing none goes ahead.
             let home = self.home();
-            let copies = match home.complete() && home.lost.first_in(lba, sectors).is_none() {
+            let copies = match home.complete() && home.lost_in(lba, sectors).is_none() {
                 true => copies,
                 false => Copies::All,
             };
@@ -432,11 +432,10 @@ impl Pair {
     /// Whether home knows durably that the surrogate may have these sectors. It is told otherwise.
     pub(super) fn is_announced(&mut self, lba: u64, sectors: u64) -> bool {
         let home = &mut self.sets[Site::Home as usize];
-        let before = home.redirected.touched;
-        let ready = home.redirect_ready(lba, sectors);
-        // It is written in home's next turn. What is being written comes back by itself.
-        self.children.delivered |= home.redirected.touched && !before;
-        ready || self.home().planted(Bug::RedirectNotAnnounced)
+        let Noted { durable, in_turn } = home.announce_redirect(lba, sectors);
+        // What is being written comes back by itself.
+        self.children.delivered |= in_turn;
+        durable || self.home().planted(Bug::RedirectNotAnnounced)
     }
 
     /// Announces all of these, the last one as well where the first has to wait: what is announced together becomes durable together.
@@ -705,7 +704,7 @@ impl Pair {
         let anchors = &mut self.jobs.anchors;
         if !anchors.running {
             // What was lost on the way home is on record before the log says that it is home.
-            if anchors.next.is_empty() || self.sets[Site::Home as usize].lost.dirty() {
+            if anchors.next.is_empty() || self.sets[Site::Home as usize].writes_lost_list() {
                 return false;
             }
             anchors.running = true;

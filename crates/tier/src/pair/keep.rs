@@ -8,9 +8,8 @@ use crate::overlay::{CopyTag, Overlay, Piece, Pressure, Site};
 use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
-use restripe_array::parts::{Core, price};
 use restripe_array::{
-    BufRef, Halt, PAGE_SECTORS, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, Slot,
+    BufRef, Halt, PAGE_SECTORS, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES,
 };
 
 /// WorkOut: blocks that were read lately, of which a second read makes popular.
@@ -59,7 +58,7 @@ impl Pair {
         let held = (overlay.log_sectors() / PAGE_SECTORS).clamp(1, u64::from(HELD_MAX));
         let config = |frames, rule| CacheConfig {
             frames,
-            stacks: home.superblock.geometry.slots,
+            stacks: home.geometry().slots,
             rule,
             ties: Ties::Newest,
         };
@@ -67,7 +66,7 @@ impl Pair {
             Redirect::WorkOut if restoring => Some(Cache::new(config(READ_LATELY, Rule::Lru))),
             Redirect::Vdf if restoring => {
                 let mut cache = Cache::new(config(held as u32, Rule::VdfLru));
-                price(&mut cache, &home.layout, &home.standing);
+                home.price_cache(&mut cache);
                 Some(cache)
             }
             _ => None,
@@ -173,7 +172,7 @@ impl Pair {
     pub(super) fn log_has_no_space(&self) -> bool {
         let broken = self.overlay.as_ref().is_some_and(Overlay::is_broken);
         let full = self.log().full_members().next().is_some();
-        let no_space = self.log().halt == Some(Halt::NoSpace) || !self.log().halted() && full;
+        let no_space = self.log().halt() == Some(Halt::NoSpace) || !self.log().halted() && full;
         (broken || self.lacks_room()) && no_space
     }
 
@@ -188,7 +187,7 @@ impl Pair {
         };
         for block in blocks_of(lba, sectors) {
             if held.find(block).is_none() {
-                held.admit(block, slot_at(home, block * PAGE_SECTORS).0);
+                held.admit(block, home.slot_at(block * PAGE_SECTORS).0);
             }
         }
     }
@@ -247,10 +246,4 @@ impl Overlay {
         }
         holes
     }
-}
-
-/// The slot that has a sector.
-fn slot_at(set: &Core, lba: u64) -> Slot {
-    let place = set.layout.place(lba);
-    set.layout.row(place.row).cells[usize::from(place.data)].slot
 }

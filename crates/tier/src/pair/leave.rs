@@ -70,7 +70,7 @@ impl Pair {
             return self.out.push(Action::CommandReply(tag, Err(error)));
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
-        if served && self.policy.leaving == Leaving::Kept && !self.home().mode.read_only {
+        if served && self.policy.leaving == Leaving::Kept && !self.home().mode().read_only {
             self.policy.leaving = Leaving::Emptying {
                 tag,
                 came_home: false,
@@ -129,10 +129,10 @@ impl Pair {
         }
         self.at_home(|home| {
             home.redirects_home();
-            if home.superblock.ahead {
+            if home.records_primary_first() {
                 home.set_ahead(false);
             }
-            home.copies_apart = false;
+            home.ties_mut().primaries_first = false;
         });
         self.let_home_answer(tag);
     }

@@ -31,13 +31,13 @@ impl Pair {
             Redirect::Ido if restoring => self.hot_zones(),
             _ => RunSet::default(),
         };
-        self.sets[Site::Home as usize].handover.zones = zones;
+        self.sets[Site::Home as usize].want_zones(zones);
     }
 
     /// The zones that count as hot, as many as there is room for, the hottest of them.
     fn hot_zones(&self) -> RunSet {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let heat = self.home().heat.map();
+        let heat = self.home().heat_map();
         let room = overlay.log_sectors() / SHARE_OF_LOG / heat.zone_sectors.max(1);
         let most = heat
             .hot_zones()
@@ -51,7 +51,7 @@ impl Pair {
 
     /// Takes up what a window has handed over.
     pub(super) fn next_handed(&mut self) -> bool {
-        let Some(handed) = self.sets[Site::Home as usize].handover.next() else {
+        let Some(handed) = self.sets[Site::Home as usize].next_handed() else {
             return false;
         };
         let end = handed.lba + u64::from(handed.buf.bytes) / SECTOR_BYTES;

@@ -418,7 +418,7 @@ impl Pair {
             self.take_up(site, action);
         }
         self.scratch = actions;
-        if let Some(halt @ Halt::Owned(_)) = self.sets[site as usize].halt {
+        if let Some(halt @ Halt::Owned(_)) = self.sets[site as usize].halt() {
             self.all_disowned(halt);
         }
     }
@@ -544,7 +544,7 @@ impl Pair {
         match (&self.overlay, self.stage) {
             _ if !self.revive.rests() => self.revive.has_room(self.config.limits.requests),
             (Some(overlay), Stage::Serving) => overlay.ready(),
-            (_, Stage::Alone) => self.children.is_empty(Site::Home) && self.home().requests.room(),
+            (_, Stage::Alone) => self.children.is_empty(Site::Home) && self.home().has_room(),
             _ => true,
         }
     }
@@ -559,7 +559,7 @@ impl Pair {
         self.children.delivered = true;
         let set = &mut self.sets[site as usize];
         let outcome = change(set);
-        for action in core::mem::take(&mut set.out) {
+        for action in set.take_actions() {
             self.take_up(site, action);
         }
         outcome
@@ -673,12 +673,9 @@ impl Pair {
         let Some(info) = self.route.reassign(member, site) else {
             return local;
         };
-        let overwrite = self.sets[at as usize].devices[usize::from(local.0)].overwrite;
-        let moved = self.route.set_of(member).1;
-        let set = &mut self.sets[site as usize];
-        set.arrived(info);
-        set.devices[usize::from(moved.0)].overwrite = overwrite;
-        moved
+        let overwrite = self.sets[at as usize].may_overwrite(local);
+        self.sets[site as usize].arrived_from(info, overwrite);
+        self.route.set_of(member).1
     }
 
     fn arrived(&mut self, info: MemberInfo) {
@@ -733,19 +730,19 @@ impl Pair {
             .as_ref()
             .is_none_or(Overlay::holds_nothing_instead);
         // While others are brought in step with first copies, these go on to be ahead.
-        if empty && self.home().superblock.ahead && self.home().sectors_in_doubt() == 0 {
+        if empty && self.home().records_primary_first() && self.home().sectors_in_doubt() == 0 {
             self.at_home(|core| {
                 core.set_ahead(false);
                 core.clean_by_and_by();
             });
         }
-        if self.home().all_dirty && self.knows_what_is_ahead() {
+        if self.home().is_all_dirty() && self.knows_what_is_ahead() {
             self.leave_ahead();
             self.number_stop();
             return true;
         }
-        let buffered = self.buffer_mark() == BufferMark::Counts && !self.home().mode.read_only;
-        match self.home().all_dirty || buffered && self.overlay.is_some() {
+        let buffered = self.buffer_mark() == BufferMark::Counts && !self.home().mode().read_only;
+        match self.home().is_all_dirty() || buffered && self.overlay.is_some() {
             true => {
                 self.stage = Stage::Stopping(Stopping::Flushing);
                 self.children.ask(Site::Log, Owner::Stop, jobs::flush());
@@ -757,8 +754,8 @@ impl Pair {
 
     /// The log has what home may be out of step in, or does not count any more. And it has all that the buffer had.
     fn stop_flushed(&mut self, result: Result<(), RequestError>) {
-        let alone = result.is_err() || self.home().superblock.alone;
-        match (self.home().all_dirty, alone) {
+        let alone = result.is_err() || self.home().records_primary_only();
+        match (self.home().is_all_dirty(), alone) {
             (true, true) => self.at_home(Core::set_alone),
             (true, false) => self.at_home(Core::clean_by_and_by),
             (false, _) => {}

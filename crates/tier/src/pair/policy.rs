@@ -142,8 +142,7 @@ impl Pair {
             TaskKind::Check | TaskKind::Repair => self.policy.scrubs,
             TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync | TaskKind::Growth => true,
         };
-        let tasks = &self.home().tasks.list;
-        tasks.iter().any(|task| counts(task.kind) && !task.paused)
+        self.home().running_tasks().any(counts)
     }
 
     /// Whether a write is to go to the surrogate.
@@ -175,13 +174,8 @@ impl Pair {
         let home = self.home();
         let first = request.offset / SECTOR_BYTES;
         let end = (request.offset + request.bytes).div_ceil(SECTOR_BYTES);
-        let chunk = home.layout.chunk_sectors();
-        (first / chunk..end.div_ceil(chunk)).any(|chunk_index| {
-            let place = home.layout.place(chunk_index * chunk);
-            // What a growth added and nobody wrote is in no row yet, and read from no member.
-            let in_row = place.data < home.row_map(place.row).data;
-            in_row && home.read_home(place.row, place.data).is_none()
-        })
+        let chunk = home.layout().chunk_sectors();
+        (first / chunk..end.div_ceil(chunk)).any(|index| home.misses_member_of(index * chunk))
     }
 
     // -------------------------------------------------------------------------------------------------- going home
@@ -203,12 +197,12 @@ impl Pair {
             return overlay.is_some_and(|overlay| overlay.refuse_waiting(refusal));
         }
         self.lose_firsts();
-        if !(self.stage == Stage::Serving || self.drains_writes()) || self.home().mode.read_only {
+        if !(self.stage == Stage::Serving || self.drains_writes()) || self.home().mode().read_only {
             return false;
         }
         let moving = self.moves_users() && !self.is_leaving();
         self.choose(moving);
-        let log_failed = self.log().state == ArrayState::Failed;
+        let log_failed = self.log().state() == ArrayState::Failed;
         let overlay = self.overlay.as_mut().expect("a serving pair has one");
         if log_failed && !overlay.is_broken() {
             overlay.break_log();
@@ -272,7 +266,7 @@ impl Pair {
     pub(super) fn forget_redirects(&mut self) {
         let overlay = self.overlay.as_ref();
         let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
-        if holds_nothing && !self.home().mode.read_only && !self.keeps_announced() {
+        if holds_nothing && !self.home().mode().read_only && !self.keeps_announced() {
             self.at_home(Core::redirects_home);
         }
     }

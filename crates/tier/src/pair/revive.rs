@@ -27,7 +27,7 @@ use super::{Pair, Stage};
 use crate::overlay::{Overlay, Site};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use restripe_array::parts::{Core, NEVER, RETRY, Refused, TAG, keep_untold};
+use restripe_array::parts::{Core, RETRY, Refused, TAG, Ties, keep_untold};
 use restripe_array::report::ArrayState;
 use restripe_array::{
     Action, Actions, Command, CommandError, Event, Fact, Halt, Nanos, Request, RequestError,
@@ -85,15 +85,6 @@ struct Above {
     buffer: Buffer,
 }
 
-/// What the pair has set in the main set's engine.
-#[derive(Clone, Copy)]
-struct Ties {
-    attached: bool,
-    copies_apart: bool,
-    counted_above: bool,
-    cached_above: bool,
-}
-
 impl Revive {
     pub(super) fn rests(&self) -> bool {
         matches!(self.state, State::Rests)
@@ -129,7 +120,7 @@ impl Revive {
 impl Pair {
     fn has_no_space(&self, site: Site) -> bool {
         let set = &self.sets[site as usize];
-        self.started[site as usize] && set.halt == Some(Halt::NoSpace)
+        self.started[site as usize] && set.halt() == Some(Halt::NoSpace)
     }
 
     /// The sets that are started anew. A buffer is not: the array goes on without it.
@@ -143,7 +134,7 @@ impl Pair {
         let (log, overlay) = (self.log(), self.overlay.as_ref());
         let broken = overlay.is_some_and(|one| one.is_broken() && !one.is_logless());
         let serves = self.started[Site::Log as usize] && log.serving() && !log.halted();
-        broken && serves && log.state != ArrayState::Failed
+        broken && serves && log.state() != ArrayState::Failed
     }
 
     fn gathers_writes(&self) -> bool {
@@ -240,7 +231,7 @@ impl Pair {
 
     /// A set that halted for another reason would get no number of the attempt on record, and the others would be ahead of it.
     fn only_space_is_missing(&self) -> bool {
-        let halts = [Site::Home, Site::Log].map(|site| self.sets[site as usize].halt);
+        let halts = [Site::Home, Site::Log].map(|site| self.sets[site as usize].halt());
         halts
             .iter()
             .all(|halt| matches!(halt, None | Some(Halt::NoSpace)))
@@ -307,13 +298,7 @@ impl Pair {
     }
 
     fn begin_revival(&mut self) {
-        let home = self.home();
-        let home = Ties {
-            attached: home.attached,
-            copies_apart: home.copies_apart,
-            counted_above: home.counted_above,
-            cached_above: home.cached_above,
-        };
+        let home = self.home().ties();
         let stays = self.gathers_writes();
         let mut former = Former {
             sets: [const { None }; SETS],
@@ -345,13 +330,7 @@ impl Pair {
     /// Puts a new engine in the place of a set's; the former one.
     fn renew(&mut self, site: Site) -> Core {
         let former = &self.sets[site as usize];
-        let mut config = former.config.clone();
-        config.members = former.devices.iter().map(|device| device.info).collect();
-        let mut fresh = Core::new(config, self.shares[site as usize].clone());
-        fresh.tasks.paced_like(&former.tasks);
-        for member in former.failed_before() {
-            fresh.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
-        }
+        let fresh = former.renewed(self.shares[site as usize].clone());
         let mut former = core::mem::replace(&mut self.sets[site as usize], fresh);
         former.hand_operations_to(&mut self.sets[site as usize]);
         former
@@ -432,7 +411,7 @@ impl Pair {
             self.sets[site as usize].hand_operations_to(&mut set);
             // Recovery may have brought rows in sync that were in doubt.
             set.cache_forgets();
-            set.armed = NEVER;
+            set.arm_anew();
             self.sets[site as usize] = set;
         }
         if let Some(above) = former.above {
@@ -441,13 +420,9 @@ impl Pair {
             self.buffer = above.buffer;
         }
         (self.absent, self.buffer_absent) = (former.absent, former.buffer_absent);
-        let home = &mut self.sets[Site::Home as usize];
-        home.attached = former.home.attached;
-        home.copies_apart = former.home.copies_apart;
-        home.counted_above = former.home.counted_above;
-        home.cached_above = former.home.cached_above;
+        *self.sets[Site::Home as usize].ties_mut() = former.home;
         for site in SITES {
-            self.at(site, |set| set.tasks.waits_for_start = false);
+            self.at(site, |set| set.wait_for_tier(false));
         }
         self.revive.facts.clear();
         self.out.append(&mut self.revive.former_facts);

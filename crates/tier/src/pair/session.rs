@@ -59,9 +59,9 @@ impl Pair {
         let pair = [Site::Home, Site::Log];
         let tied = |site: &Site| {
             let set = &self.sets[*site as usize];
-            self.started[*site as usize] && set.superblock.partner.is_some() && !set.halted()
+            self.started[*site as usize] && set.partner().is_some() && !set.halted()
         };
-        let writes = !self.home().mode.read_only && !self.home().planted(Bug::StopWritesOnce);
+        let writes = !self.home().mode().read_only && !self.home().planted(Bug::StopWritesOnce);
         writes && self.overlay.is_some() && !self.is_logless() && pair.iter().all(tied)
     }
 

@@ -124,8 +124,8 @@ impl Pair {
         }));
         for site in SITES {
             let set = &mut self.sets[site as usize];
-            set.tasks.waits_for_start = true;
-            set.serves_as_surrogate = site != Site::Home;
+            set.wait_for_tier(true);
+            set.ties_mut().is_part = site != Site::Home;
         }
         if self.started[Site::Log as usize] || self.surrogate.members == 0 {
             self.start_buffer(mode);
@@ -153,9 +153,10 @@ impl Pair {
 
     fn start_home(&mut self) {
         let home = &mut self.sets[Site::Home as usize];
-        home.attached = self.absent.is_none() && self.surrogate.members > 0;
+        let ties = home.ties_mut();
+        ties.attached = self.absent.is_none() && self.surrogate.members > 0;
         // Until the log is read it is not known whether first copies are needed for what they have.
-        home.copies_apart = home.attached;
+        ties.primaries_first = ties.attached;
         let serves = self.started[Site::Home as usize];
         match self.absent.clone().filter(|_| serves) {
             Some(error) => self.end_start(Err(error), Stage::Idle),
@@ -315,23 +316,24 @@ impl Pair {
         let start = self.start.take().expect("a start is under way");
         self.stage = stage;
         let home = &mut self.sets[Site::Home as usize];
-        home.copies_apart &= stage != Stage::Alone;
-        home.counted_above = stage == Stage::Serving;
-        home.cached_above = stage == Stage::Serving;
+        let ties = home.ties_mut();
+        ties.primaries_first &= stage != Stage::Alone;
+        ties.counted_above = stage == Stage::Serving;
+        ties.cached_above = stage == Stage::Serving;
         if start.tag == TAG {
             self.revive.outcome = Some(result.clone());
         }
         if result.is_ok() {
             let fact = Fact::Started {
-                generation: home.superblock.generation,
-                recovered_rows: home.recovered_rows,
+                generation: home.generation(),
+                recovered_rows: home.recovered_rows(),
             };
             if start.tag != TAG {
                 self.out.push(Action::CommandReply(start.tag, Ok(())));
                 self.out.push(Action::Fact(fact));
             }
             for site in SITES {
-                self.at(site, |set| set.tasks.waits_for_start = false);
+                self.at(site, |set| set.wait_for_tier(false));
             }
         } else if start.tag != TAG {
             self.out.push(Action::CommandReply(start.tag, result));
@@ -389,7 +391,7 @@ impl Pair {
     }
 
     fn scanned(&mut self) {
-        let size = self.home().layout.size_sectors();
+        let size = self.home().layout().size_sectors();
         let start = self.start_mut();
         let layout = match &start.phase {
             Phase::Scan(scan) => *scan.layout(),

@@ -134,7 +134,7 @@ impl Pair {
     }
 
     pub(crate) fn heat(&self) -> HeatMap {
-        self.home().heat.map()
+        self.home().heat_map()
     }
 
     /// As [`crate::Engine::map`]. What the log has is no hole, whatever home says.
@@ -185,7 +185,7 @@ impl Pair {
     pub(crate) fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        self.sets.iter().flat_map(|set| set.slices.coverage())
+        self.sets.iter().flat_map(|set| set.coverage())
     }
 }
 

@@ -79,7 +79,7 @@ impl Pair {
     ) -> Option<Brought> {
         let wanted = self.reading(read).wanted;
         let (at, sectors, _) = self.place_again(wanted);
-        let enough = usize::from(self.log().layout.width()).max(AGREEING);
+        let enough = usize::from(self.log().layout().width()).max(AGREEING);
         let believed = |next: &Attempt| agreed && is_header(wanted) && next.nth() >= enough;
         let next = self.log().next_attempt(at..at + sectors, last);
         let Some(attempt) = next.filter(|next| !believed(next)) else {
@@ -136,9 +136,9 @@ impl Pair {
 
     pub(super) fn log_owner(&self) -> LogOwner {
         let home = self.home();
-        let partner = home.superblock.partner.expect("it was compared");
+        let partner = home.partner().expect("it was compared");
         LogOwner {
-            array: home.superblock.array,
+            array: home.id(),
             epoch: partner.epoch.into(),
         }
     }

@@ -93,7 +93,7 @@ impl Pair {
     }
 
     pub(super) fn write_anchors(&mut self) -> bool {
-        if self.home().lost.dirty() || self.log().lost.dirty() {
+        if self.home().writes_lost_list() || self.log().writes_lost_list() {
             // What is cut off is on record as lost first, and what is forgotten as found.
             return false;
         }
@@ -122,12 +122,12 @@ impl Pair {
 
     /// How what was gathered goes home: a stripe is a chunk of each first copy.
     fn homeward(&self) -> Homeward {
-        let geometry = self.home().superblock.geometry;
+        let geometry = self.home().geometry();
         let copies = match geometry.level {
             Level::Raid10 { copies } => u64::from(copies),
             _ => u64::from(geometry.slots),
         };
-        let chunk = self.home().layout.chunk_sectors();
+        let chunk = self.home().layout().chunk_sectors();
         Homeward {
             order: self.surrogate.destage.order,
             stripe_sectors: chunk * (u64::from(geometry.slots) / copies).max(1),
@@ -171,7 +171,7 @@ impl Pair {
         let mut overlay = overlay.expect("the map has room for what was found");
         overlay.plant(self.config.bug);
         self.overlay = Some(overlay);
-        if self.home().log_counts && self.home().superblock.ahead {
+        if self.home().log_counts() && self.home().records_primary_first() {
             // From here on the log alone counts.
             self.at_home(|core| core.set_ahead(false));
         }
@@ -183,6 +183,6 @@ impl Pair {
     /// Copies of the main set may differ only where first copies go ahead. All others are repaired from each other.
     pub(super) fn settle_copies(&mut self) {
         let ahead = self.policy.redirect().goes_ahead();
-        self.sets[Site::Home as usize].copies_apart = ahead;
+        self.sets[Site::Home as usize].ties_mut().primaries_first = ahead;
     }
 }

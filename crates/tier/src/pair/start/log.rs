@@ -48,21 +48,21 @@ impl Pair {
             return self.go_without_log();
         }
         let (home, log) = (self.home(), self.log());
-        let partner = home.superblock.partner;
-        let theirs = log.superblock.partner;
-        let belong = partner.is_some_and(|partner| {
-            partner.role == PartnerRole::Main && partner.array == log.superblock.array
-        }) && theirs.is_some_and(|theirs| theirs.array == home.superblock.array);
+        let partner = home.partner();
+        let theirs = log.partner();
+        let belong = partner
+            .is_some_and(|partner| partner.role == PartnerRole::Main && partner.array == log.id())
+            && theirs.is_some_and(|theirs| theirs.array == home.id());
         if !belong {
             let first = self.route.global(Site::Log, restripe_array::Member(0));
             return self.refuse(CommandError::Foreign(first));
         }
         let region = LogRegion {
             start: 0,
-            sectors: log.layout.size_sectors(),
+            sectors: log.layout().size_sectors(),
         };
         let grain = match log.whole_rows() {
-            true => log.layout.row_sectors() as u32,
+            true => log.layout().row_sectors() as u32,
             false => PAGE_SECTORS as u32,
         };
         let segment = segment_sectors(region.sectors).max(grain) / grain * grain;
@@ -145,7 +145,7 @@ impl Pair {
     /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
     pub(super) fn log_counts(&self) -> bool {
         let home = self.home();
-        !home.superblock.alone && !home.redirected_extents().is_empty()
+        !home.records_primary_only() && !home.redirected_extents().is_empty()
     }
 
     pub(super) fn take_log(&mut self, layout: LogLayout) {
@@ -174,15 +174,15 @@ impl Pair {
             return self.end_start(Ok(()), Stage::Alone);
         }
         // What a member took of the log counts no more than the rest of it, and must not look like damage to later starts.
-        self.at(Site::Log, |log| log.lost.forget());
+        self.at(Site::Log, |log| log.forget_lost());
         self.at_home(|home| {
-            if home.superblock.alone {
+            if home.records_primary_only() {
                 home.redirects_home();
             }
         });
         let epoch = self.raise_epoch();
         let owner = LogOwner {
-            array: self.home().superblock.array,
+            array: self.home().id(),
             epoch: epoch.into(),
         };
         self.jobs.table = Some(AnchorTable::new(owner, layout));
@@ -295,14 +295,14 @@ impl Pair {
 
     fn log_missing(&self) -> CommandError {
         CommandError::SurrogateMissing {
-            surrogate: self.log().superblock.array,
+            surrogate: self.log().id(),
             extents: self.home().redirected_extents(),
         }
     }
 
     /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
     fn firsts_have_it(&mut self) -> bool {
-        self.home().superblock.ahead && self.start_mut().doubt.is_none()
+        self.home().records_primary_first() && self.start_mut().doubt.is_none()
     }
 
     /// The log does not tell what it should have.
@@ -322,7 +322,7 @@ impl Pair {
             return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
         }
         let error = CommandError::LogDamaged {
-            surrogate: self.log().superblock.array,
+            surrogate: self.log().id(),
             extents: self.home().redirected_extents(),
         };
         self.end_start(Err(error), Stage::Idle);
@@ -362,7 +362,7 @@ impl Pair {
 
     fn why_unwritable(&self) -> CommandError {
         let log = self.log();
-        log.halt
+        log.halt()
             .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
     }
 
@@ -388,7 +388,7 @@ impl Pair {
     /// What was lost is on record: nothing in the log counts any more. Home has a higher epoch on record before the log gets a number that could have it taken
     /// for what home left in it.
     pub(super) fn forget_log(&mut self, layout: LogLayout) -> bool {
-        if self.home().lost.dirty() {
+        if self.home().writes_lost_list() {
             return false;
         }
         if self.log_counts() {
@@ -406,7 +406,7 @@ impl Pair {
 
     /// What lies in the log counts no more.
     fn raise_epoch(&mut self) -> u32 {
-        let before = self.home().superblock.partner.expect("it was compared");
+        let before = self.home().partner().expect("it was compared");
         let epoch = before.epoch + 1;
         self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
         epoch

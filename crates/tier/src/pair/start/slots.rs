@@ -116,7 +116,7 @@ impl Pair {
                 Some(CommandError::Unsuited("only a code cache has a buffer"))
             }
             _ if self.slots().slots() < self.surrogate.limits.cluster_records => {
-                let (has, needs) = (self.buffer_set().layout.size_sectors(), 2 * HALF_SECTORS);
+                let (has, needs) = (self.buffer_set().layout().size_sectors(), 2 * HALF_SECTORS);
                 let needs = needs * u64::from(self.surrogate.limits.cluster_records);
                 Some(CommandError::TooSmall { has, needs })
             }
@@ -332,7 +332,7 @@ impl Pair {
     /// A buffer that too few members are left of while the start is on its way is missing, as one that was not there.
     fn why_unreadable(&self) -> CommandError {
         let buffer = self.buffer_set();
-        match buffer.halt.map(|halt| buffer.halt_error(halt)) {
+        match buffer.halt().map(|halt| buffer.halt_error(halt)) {
             Some(CommandError::TooFew { .. }) => CommandError::BufferMissing,
             Some(error) => error,
             None => CommandError::Metadata,
