@@ -70,7 +70,7 @@ impl Core {
                 Err(CommandError::Busy("the array has no surrogate here"))
             }
             Command::AddToBuffer(_) => Err(CommandError::Busy(NO_BUFFER)),
-            Command::Surrogate(surrogate) => self.command_surrogate(surrogate),
+            Command::Surrogate(surrogate) => self.command_log_set(surrogate),
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Grow { by } => self.command_grow(by),
             Command::Reshape { by } => self.command_reshape(by),
@@ -129,6 +129,7 @@ impl Core {
         true
     }
 
+    #[inline]
     pub fn serving(&self) -> bool {
         matches!(
             self.state,
@@ -399,9 +400,9 @@ impl Core {
         Uuid(bytes)
     }
 
-    /// The superblocks say so durably before it is answered. Whatever was on record of an earlier surrogate is void: a log
+    /// The superblocks say so durably before it is answered. Whatever was on record of an earlier log set is void: a log
     /// counts under the epochs of its own array only.
-    fn command_surrogate(&mut self, surrogate: Option<Uuid>) -> Result<(), CommandError> {
+    fn command_log_set(&mut self, surrogate: Option<Uuid>) -> Result<(), CommandError> {
         match (surrogate, self.superblock.partner) {
             (Some(_), Some(_)) => {
                 return Err(CommandError::Busy("the array has a surrogate on record"));

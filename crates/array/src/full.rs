@@ -5,7 +5,7 @@
 //! | -      | a write or flush finds no space on a member that serves | aside                                                  |
 //! | aside  | nothing else is under way, or [`AT_ONCE`] is over       | failed, halted                                         |
 //! | failed | redundancy tolerates every member that is aside         | -: it comes back by the command to add                 |
-//! | halted | redundancy does not                                     | -: [`crate::revival`]; with a surrogate: `pair/revive` |
+//! | halted | redundancy does not                                     | -: [`crate::revival`]; in a tier: the tier |
 //!
 //! Members that lie on one full store fill up together. So the first error does not fail its member at once: for a moment its
 //! operations are set aside, and the members that run full meanwhile are judged together. Either all of them fail, or none.

@@ -1,4 +1,4 @@
-//! What a task reads of some rows goes to the surrogate in the same pass: the task hands its buffers over.
+//! What a task reads of some rows goes to a log in the same pass: the task hands its buffers over.
 //!
 //! A window of the task keeps its rows locked until what it handed over has been copied or refused. So nobody can have
 //! changed, at home, what is being copied, since it was read.

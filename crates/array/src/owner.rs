@@ -518,6 +518,7 @@ impl Core {
     }
 
     /// Whether another run has the array, or may have it for all that this one will know.
+    #[inline]
     pub fn disowned(&self) -> bool {
         matches!(self.halt, Some(Halt::Owned(_))) || self.ownership.doubted
     }
@@ -560,6 +561,7 @@ impl Core {
     }
 
     /// Whether another run may have the array by now.
+    #[inline]
     pub fn unsure(&self) -> bool {
         let serving = matches!(self.ownership.phase, Phase::Serving { .. });
         if !serving || self.halted() || self.planted(Bug::OtherOwnerIgnored) {

@@ -1,9 +1,9 @@
-//! Which sectors a surrogate alone has current copies of: one bit for as many as a region of the intent map held when the array
+//! Which sectors a log set alone has current copies of: one bit for as many as a region of the intent map held when the array
 //! was created. An array that grows has bits more, and each goes on to say what it said.
 //!
 //! A bit is set, durably on all members that carry maps, before a redirected write is acknowledged that leaves a sector of
-//! its rows old at home. So a start that does not find the surrogate knows what it would serve old copies of
-//! (`boot/surrogate.rs`). Without a surrogate in the superblock the bits say nothing: a program that knows of none does
+//! its rows old at home. So a start that does not find the log set knows what it would serve old copies of
+//! (`boot/partner.rs`). Without a log set in the superblock the bits say nothing: a program that knows of none does
 //! not keep them up.
 
 use crate::contract::CommandError;
@@ -41,14 +41,14 @@ impl Core {
         }
     }
 
-    /// The array that is this one's surrogate.
-    pub(crate) fn surrogate(&self) -> Option<Uuid> {
+    /// The array that is this one's log set.
+    pub(crate) fn log_set(&self) -> Option<Uuid> {
         let partner = self.superblock.partner?;
         (partner.role == PartnerRole::Main).then_some(partner.array)
     }
 
     /// Puts another partner, or none, on record. Nothing may be redirected at the moment. The bits are clear: no start
-    /// takes over those of an earlier surrogate.
+    /// takes over those of an earlier log set.
     pub fn set_partner(&mut self, partner: Option<Partner>) {
         assert!(
             self.redirected_extents().is_empty(),
@@ -84,20 +84,20 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------------ redirected writes
 
-    /// Whether the array has room for the map, without which it can have no surrogate.
+    /// Whether the array has room for the map, without which it can have no log set.
     pub(crate) fn redirectable(&self) -> bool {
         !self.redirected.pages.is_empty()
     }
 
     /// Announces a redirected write of these sectors of the array, of which there is at least one; true once it is on
-    /// record that they may be current in the surrogate only, and which one that is. Until then, ask again whenever
+    /// record that they may be current in the log set only, and which one that is. Until then, ask again whenever
     /// metadata has moved.
     pub(crate) fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
         assert!(
-            self.surrogate().is_some(),
+            self.log_set().is_some(),
             "writes are redirected to a surrogate on record"
         );
-        // A bit says that the log of the surrogate on record counts: that has to be the right one.
+        // A bit says that the log on record counts: that has to be the right one.
         let mut ready = self.keeper.partner_durable();
         if !ready {
             return false;
@@ -109,8 +109,8 @@ impl Core {
         ready
     }
 
-    /// The surrogate holds nothing any more, durably, and no redirected write is announced and not yet ended. A crash may
-    /// leave bits set: then a start asks for a surrogate that it does not need.
+    /// The log set holds nothing any more, durably, and no redirected write is announced and not yet ended. A crash may
+    /// leave bits set: then a start asks for a log set that it does not need.
     pub fn redirects_home(&mut self) {
         self.redirected.clear();
     }

@@ -277,7 +277,7 @@ fn the_last_that_goes_home_clears_the_bits() {
 }
 
 #[test]
-fn a_start_with_the_surrogate_takes_the_bits_over() {
+fn a_start_with_the_log_set_takes_the_bits_over() {
     let mut pair = Pair::started(Some(PARTNER));
     pair.core().redirect_ready(7 * SHARE, 1);
     pair.run();

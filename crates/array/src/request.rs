@@ -491,7 +491,7 @@ impl Core {
         )
     }
 
-    /// What was never written is zeros, but for what a surrogate took away with it.
+    /// What was never written is zeros, but for what a log set took away with it.
     fn start_unwritten_part(&mut self, id: u32, offset: u64, bytes: u64, target: BufRef) {
         let lba = offset / SECTOR_BYTES;
         let end = (offset + bytes).div_ceil(SECTOR_BYTES);

@@ -73,7 +73,7 @@ impl Revival {
         }
     }
 
-    /// One step of an array without a surrogate, halted or not.
+    /// One step of a set by itself, halted or not.
     pub(crate) fn step(
         &mut self,
         core: &mut Box<Core>,
@@ -176,7 +176,7 @@ impl Revival {
         attempt.go_on_after(core);
         self.refused = Refused::default();
         *core = attempt;
-        keep_untold(&mut self.former_told, &self.told);
+        keep_untold(&mut self.former_told, &self.told, is_failure);
         actions.append(&mut self.former_told);
         actions.append(&mut self.told);
         self.end(core, now, actions);
@@ -210,12 +210,14 @@ impl Refused {
 }
 
 /// Of what a halted array told while an attempt was under way, members' failures alone count where that serves: each once.
-pub fn keep_untold(former: &mut Actions, told: &Actions) {
-    let is_failure = |action: &Action| match action {
-        Action::Fact(Fact::OfSurrogate(fact)) => matches!(**fact, Fact::MemberFailed { .. }),
-        action => matches!(action, Action::Fact(Fact::MemberFailed { .. })),
-    };
-    former.retain(|action| is_failure(action) && !told.contains(action));
+pub fn keep_untold(former: &mut Actions, told: &Actions, is_failure: impl Fn(&Fact) -> bool) {
+    let failed = |action: &Action| matches!(action, Action::Fact(fact) if is_failure(fact));
+    former.retain(|action| failed(action) && !told.contains(action));
+}
+
+/// Whether a fact is that a member of a set failed.
+pub(crate) fn is_failure(fact: &Fact) -> bool {
+    matches!(fact, Fact::MemberFailed { .. })
 }
 
 /// One step of an attempt: its answer, if it gave one. What it tells is kept back until it serves.

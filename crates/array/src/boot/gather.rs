@@ -69,7 +69,7 @@ impl Core {
             self.redirected = BitMap::new(0);
         }
         self.forget_unfinished();
-        if let Err(error) = self.check_surrogate() {
+        if let Err(error) = self.check_log_set() {
             return self.boot_fail(error);
         }
         self.recall_heat();
@@ -113,7 +113,7 @@ impl Core {
     }
 
     /// Nobody needs heat. And an earlier program may have replaced all members without writing the redirected map, of
-    /// which it does not know: then there is no surrogate, and the map says nothing.
+    /// which it does not know: then there is no log set, and the map says nothing.
     /// Nor has a page with nothing but what a growth will add been written before that has begun.
     fn dispensable(&self, kind: MapKind, page: u32) -> bool {
         match kind {
@@ -122,7 +122,7 @@ impl Core {
                 u64::from(page) >= bits.div_ceil(pages::BITS_PER_PAGE)
             }
             MapKind::Heat => true,
-            MapKind::Redirected => self.surrogate().is_none(),
+            MapKind::Redirected => self.log_set().is_none(),
             MapKind::Written | MapKind::Intent | MapKind::Lost => false,
         }
     }

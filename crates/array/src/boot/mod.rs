@@ -22,9 +22,9 @@
 
 mod adopt;
 mod gather;
+mod partner;
 mod recover;
 mod serve;
-mod surrogate;
 
 use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
@@ -116,7 +116,7 @@ pub(crate) struct Boot {
     would_lose: LostMap,
     /// Nothing may be reported lost, also what no absent member could bring back: the start is refused then.
     lossless: bool,
-    /// What the surrogate alone holds is given up: it will not be taken for this array's any more.
+    /// The data that the log set alone has is given up: it will not be taken for this array's any more.
     forsakes: bool,
     /// The second version of this start is being written, or is.
     confirms: bool,

@@ -316,7 +316,7 @@ impl Core {
         if !durable && !self.mode.read_only {
             return false;
         }
-        if self.forsake_surrogate() || self.confirm() {
+        if self.forsake_log_set() || self.confirm() {
             return false;
         }
         let boot = self.boot.take().expect("a boot runs");

@@ -11,10 +11,10 @@
 //!
 //! Only numbers are kept here; whose memory the frames are is the caller's affair. All room is taken at construction.
 //!
-//! Every block held may go at any time. So a store in which some blocks must stay, as the space of a surrogate where they
+//! Every block held may go at any time. So a store in which some blocks must stay, as the space of a log where they
 //! are the only copy, keeps here those that need not: [`Cache::admit`] when a copy is made of what is at home as well,
 //! [`Cache::forget`] when it becomes the only one or is dropped for other reasons, and [`Cache::evict`], while space is
-//! short, for the next to go; `None` is its word for back-pressure. What a read would cost without the surrogate is the
+//! short, for the next to go; `None` is its word for back-pressure. What a read would cost without the log is the
 //! penalty, by the block's slot at home.
 
 mod arc;

@@ -270,7 +270,7 @@ impl Core {
         false
     }
 
-    /// All agree. What the surrogate wants of the band is handed over before the next.
+    /// All agree. What the tier wants of the band is handed over before the next.
     fn scrubbed(&mut self, id: u32) {
         self.set_phase(id, Phase::Writing);
         self.hand_over(id);

@@ -160,7 +160,7 @@ impl Core {
         if !self.tasks.list.is_empty() {
             return refused("a task is running: wait for it");
         }
-        if self.superblock.partner.is_some() && self.surrogate().is_none() {
+        if self.superblock.partner.is_some() && self.log_set().is_none() {
             return refused("an array that serves as a surrogate does not grow");
         }
         if !self.superblock.lent.is_empty() {
@@ -195,7 +195,7 @@ impl Core {
                 "the array has no room to record what is written after a growth",
             ));
         }
-        if self.surrogate().is_some() && self.redirected_bits_of(layout) == 0 {
+        if self.log_set().is_some() && self.redirected_bits_of(layout) == 0 {
             return Err(CommandError::Busy(
                 "the array has no room to record what its surrogate holds after a growth: remove that first",
             ));

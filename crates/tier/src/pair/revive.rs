@@ -372,7 +372,8 @@ impl Pair {
         }
         self.revive.refused = Refused::default();
         self.revive.refused_write = false;
-        keep_untold(&mut self.revive.former_facts, &self.revive.facts);
+        let revive = &mut self.revive;
+        keep_untold(&mut revive.former_facts, &revive.facts, is_failure);
         self.out.append(&mut self.revive.former_facts);
         self.out.append(&mut self.revive.facts);
         self.end_revival();
@@ -481,5 +482,13 @@ impl Pair {
                 }
             }
         }
+    }
+}
+
+/// Whether a fact is that a member of the main set or of the log set failed.
+fn is_failure(fact: &Fact) -> bool {
+    match fact {
+        Fact::OfSurrogate(fact) => matches!(**fact, Fact::MemberFailed { .. }),
+        fact => matches!(fact, Fact::MemberFailed { .. }),
     }
 }

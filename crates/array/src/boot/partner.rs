@@ -1,15 +1,15 @@
-//! Starting one array of a pair: never without the other where that would serve old copies, or data that is none.
+//! Starting one set of a tier: never without the other where that would serve old copies, or a log as data.
 //!
-//! An array whose surrogate holds the only current copy of something is refused without it, unless first copies at home are on record
+//! A set whose partner, a log set, has the only current copy of a sector is refused without it, unless first copies at home are on record
 //! to have all of it: then they are believed, and further copies brought in step with them. A start that is told to
-//! accept that calls those sectors lost and lets go of the surrogate, so that it cannot come back with copies that are old
+//! accept that calls those sectors lost and lets go of the partner, so that it cannot come back with copies that are old
 //! by then, in an order that no crash turns into old copies being served:
 //!
 //! | durable              | what a crash leaves                  | next                   |
 //! |----------------------|--------------------------------------|------------------------|
-//! | nothing              | bits set, a surrogate                | the list of the lost   |
-//! | the list of the lost | bits set, a surrogate                | superblocks without it |
-//! | superblocks          | no surrogate: the bits say nothing   | bits cleared, serving  |
+//! | nothing              | bits set, a partner                  | the list of the lost   |
+//! | the list of the lost | bits set, a partner                  | superblocks without it |
+//! | superblocks          | no partner: the bits say nothing     | bits cleared, serving  |
 
 use crate::contract::CommandError;
 use crate::core::Core;
@@ -17,7 +17,7 @@ use crate::meta::superblock::{Partner, PartnerRole};
 use crate::units::Uuid;
 
 impl Core {
-    /// A surrogate holds a log where others hold data, and its buffer records: only their array can read them.
+    /// A log set has a log where others have data, and a buffer has records: only their array can read them.
     pub(super) fn check_own_start(&self) -> Result<(), CommandError> {
         match self.superblock.partner {
             Some(Partner {
@@ -29,9 +29,9 @@ impl Core {
         }
     }
 
-    /// What only the surrogate holds is not served from home. Called when the maps are read and nothing is written.
-    pub(super) fn check_surrogate(&mut self) -> Result<(), CommandError> {
-        let Some(surrogate) = self.surrogate() else {
+    /// Sectors of which only the log set has a current copy are not served. Called when the maps are read and nothing is written.
+    pub(super) fn check_log_set(&mut self) -> Result<(), CommandError> {
+        let Some(partner) = self.log_set() else {
             self.redirected.clear();
             return Ok(());
         };
@@ -49,7 +49,7 @@ impl Core {
             return Ok(());
         }
         if !self.mode.accept_loss {
-            return Err(self.surrogate_missing(surrogate, &extents));
+            return Err(self.log_set_missing(partner, &extents));
         }
         for (lba, sectors) in extents {
             self.lose(lba, sectors);
@@ -58,7 +58,7 @@ impl Core {
         Ok(())
     }
 
-    fn surrogate_missing(&mut self, surrogate: Uuid, extents: &[(u64, u64)]) -> CommandError {
+    fn log_set_missing(&mut self, surrogate: Uuid, extents: &[(u64, u64)]) -> CommandError {
         for &(lba, sectors) in extents {
             self.would_lose(lba, sectors);
         }
@@ -66,9 +66,9 @@ impl Core {
         CommandError::SurrogateMissing { surrogate, extents }
     }
 
-    /// Goes on with giving up a surrogate, whose sectors are on the members' list of the lost by now. True while it is not
+    /// Goes on with giving up a log set, whose sectors are on the members' list of the lost by now. True while it is not
     /// durable that there is none.
-    pub(super) fn forsake_surrogate(&mut self) -> bool {
+    pub(super) fn forsake_log_set(&mut self) -> bool {
         if !self.boot_mut().forsakes {
             return false;
         }
