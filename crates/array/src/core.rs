@@ -8,7 +8,6 @@ use crate::contract::{
     LinearOutput, RequestError, RequestTag, Segment, StartMode,
 };
 use crate::device::{Device, Health};
-use crate::engine::Config;
 use crate::flush::Flusher;
 use crate::full::Full;
 use crate::handover::Handover;
@@ -28,6 +27,7 @@ use crate::port::Ties;
 use crate::read_cache::ReadCache;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
+use crate::set::Config;
 use crate::slice::Slices;
 use crate::standing::{Home, Homes, Standing, Standings};
 use crate::task::Tasks;

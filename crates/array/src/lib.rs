@@ -35,7 +35,6 @@ mod contract;
 mod core;
 mod device;
 pub mod energy;
-mod engine;
 mod failure;
 mod flush;
 mod full;
@@ -61,6 +60,7 @@ pub mod report;
 mod request;
 mod revival;
 mod runset;
+mod set;
 mod shown;
 mod slab;
 mod slice;
@@ -89,9 +89,9 @@ pub mod parts {
 }
 
 pub use contract::*;
-pub use engine::{Config, Limits, Set};
 pub use planted::{Bug, PLANTED};
 pub use read_cache::CacheLimits;
+pub use set::{Config, Limits, Set};
 pub use shown::{Shown, shown, shown_lines};
 pub use slab::Slab;
 pub use units::*;

@@ -5,11 +5,11 @@ use crate::contract::{
     Action, Actions, Command, CommandTag, DeviceIo, Event, IoOp, MemberInfo, Pool, Segment,
     StartMode, TaskKind, Verdict,
 };
-use crate::engine::{Config, Limits, Set};
 use crate::layout::Level;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock};
 use crate::meta::{Content, CreateOptions, Init, create};
+use crate::set::{Config, Limits, Set};
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec;

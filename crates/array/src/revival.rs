@@ -17,8 +17,8 @@ use crate::contract::{
 };
 use crate::core::{Core, NEVER};
 use crate::device::Health;
-use crate::engine::Config;
 use crate::pool::Share;
+use crate::set::Config;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,0 +1,183 @@
+//! Operations on members, and the buffers and pages that they carry.
+
+use crate::units::{Member, PAGE_BYTES, SECTOR_BYTES};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::fmt;
+
+/// A small owned block of metadata that travels inside an operation.
+pub type Page = Box<[u8; PAGE_BYTES]>;
+
+/// A fresh page of zeros.
+pub fn zeroed_page() -> Page {
+    Box::new([0; PAGE_BYTES])
+}
+
+// ---------------------------------------------------------------------------------------------------- buffers
+
+/// A handle to memory that the shell keeps. The engine passes handles on and never looks at the bytes.
+///
+/// Handles below [`Buf::USER`] are the engine's own pool: first [`Pool::small`] buffers of [`SMALL_BYTES`], then
+/// [`Pool::large`] buffers of [`LARGE_BYTES`]. Handles from [`Buf::USER`] on belong to requests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Buf(pub u32);
+
+impl Buf {
+    /// The first handle that a front end may use for a request's memory.
+    pub const USER: u32 = 1 << 24;
+}
+
+/// Bytes in a small pool buffer.
+pub const SMALL_BYTES: u32 = 4096;
+/// Bytes in a large pool buffer: the most that one cell of a slice covers.
+pub const LARGE_BYTES: u32 = 65536;
+/// The most sectors of one cell that a slice works on at once.
+pub const BAND_SECTORS_MAX: u64 = LARGE_BYTES as u64 / SECTOR_BYTES;
+
+/// How many buffers of each size the shell keeps for the engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pool {
+    pub small: u32,
+    pub large: u32,
+}
+
+impl Pool {
+    /// The bytes behind a pool handle.
+    pub fn bytes_of(&self, buf: Buf) -> u32 {
+        if buf.0 < self.small {
+            SMALL_BYTES
+        } else {
+            LARGE_BYTES
+        }
+    }
+}
+
+/// Part of a buffer, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct BufRef {
+    pub buf: Buf,
+    pub offset: u32,
+    pub bytes: u32,
+}
+
+impl BufRef {
+    pub fn new(buf: Buf, offset: u32, bytes: u32) -> BufRef {
+        BufRef { buf, offset, bytes }
+    }
+
+    /// The part of this reference that starts `offset` bytes in.
+    pub fn part(&self, offset: u32, bytes: u32) -> BufRef {
+        assert!(offset + bytes <= self.bytes, "a part lies within its whole");
+        BufRef {
+            buf: self.buf,
+            offset: self.offset + offset,
+            bytes,
+        }
+    }
+}
+
+// ----------------------------------------------------------------------------------------------------- device
+
+/// Names one outstanding operation. Unique among those outstanding.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Tag(pub u32);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum IoOp {
+    Read,
+    Write,
+    /// Make every write that completed before this one durable.
+    Flush,
+    /// Make the range read as zeros, by whatever the device does best.
+    Zero,
+    /// The range's contents are no longer needed. Only sent to members that then read zeros.
+    Trim,
+    /// Nothing will be asked for a while: the spindle may stand still, once all that was written is durable. Without a range, as
+    /// a flush. A device that cannot says [`IoError::Unsupported`]. Whatever is asked next wakes it.
+    Standby,
+    /// The spindle is to turn again; ends when it does. Without a range.
+    Wake,
+}
+
+impl IoOp {
+    /// Whether it is about a range of sectors.
+    pub fn has_range(self) -> bool {
+        !matches!(self, IoOp::Flush | IoOp::Standby | IoOp::Wake)
+    }
+}
+
+/// Where the bytes of a device operation come from or go to, in address order.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Segment {
+    /// A metadata page, always whole. A read fills it; it comes back with the event.
+    Page(Page),
+    /// Part of a buffer of the shell.
+    Buf(BufRef),
+    /// So many zero bytes (writes only).
+    Zero(u32),
+}
+
+impl Segment {
+    pub fn bytes(&self) -> u32 {
+        match self {
+            Segment::Page(_) => PAGE_BYTES as u32,
+            Segment::Buf(buf) => buf.bytes,
+            Segment::Zero(bytes) => *bytes,
+        }
+    }
+}
+
+/// Why an operation is done: for schedulers and for accounts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Class {
+    /// A user waits for it.
+    User,
+    /// Parity and old data that a user's write needs.
+    Parity,
+    /// A task: rebuild, resync, scrub.
+    Task,
+    /// Superblocks, maps, logs; and flushes, whoever asks: to how many members one goes hangs on what else was written,
+    /// and by timers. So the other causes count data only, and do not hang on time.
+    Metadata,
+}
+
+/// One operation on one member. `segments` cover exactly `sectors` for reads and writes and are empty otherwise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DeviceIo {
+    pub tag: Tag,
+    pub member: Member,
+    pub op: IoOp,
+    /// First sector on the member.
+    pub at: u64,
+    pub sectors: u64,
+    pub segments: Vec<Segment>,
+    /// A write is durable when it completes (forced unit access).
+    pub durable: bool,
+    pub class: Class,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum IoError {
+    /// This range cannot be read or written; others may.
+    Media,
+    /// The device does not answer any more.
+    Gone,
+    /// A thin device has no room left.
+    NoSpace,
+    /// The device does not know this operation.
+    Unsupported,
+    /// Anything else, by its errno.
+    Other(i32),
+}
+
+impl fmt::Display for IoError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            IoError::Media => f.write_str("media error"),
+            IoError::Gone => f.write_str("device gone"),
+            IoError::NoSpace => f.write_str("no space left on device"),
+            IoError::Unsupported => f.write_str("operation not supported"),
+            IoError::Other(errno) => write!(f, "errno {errno}"),
+        }
+    }
+}

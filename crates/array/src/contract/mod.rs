@@ -1,0 +1,66 @@
+//! What passes between the engine and a shell: events in, actions out.
+//!
+//! Everything here is plain data, so that a run can be recorded, compared and replayed. Operations travel in boxes
+//! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
+//! allocated.
+
+mod command;
+mod compute;
+mod fact;
+mod io;
+mod request;
+
+pub use command::*;
+pub use compute::*;
+pub use fact::*;
+pub use io::*;
+pub use request::*;
+
+pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
+pub use crate::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};
+pub use crate::policy::goal::LatencyGoal;
+pub use crate::policy::heat::HeatLimits;
+pub use crate::policy::moves::Moves;
+pub use crate::policy::order::Order;
+pub use crate::policy::throttle::Throttle;
+use crate::units::{Member, Nanos};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+/// What the engine is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Event {
+    Request(Request),
+    /// An operation ended; the box goes back to the engine. A read's pages are filled when the result is `Ok`.
+    Device(Box<DeviceIo>, Result<(), IoError>),
+    Compute(Box<Compute>, Verdict),
+    /// The time set by the last [`Action::Wake`] has come (or passed).
+    Timer,
+    /// A device was opened while the array runs; its number is the next free one.
+    Arrived(MemberInfo),
+    /// The shell lost a device altogether. Outstanding operations still complete, with errors.
+    Departed(Member),
+    Command(CommandTag, Command),
+    /// The shell has no more events for now: start what was gathered.
+    Turn,
+    /// The shell stood still for this long, which the time of events leaves out. It comes before all that the shell does next.
+    Paused(Nanos),
+}
+
+/// What the engine wants done.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Action {
+    Device(Box<DeviceIo>),
+    Compute(Box<Compute>),
+    Reply(RequestTag, Result<(), RequestError>),
+    /// Operation `tag` has been given up on: its memory now belongs to it alone. Every handle it names is backed anew,
+    /// with the same contents, so that a late completion scribbles on nothing.
+    Detach(Tag),
+    /// Send [`Event::Timer`] at this time. Replaces the time set before.
+    Wake(Nanos),
+    CommandReply(CommandTag, Result<(), CommandError>),
+    Fact(Fact),
+}
+
+/// The actions of one step, in order. The shell empties it; its room is kept.
+pub type Actions = Vec<Action>;
