@@ -60,7 +60,7 @@ impl Pair {
         };
         if void && !trusted && !begins {
             // Copies differ no more.
-            self.sets[Site::Home as usize].clean_by_and_by();
+            self.sets[Site::Home].clean_by_and_by();
         }
         if trusts == trusted {
             return self.settle_lapse() || self.release_held();
@@ -140,7 +140,7 @@ impl Pair {
 
     /// Whether a crash would find every region in doubt: what reached first copies may not have reached the log.
     fn all_called_dirty(&mut self) -> bool {
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_all_dirty();
         self.children.delivered |= in_turn;
         durable

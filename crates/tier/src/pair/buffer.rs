@@ -70,7 +70,7 @@ impl Pair {
     /// Whether the buffer that is here is the log's.
     pub(super) fn has_own_buffer(&self) -> bool {
         let partner = self.buffer_set().partner();
-        self.started[Site::Buffer as usize]
+        self.started[Site::Buffer]
             && partner.is_some_and(|partner| {
                 let home = self.home().id();
                 partner.role == PartnerRole::Buffer && partner.array == home

@@ -64,7 +64,7 @@ impl Pair {
         };
         self.cached.reads.insert(part, read);
         for (lba, memory, here) in held {
-            let cached = &mut self.sets[Site::Home as usize];
+            let cached = &mut self.sets[Site::Home];
             let source = cached.use_cached(lba, memory, BlockCopy::Out, here.bytes);
             self.copy_cached(part, source, here, memory, BlockCopy::Out);
         }
@@ -72,7 +72,7 @@ impl Pair {
             let copy = copy.map(|(kind, at)| (kind, at + (lba - home)));
             if copy.is_some_and(|(kind, _)| kind != Kind::Also) {
                 let sectors = u64::from(here.bytes) / SECTOR_BYTES;
-                self.sets[Site::Home as usize].count_elsewhere(lba, sectors);
+                self.sets[Site::Home].count_elsewhere(lba, sectors);
             }
             self.read_overlaid(part, lba, copy, here);
         }
@@ -94,7 +94,7 @@ impl Pair {
 
     pub(super) fn cached_copied(&mut self, job: u32, part: PartTag, memory: u32, way: BlockCopy) {
         self.jobs.list.remove(job);
-        self.sets[Site::Home as usize].cached_used(memory, way);
+        self.sets[Site::Home].cached_used(memory, way);
         self.part_done(part, Ok(()));
     }
 
@@ -127,7 +127,7 @@ impl Pair {
         let (begun, missing) = (read.begun, core::mem::take(&mut read.missing));
         let mut copies = Vec::new();
         for (lba, buf) in missing {
-            self.sets[Site::Home as usize].admit_blocks(lba, buf, begun, &mut copies);
+            self.sets[Site::Home].admit_blocks(lba, buf, begun, &mut copies);
         }
         let read = self.cached.reads.get_mut(&part).expect("it has ended");
         read.left = copies.len() as u32;

@@ -1,5 +1,6 @@
 //! Requests that the pair makes of its sets: each waits until the set takes it, and tells its owner how it ended.
 
+use super::route::PerSet;
 use super::{Pair, jobs, route};
 use crate::overlay::{Kind, PartTag, Site};
 use alloc::collections::VecDeque;
@@ -52,7 +53,7 @@ pub(super) struct Children {
     /// Requests of the log that found no space there, and are given to it again ([`super::revive`]): the oldest first.
     shelved: VecDeque<(Request, Copies)>,
     /// By [`Site`]: what its engine has no room for yet.
-    waiting: [VecDeque<(Request, Copies)>; route::SETS],
+    waiting: PerSet<VecDeque<(Request, Copies)>>,
     ended: VecDeque<(Owner, Result<(), RequestError>)>,
     /// Some were handed to a set since this was last cleared.
     pub(super) delivered: bool,
@@ -79,7 +80,7 @@ impl Children {
         };
         let index = self.under_way.insert(child);
         request.tag = RequestTag(u64::from(index));
-        self.waiting[site as usize].push_back((request, copies));
+        self.waiting[site].push_back((request, copies));
     }
 
     pub(super) fn ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
@@ -105,7 +106,7 @@ impl Children {
     pub(super) fn unshelve(&mut self, site: Site) -> bool {
         let any = !self.shelved.is_empty();
         while let Some(one) = self.shelved.pop_back() {
-            self.waiting[site as usize].push_front(one);
+            self.waiting[site].push_front(one);
         }
         any
     }
@@ -125,7 +126,7 @@ impl Children {
 
     /// Whether nothing waits for room in a set.
     pub(super) fn is_empty(&self, site: Site) -> bool {
-        self.waiting[site as usize].is_empty()
+        self.waiting[site].is_empty()
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -137,7 +138,7 @@ impl Pair {
     /// Hands the next waiting request to a set that has room.
     pub(super) fn next_child(&mut self) -> bool {
         for site in route::SITES {
-            if !self.sets[site as usize].has_room() {
+            if !self.sets[site].has_room() {
                 continue;
             }
             if let Some((request, copies)) = self.next_waiting(site) {
@@ -155,9 +156,9 @@ impl Pair {
     fn next_waiting(&mut self, site: Site) -> Option<(Request, Copies)> {
         let all = !self.withholds(site);
         let some = all || self.lets_users_end();
-        let mut waiting = self.children.waiting[site as usize].iter();
+        let mut waiting = self.children.waiting[site].iter();
         let index = waiting.position(|(request, _)| all || some && self.is_of_user(request.tag))?;
-        self.children.waiting[site as usize].remove(index)
+        self.children.waiting[site].remove(index)
     }
 
     /// Whether a request is of a user's own.

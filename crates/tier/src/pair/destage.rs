@@ -325,7 +325,7 @@ impl Pair {
     }
 
     fn flush_mirrors(&mut self) -> bool {
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         let begun = home.flush_mirrors();
         self.children.delivered |= begun;
         begun
@@ -337,7 +337,7 @@ impl Pair {
             return true;
         }
         let sectors = self.home().layout().size_sectors();
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_redirect(0, sectors);
         self.children.delivered |= in_turn;
         durable

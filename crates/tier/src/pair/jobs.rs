@@ -431,7 +431,7 @@ impl Pair {
 
     /// Whether home knows durably that the surrogate may have these sectors. It is told otherwise.
     pub(super) fn is_announced(&mut self, lba: u64, sectors: u64) -> bool {
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_redirect(lba, sectors);
         // What is being written comes back by itself.
         self.children.delivered |= in_turn;
@@ -704,7 +704,7 @@ impl Pair {
         let anchors = &mut self.jobs.anchors;
         if !anchors.running {
             // What was lost on the way home is on record before the log says that it is home.
-            if anchors.next.is_empty() || self.sets[Site::Home as usize].writes_lost_list() {
+            if anchors.next.is_empty() || self.sets[Site::Home].writes_lost_list() {
                 return false;
             }
             anchors.running = true;

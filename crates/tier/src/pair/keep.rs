@@ -54,7 +54,7 @@ impl Pair {
     /// Begins with a task, and ends with it.
     pub(super) fn choose_keeping(&mut self, restoring: bool) {
         let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let home = &self.sets[Site::Home as usize];
+        let home = &self.sets[Site::Home];
         let held = (overlay.log_sectors() / PAGE_SECTORS).clamp(1, u64::from(HELD_MAX));
         let config = |frames, rule| CacheConfig {
             frames,
@@ -148,7 +148,7 @@ impl Pair {
                 result,
                 Err(RequestError::Unavailable | RequestError::NoSpace)
             );
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         home.note_latency(user.op, self.now.since(user.begun));
         if user.op.changes() {
             home.cache_change_ends(user.offset, user.bytes);
@@ -181,7 +181,7 @@ impl Pair {
         if self.policy.redirect() != Redirect::Vdf {
             return;
         }
-        let home = &self.sets[Site::Home as usize];
+        let home = &self.sets[Site::Home];
         let Some(held) = &mut self.keeping.blocks else {
             return;
         };

@@ -31,7 +31,7 @@ impl Pair {
             Redirect::Ido if restoring => self.hot_zones(),
             _ => RunSet::default(),
         };
-        self.sets[Site::Home as usize].want_zones(zones);
+        self.sets[Site::Home].want_zones(zones);
     }
 
     /// The zones that count as hot, as many as there is room for, the hottest of them.
@@ -51,7 +51,7 @@ impl Pair {
 
     /// Takes up what a window has handed over.
     pub(super) fn next_handed(&mut self) -> bool {
-        let Some(handed) = self.sets[Site::Home as usize].next_handed() else {
+        let Some(handed) = self.sets[Site::Home].next_handed() else {
             return false;
         };
         let end = handed.lba + u64::from(handed.buf.bytes) / SECTOR_BYTES;
@@ -77,13 +77,13 @@ impl Pair {
         let offset = ((lba - handed.lba) * SECTOR_BYTES) as u32;
         let payload = handed.buf.part(offset, sectors * SECTOR_BYTES as u32);
         overlay.append_copy(tag, payload);
-        self.sets[Site::Home as usize].hold(handed.slice);
+        self.sets[Site::Home].hold(handed.slice);
         self.copies.push((tag, Source::Window(handed.slice)));
     }
 
     /// A window waits for one piece less.
     fn let_go(&mut self, slice: u32) {
-        self.sets[Site::Home as usize].handed_over(slice);
+        self.sets[Site::Home].handed_over(slice);
         self.children.delivered = true;
     }
 

@@ -63,7 +63,7 @@ use restripe_array::{
     MemberInfo, Nanos, Pool, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES,
 };
 use revive::Revive;
-use route::{Route, SETS};
+use route::{PerSet, Route, SETS};
 use start::Start;
 use users::Users;
 
@@ -249,9 +249,9 @@ pub(crate) struct Pair {
     config: Config,
     surrogate: SurrogateConfig,
     /// By [`Site`].
-    sets: [Core; SETS],
+    sets: PerSet<Core>,
     /// Which set was told to start, and serves.
-    started: [bool; SETS],
+    started: PerSet<bool>,
     now: Nanos,
     out: Actions,
     /// What a set answered in the step under way.
@@ -275,7 +275,7 @@ pub(crate) struct Pair {
     cached: Cached,
     revive: Revive,
     /// The buffers of each set's engine.
-    shares: [Share; SETS],
+    shares: PerSet<Share>,
     /// What the surrogate's set could not be started for.
     absent: Option<CommandError>,
     /// What its buffer's set could not.
@@ -291,7 +291,7 @@ impl Pair {
         let homes = config.members.len() - logs - usize::from(surrogate.buffer_members);
         Pair {
             sets,
-            started: [false; SETS],
+            started: PerSet([false; SETS]),
             now: Nanos::ZERO,
             out: Actions::new(),
             scratch: Actions::new(),
@@ -366,7 +366,7 @@ impl Pair {
 
     /// Keeps back every answer while another run may have a set. Memory and log may be old by then.
     fn hold_while_unsure(&mut self) {
-        if self.sets.iter().any(Core::unsure) {
+        if self.sets.0.iter().any(Core::unsure) {
             let held = self
                 .out
                 .extract_if(.., |action| matches!(action, Action::Reply(..)));
@@ -379,7 +379,7 @@ impl Pair {
         let held = core::mem::take(&mut self.held).into_iter();
         self.out
             .extend(held.map(|(tag, result)| Action::Reply(tag, result)));
-        if self.sets.iter().any(Core::disowned) {
+        if self.sets.0.iter().any(Core::disowned) {
             refuse_all(&mut self.out);
         }
     }
@@ -413,12 +413,12 @@ impl Pair {
 
     fn tell_by(&mut self, site: Site, step: impl FnOnce(&mut Core, Nanos, &mut Actions)) {
         let mut actions = core::mem::take(&mut self.scratch);
-        step(&mut self.sets[site as usize], self.now, &mut actions);
+        step(&mut self.sets[site], self.now, &mut actions);
         for action in actions.drain(..) {
             self.take_up(site, action);
         }
         self.scratch = actions;
-        if let Some(halt @ Halt::Owned(_)) = self.sets[site as usize].halt() {
+        if let Some(halt @ Halt::Owned(_)) = self.sets[site].halt() {
             self.all_disowned(halt);
         }
     }
@@ -426,7 +426,7 @@ impl Pair {
     /// Another run has one of the sets, and so has the others, or will: nothing is concluded of that set's end.
     fn all_disowned(&mut self, halt: Halt) {
         for site in route::SITES {
-            let set = &self.sets[site as usize];
+            let set = &self.sets[site];
             if set.serving() && !set.halted() {
                 self.tell_by(site, |set, now, actions| {
                     set.step_by(now, actions, |core| core.halt_for(halt));
@@ -518,7 +518,7 @@ impl Pair {
         if request.op != RequestOp::Read && self.lacks_room() {
             return self.reply(request.tag, Err(RequestError::NoSpace));
         }
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         if let Err(error) = home.admit(&request) {
             return self.reply(request.tag, Err(error));
         }
@@ -557,7 +557,7 @@ impl Pair {
     /// The same in either set.
     fn at<T>(&mut self, site: Site, change: impl FnOnce(&mut Core) -> T) -> T {
         self.children.delivered = true;
-        let set = &mut self.sets[site as usize];
+        let set = &mut self.sets[site];
         let outcome = change(set);
         for action in set.take_actions() {
             self.take_up(site, action);
@@ -566,15 +566,15 @@ impl Pair {
     }
 
     pub(crate) fn home(&self) -> &Core {
-        &self.sets[Site::Home as usize]
+        &self.sets[Site::Home]
     }
 
     fn buffer_set(&self) -> &Core {
-        &self.sets[Site::Buffer as usize]
+        &self.sets[Site::Buffer]
     }
 
     fn log(&self) -> &Core {
-        &self.sets[Site::Log as usize]
+        &self.sets[Site::Log]
     }
 
     // ---------------------------------------------------------------------------------------------------- commands
@@ -655,7 +655,7 @@ impl Pair {
                 let (site, old) = self.route.set_of(old);
                 let new = self.move_to(site, new);
                 // In a surrogate a member that is gone is replaced as well: devices are added to the array otherwise.
-                match site != Site::Home && self.sets[site as usize].slot_of(old).is_none() {
+                match site != Site::Home && self.sets[site].slot_of(old).is_none() {
                     true => (site, Command::Add(new)),
                     false => (site, Command::Replace { old, new }),
                 }
@@ -667,14 +667,14 @@ impl Pair {
     /// A device that no set has taken in comes to this one.
     fn move_to(&mut self, site: Site, member: Member) -> Member {
         let (at, local) = self.route.set_of(member);
-        if at == site || self.sets[at as usize].slot_of(local).is_some() {
+        if at == site || self.sets[at].slot_of(local).is_some() {
             return local;
         }
         let Some(info) = self.route.reassign(member, site) else {
             return local;
         };
-        let overwrite = self.sets[at as usize].may_overwrite(local);
-        self.sets[site as usize].arrived_from(info, overwrite);
+        let overwrite = self.sets[at].may_overwrite(local);
+        self.sets[site].arrived_from(info, overwrite);
         self.route.set_of(member).1
     }
 
@@ -799,12 +799,12 @@ impl Pair {
     /// A set has answered a command of the pair's own; errors name members as the pair does.
     fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match self.stage {
-            Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log as usize] => {
+            Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log] => {
                 self.note_stop(result);
                 self.stop_set(Site::Log);
             }
             Stage::Stopping(Stopping::Set(Site::Home | Site::Log))
-                if self.started[Site::Buffer as usize] =>
+                if self.started[Site::Buffer] =>
             {
                 self.note_log_stop(site, result);
                 self.stop_set(Site::Buffer);
@@ -850,7 +850,7 @@ fn child_command(site: Site) -> CommandTag {
 }
 
 /// The engines of the sets, and the buffers that none has.
-fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; SETS], [Share; SETS], Buffers) {
+fn build(config: &Config, surrogate: &SurrogateConfig) -> (PerSet<Core>, PerSet<Share>, Buffers) {
     let mut rest = Share::whole(config.limits.pool);
     let whole = surrogate.limits.whole_pool();
     let pools = [
@@ -861,11 +861,11 @@ fn build(config: &Config, surrogate: &SurrogateConfig) -> ([Core; SETS], [Share;
         surrogate.limits.pool,
         surrogate.limits.buffer_pool,
     ];
-    let shares = pools.map(|pool| rest.split_off(pool));
-    let sets = route::SITES.map(|site| {
-        let (pool, share) = (pools[site as usize], &shares[site as usize]);
+    let shares = PerSet(pools.map(|pool| rest.split_off(pool)));
+    let sets = PerSet(route::SITES.map(|site| {
+        let (pool, share) = (pools[site as usize], &shares[site]);
         Core::new(set_config(config, surrogate, site, pool), share.clone())
-    });
+    }));
     (sets, shares, Buffers::new(rest))
 }
 

@@ -22,7 +22,7 @@
 
 use super::buffer::Buffer;
 use super::jobs::Jobs;
-use super::route::{SETS, SITES};
+use super::route::{PerSet, SITES};
 use super::{Pair, Stage};
 use crate::overlay::{Overlay, Site};
 use alloc::boxed::Box;
@@ -68,8 +68,8 @@ enum State {
 
 /// The state that a refused start gives back.
 struct Former {
-    sets: [Option<Core>; SETS],
-    started: [bool; SETS],
+    sets: PerSet<Option<Core>>,
+    started: PerSet<bool>,
     stage: Stage,
     absent: Option<CommandError>,
     buffer_absent: Option<CommandError>,
@@ -119,8 +119,8 @@ impl Revive {
 
 impl Pair {
     fn has_no_space(&self, site: Site) -> bool {
-        let set = &self.sets[site as usize];
-        self.started[site as usize] && set.halt() == Some(Halt::NoSpace)
+        let set = &self.sets[site];
+        self.started[site] && set.halt() == Some(Halt::NoSpace)
     }
 
     /// The sets that are started anew. A buffer is not: the array goes on without it.
@@ -133,7 +133,7 @@ impl Pair {
     fn is_log_left(&self) -> bool {
         let (log, overlay) = (self.log(), self.overlay.as_ref());
         let broken = overlay.is_some_and(|one| one.is_broken() && !one.is_logless());
-        let serves = self.started[Site::Log as usize] && log.serving() && !log.halted();
+        let serves = self.started[Site::Log] && log.serving() && !log.halted();
         broken && serves && log.state() != ArrayState::Failed
     }
 
@@ -176,7 +176,7 @@ impl Pair {
         match &self.revive.state {
             State::Draining => self.gathers_writes() && self.has_no_space(site),
             State::Starting(former) | State::Failing(former) => {
-                former.above.is_none() && former.sets[site as usize].is_some()
+                former.above.is_none() && former.sets[site].is_some()
             }
             State::Rests => false,
         }
@@ -231,7 +231,7 @@ impl Pair {
 
     /// A set that halted for another reason would get no number of the attempt on record, and the others would be ahead of it.
     fn only_space_is_missing(&self) -> bool {
-        let halts = [Site::Home, Site::Log].map(|site| self.sets[site as usize].halt());
+        let halts = [Site::Home, Site::Log].map(|site| self.sets[site].halt());
         halts
             .iter()
             .all(|halt| matches!(halt, None | Some(Halt::NoSpace)))
@@ -278,11 +278,11 @@ impl Pair {
 
     fn orphans_may_count(&self) -> bool {
         let mut sites = self.halted_sites();
-        sites.any(|site| self.sets[site as usize].orphans_may_count())
+        sites.any(|site| self.sets[site].orphans_may_count())
     }
 
     fn is_drained(&self) -> bool {
-        let quiet = |site: Site| self.sets[site as usize].idle_but_for_orphans();
+        let quiet = |site: Site| self.sets[site].idle_but_for_orphans();
         if !self.halted_sites().all(quiet) {
             return false;
         }
@@ -301,7 +301,7 @@ impl Pair {
         let home = self.home().ties();
         let stays = self.gathers_writes();
         let mut former = Former {
-            sets: [const { None }; SETS],
+            sets: PerSet::default(),
             started: self.started,
             stage: self.stage,
             absent: self.absent.take(),
@@ -311,8 +311,8 @@ impl Pair {
         };
         let sites: alloc::vec::Vec<Site> = self.halted_sites().collect();
         for site in sites {
-            former.sets[site as usize] = Some(self.renew(site));
-            self.started[site as usize] = false;
+            former.sets[site] = Some(self.renew(site));
+            self.started[site] = false;
         }
         if !stays {
             former.above = Some(Above {
@@ -329,25 +329,25 @@ impl Pair {
 
     /// Puts a new engine in the place of a set's; the former one.
     fn renew(&mut self, site: Site) -> Core {
-        let former = &self.sets[site as usize];
-        let fresh = former.renewed(self.shares[site as usize].clone());
-        let mut former = core::mem::replace(&mut self.sets[site as usize], fresh);
-        former.hand_operations_to(&mut self.sets[site as usize]);
+        let former = &self.sets[site];
+        let fresh = former.renewed(self.shares[site].clone());
+        let mut former = core::mem::replace(&mut self.sets[site], fresh);
+        former.hand_operations_to(&mut self.sets[site]);
         former
     }
 
     /// Whether an attempt starts this set from the members that served until the halt, however few they are.
     pub(super) fn starts_from_those_that_served(&self, site: Site) -> bool {
         let former = self.revive.former();
-        let set = former.and_then(|former| former.sets[site as usize].as_ref());
+        let set = former.and_then(|former| former.sets[site].as_ref());
         set.is_some_and(Core::is_complete)
     }
 
     /// A set of an attempt has been told to start.
     pub(super) fn revives_without_loss(&mut self, site: Site) {
         let former = self.revive.former();
-        if former.is_some_and(|former| former.sets[site as usize].is_some()) {
-            self.sets[site as usize].lose_nothing();
+        if former.is_some_and(|former| former.sets[site].is_some()) {
+            self.sets[site].lose_nothing();
         }
     }
 
@@ -361,9 +361,9 @@ impl Pair {
             self.revive.state = State::Starting(Box::new(former));
             return self.refuse_revival(CommandError::NoSpace);
         }
-        for (site, set) in SITES.into_iter().zip(&former.sets) {
+        for (site, set) in SITES.into_iter().zip(&former.sets.0) {
             if let Some(set) = set {
-                self.sets[site as usize].go_on_after(set);
+                self.sets[site].go_on_after(set);
             }
         }
         if former.above.is_some() {
@@ -393,8 +393,8 @@ impl Pair {
         };
         let renewed = SITES
             .into_iter()
-            .filter(|site| former.sets[*site as usize].is_some());
-        let mut quiet = renewed.map(|site| self.sets[site as usize].idle_but_for_orphans());
+            .filter(|site| former.sets[*site].is_some());
+        let mut quiet = renewed.map(|site| self.sets[site].idle_but_for_orphans());
         let above = former.above.is_none() || self.jobs.is_idle() && self.children.is_idle();
         quiet.all(|quiet| quiet) && above
     }
@@ -405,15 +405,15 @@ impl Pair {
         };
         let former = *former;
         self.stage = former.stage;
-        for (site, set) in SITES.into_iter().zip(former.sets) {
+        for (site, set) in SITES.into_iter().zip(former.sets.0) {
             // One that the attempt was the first to start serves, and goes on to: the next attempt finds it so.
             let Some(mut set) = set else { continue };
-            self.started[site as usize] = former.started[site as usize];
-            self.sets[site as usize].hand_operations_to(&mut set);
+            self.started[site] = former.started[site];
+            self.sets[site].hand_operations_to(&mut set);
             // Recovery may have brought rows in sync that were in doubt.
             set.cache_forgets();
             set.arm_anew();
-            self.sets[site as usize] = set;
+            self.sets[site] = set;
         }
         if let Some(above) = former.above {
             self.overlay = above.overlay;
@@ -421,7 +421,7 @@ impl Pair {
             self.buffer = above.buffer;
         }
         (self.absent, self.buffer_absent) = (former.absent, former.buffer_absent);
-        *self.sets[Site::Home as usize].ties_mut() = former.home;
+        *self.sets[Site::Home].ties_mut() = former.home;
         for site in SITES {
             self.at(site, |set| set.wait_for_tier(false));
         }
@@ -449,7 +449,7 @@ impl Pair {
     /// Tells what came of a set. What a set tells that an attempt started counts only once that serves.
     pub(super) fn tell_of(&mut self, site: Site, fact: Fact) {
         let former = self.revive.former();
-        match former.is_some_and(|former| former.sets[site as usize].is_some()) {
+        match former.is_some_and(|former| former.sets[site].is_some()) {
             true => self.revive.facts.push(Action::Fact(fact)),
             false => self.out.push(Action::Fact(fact)),
         }
@@ -468,7 +468,7 @@ impl Pair {
         let (State::Starting(former) | State::Failing(former)) = &mut self.revive.state else {
             return;
         };
-        if let Some(set) = &mut former.sets[site as usize] {
+        if let Some(set) = &mut former.sets[site] {
             let mut actions = Actions::new();
             set.step(self.now, event.clone(), &mut actions);
             actions.retain(|action| !matches!(action, Action::Wake(_)));

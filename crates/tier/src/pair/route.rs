@@ -3,12 +3,33 @@
 use crate::overlay::Site;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::{Index, IndexMut};
 use restripe_array::parts::NEVER;
 use restripe_array::{Action, CommandError, Fact, Member, MemberInfo, Nanos, Tag};
 
 pub(super) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Buffer];
 /// Sets of an array at most.
 pub(super) const SETS: usize = 3;
+
+/// One for each set of an array.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PerSet<T>(pub(super) [T; SETS]);
+
+impl<T> Index<Site> for PerSet<T> {
+    type Output = T;
+
+    #[inline]
+    fn index(&self, site: Site) -> &T {
+        &self.0[site as usize]
+    }
+}
+
+impl<T> IndexMut<Site> for PerSet<T> {
+    #[inline]
+    fn index_mut(&mut self, site: Site) -> &mut T {
+        &mut self.0[site as usize]
+    }
+}
 
 /// The two highest bits of a tag tell whose it is; the home set's are as they were.
 const OWNER_SHIFT: u32 = 30;
@@ -45,8 +66,8 @@ pub(super) struct Route {
     /// By the shell's numbers.
     places: Vec<Place>,
     /// The shell's numbers by the sets'.
-    globals: [Vec<Member>; SETS],
-    wakes: [Nanos; SETS],
+    globals: PerSet<Vec<Member>>,
+    wakes: PerSet<Nanos>,
     own_wake: Nanos,
     armed: Nanos,
 }
@@ -56,8 +77,8 @@ impl Route {
     pub(super) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
         let mut route = Route {
             places: Vec::new(),
-            globals: [const { Vec::new() }; SETS],
-            wakes: [NEVER; SETS],
+            globals: PerSet::default(),
+            wakes: PerSet([NEVER; SETS]),
             own_wake: NEVER,
             armed: NEVER,
         };
@@ -80,7 +101,7 @@ impl Route {
     }
 
     fn next_of(&mut self, site: Site, global: Member) -> Member {
-        let globals = &mut self.globals[site as usize];
+        let globals = &mut self.globals[site];
         globals.push(global);
         Member(globals.len() as u16 - 1)
     }
@@ -103,7 +124,7 @@ impl Route {
 
     /// The shell's number of a set's member.
     pub(super) fn global(&self, site: Site, member: Member) -> Member {
-        let globals = &self.globals[site as usize];
+        let globals = &self.globals[site];
         globals
             .get(usize::from(member.0))
             .copied()
@@ -113,7 +134,7 @@ impl Route {
     // ------------------------------------------------------------------------------------------------------- time
 
     pub(super) fn wake(&mut self, site: Site, at: Nanos) {
-        self.wakes[site as usize] = at;
+        self.wakes[site] = at;
     }
 
     /// The pair itself wants to be woken.
@@ -127,9 +148,9 @@ impl Route {
         if self.own_wake <= now {
             self.own_wake = NEVER;
         }
-        let due = self.wakes[site as usize] <= now;
+        let due = self.wakes[site] <= now;
         if due {
-            self.wakes[site as usize] = NEVER;
+            self.wakes[site] = NEVER;
         }
         due
     }
@@ -138,6 +159,7 @@ impl Route {
     pub(super) fn armed(&mut self) -> Option<Nanos> {
         let next = self
             .wakes
+            .0
             .iter()
             .fold(self.own_wake, |one, next| one.min(*next));
         if next == self.armed || next == NEVER {

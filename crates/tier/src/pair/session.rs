@@ -33,7 +33,7 @@ impl Pair {
 
     /// Whether the buffer is of another time than home and log. It gets each number after the log, and before home.
     pub(super) fn is_buffer_old(&self) -> bool {
-        let [home, log, buffer] = self.sets.each_ref().map(Core::session);
+        let [home, log, buffer] = self.sets.0.each_ref().map(Core::session);
         buffer < home || buffer > log || buffer.saturating_add(1) < log
     }
 
@@ -44,10 +44,10 @@ impl Pair {
                 continue;
             }
             let mut put = false;
-            if self.sets[site as usize].session() != session {
+            if self.sets[site].session() != session {
                 self.at(site, |core| put = core.put_session(session));
             }
-            if put || !self.sets[site as usize].has_partner_durable()? {
+            if put || !self.sets[site].has_partner_durable()? {
                 return Ok(false);
             }
         }
@@ -58,8 +58,8 @@ impl Pair {
     pub(super) fn numbers_stop(&self) -> bool {
         let pair = [Site::Home, Site::Log];
         let tied = |site: &Site| {
-            let set = &self.sets[*site as usize];
-            self.started[*site as usize] && set.partner().is_some() && !set.halted()
+            let set = &self.sets[*site];
+            self.started[*site] && set.partner().is_some() && !set.halted()
         };
         let writes = !self.home().mode().read_only && !self.home().planted(Bug::StopWritesOnce);
         writes && self.overlay.is_some() && !self.is_logless() && pair.iter().all(tied)

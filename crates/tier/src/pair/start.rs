@@ -123,11 +123,11 @@ impl Pair {
             slots: Slots::default(),
         }));
         for site in SITES {
-            let set = &mut self.sets[site as usize];
+            let set = &mut self.sets[site];
             set.wait_for_tier(true);
             set.ties_mut().is_part = site != Site::Home;
         }
-        if self.started[Site::Log as usize] || self.surrogate.members == 0 {
+        if self.started[Site::Log] || self.surrogate.members == 0 {
             self.start_buffer(mode);
         } else {
             self.start_set(Site::Log, mode);
@@ -145,19 +145,19 @@ impl Pair {
 
     fn start_buffer(&mut self, mode: StartMode) {
         let has = self.surrogate.buffer_members > 0 && self.absent.is_none();
-        match has && !self.started[Site::Buffer as usize] {
+        match has && !self.started[Site::Buffer] {
             true => self.start_set(Site::Buffer, mode),
             false => self.start_home(),
         }
     }
 
     fn start_home(&mut self) {
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         let ties = home.ties_mut();
         ties.attached = self.absent.is_none() && self.surrogate.members > 0;
         // Until the log is read it is not known whether first copies are needed for what they have.
         ties.primaries_first = ties.attached;
-        let serves = self.started[Site::Home as usize];
+        let serves = self.started[Site::Home];
         match self.absent.clone().filter(|_| serves) {
             Some(error) => self.end_start(Err(error), Stage::Idle),
             None if serves => self.open_log(),
@@ -186,12 +186,12 @@ impl Pair {
                 self.end_start(Err(error), Stage::Idle)
             }
             (Site::Log, Ok(())) => {
-                self.started[Site::Log as usize] = true;
+                self.started[Site::Log] = true;
                 let mode = self.start_mut().mode;
                 self.start_buffer(mode);
             }
             (Site::Buffer, result) => {
-                self.started[Site::Buffer as usize] = result.is_ok();
+                self.started[Site::Buffer] = result.is_ok();
                 self.buffer_absent = result.err();
                 self.start_home();
             }
@@ -204,7 +204,7 @@ impl Pair {
                 self.start_home();
             }
             (Site::Home, Ok(())) => {
-                self.started[Site::Home as usize] = true;
+                self.started[Site::Home] = true;
                 match self.absent {
                     Some(_) => self.end_start(Ok(()), Stage::Alone),
                     None => self.open_log(),
@@ -315,7 +315,7 @@ impl Pair {
     fn end_start(&mut self, result: Result<(), CommandError>, stage: Stage) {
         let start = self.start.take().expect("a start is under way");
         self.stage = stage;
-        let home = &mut self.sets[Site::Home as usize];
+        let home = &mut self.sets[Site::Home];
         let ties = home.ties_mut();
         ties.primaries_first &= stage != Stage::Alone;
         ties.counted_above = stage == Stage::Serving;

@@ -85,7 +85,7 @@ impl Pair {
     }
 
     fn set_status(&self, site: Site) -> SetStatus {
-        let mut status = self.sets[site as usize].status();
+        let mut status = self.sets[site].status();
         let global = |status: MemberStatus| MemberStatus {
             member: self.route.global(site, status.member),
             ..status
@@ -176,7 +176,7 @@ impl Pair {
 
     /// As [`crate::Engine::idle`].
     pub(crate) fn idle(&self) -> bool {
-        let sets = self.sets.iter().all(|set| set.idle());
+        let sets = self.sets.0.iter().all(|set| set.idle());
         let overlay = self.overlay.as_ref().is_none_or(|one| one.is_quiet());
         let works = !self.jobs.is_idle() || !self.children.is_idle() || self.start.is_some();
         sets && overlay && !works && self.revive.rests()
@@ -185,7 +185,7 @@ impl Pair {
     pub(crate) fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        self.sets.iter().flat_map(|set| set.coverage())
+        self.sets.0.iter().flat_map(|set| set.coverage())
     }
 }
 

@@ -183,6 +183,6 @@ impl Pair {
     /// Copies of the main set may differ only where first copies go ahead. All others are repaired from each other.
     pub(super) fn settle_copies(&mut self) {
         let ahead = self.policy.redirect().goes_ahead();
-        self.sets[Site::Home as usize].ties_mut().primaries_first = ahead;
+        self.sets[Site::Home].ties_mut().primaries_first = ahead;
     }
 }

@@ -102,7 +102,7 @@ impl Pair {
         let here = self.has_own_buffer();
         let has = self.surrogate.buffer_members > 0;
         let error = match mark {
-            _ if !here && has && self.started[Site::Buffer as usize] => {
+            _ if !here && has && self.started[Site::Buffer] => {
                 let first = self.route.global(Site::Buffer, restripe_array::Member(0));
                 Some(CommandError::Foreign(first))
             }
