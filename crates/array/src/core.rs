@@ -23,7 +23,6 @@ use crate::policy::heat::Heat;
 use crate::policy::latency::Latencies;
 use crate::policy::traffic::Traffic;
 use crate::pool::{Buffers, Share};
-use crate::port::Ties;
 use crate::read_cache::ReadCache;
 use crate::report::{ArrayState, Counters};
 use crate::request::Requests;
@@ -100,6 +99,21 @@ pub struct Core {
     /// Earliest moment at which each kind of timed work is due.
     pub(crate) wake: [Nanos; WAKES],
     pub(crate) armed: Nanos,
+}
+
+/// How a set takes part in a tier. None of this holds of a set by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ties {
+    /// It is started as a part of the array that its superblock names, and not as an array.
+    pub is_part: bool,
+    /// Its partner is here, and started with it.
+    pub attached: bool,
+    /// Some writes go to primary copies only.
+    pub primaries_first: bool,
+    /// Users' requests are counted above.
+    pub counted_above: bool,
+    /// The read cache is asked from above, and users' changes are reported to it from there.
+    pub cached_above: bool,
 }
 
 /// Who may want to be woken.

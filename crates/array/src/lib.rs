@@ -49,10 +49,10 @@ mod maps;
 pub mod meta;
 mod ops;
 mod owner;
+mod part;
 mod planted;
 mod policy;
 mod pool;
-mod port;
 mod power;
 mod read_cache;
 mod redirected;
@@ -74,13 +74,13 @@ mod written;
 #[doc(hidden)]
 pub mod parts {
     pub use crate::command::NO_BUFFER;
-    pub use crate::core::{Core, NEVER};
+    pub use crate::core::{NEVER, Ties};
     pub use crate::handover::Handed;
     pub use crate::ops::{BlockCopy, Boxes};
     pub use crate::owner::refuse_all;
+    pub use crate::part::{Noted, Part};
     pub use crate::planted::Bug;
     pub use crate::pool::{Buffers, Share, Size};
-    pub use crate::port::{Noted, Ties};
     pub use crate::power::Power;
     pub use crate::request::Copies;
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};

@@ -32,7 +32,7 @@ pub enum Command {
     Start(StartMode),
     /// Drain, flush, mark clean. Requests are refused from now on.
     Stop,
-    /// Take a member out of service.
+    /// Fail a member.
     Fail(Member),
     /// Forget a failed or spare member.
     Remove(Member),
@@ -52,11 +52,11 @@ pub enum Command {
         old: Member,
         new: Member,
     },
-    /// Make data slots of so many spares, those that came last. The new capacity is there when the task has ended.
+    /// Make data slots of `by` spares, those that came last. The new capacity is there when the task has ended.
     Grow {
         by: u16,
     },
-    /// The same, but with every chunk where a new array of so many slots would have it (md's reshape).
+    /// The same, but with every chunk where a new array of that size would have it (md's reshape).
     Reshape {
         by: u16,
     },
@@ -218,7 +218,7 @@ pub enum CommandError {
     },
     /// The first is a second path to the disk of the other, which is in use.
     SameDevice(Member, Member),
-    /// No superblock of this device can be read: nobody knows what it carries.
+    /// No superblock of this device can be read: its contents are unknown.
     Unreadable(Member),
     /// Redundancy does not allow taking this member out.
     Indispensable(Member),

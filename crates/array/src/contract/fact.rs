@@ -116,7 +116,7 @@ pub enum Fact {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum FailCause {
-    /// An operator said so.
+    /// By command.
     Command,
     WriteError(IoError),
     FlushError(IoError),

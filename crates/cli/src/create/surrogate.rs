@@ -23,7 +23,7 @@ const CODE_CACHE_MEMBERS_MAX: usize = 16;
 const LOG_BYTES_MIN: u64 = 1 << 20;
 
 /// A surrogate bears the loss of a member: what it holds may be the only copy.
-pub fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
+pub(crate) fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
     if wanted.code_cache {
         check_code_cache(wanted)?;
     }

@@ -20,7 +20,7 @@ use super::{Pair, Stage, Stopping};
 use crate::overlay::{Overlay, Site};
 use alloc::vec::Vec;
 use core::ops::Range;
-use restripe_array::parts::{Core, Noted};
+use restripe_array::parts::Noted;
 use restripe_array::{Action, Command, CommandError, CommandTag, Event, FailCause};
 
 impl Pair {
@@ -123,7 +123,7 @@ impl Pair {
             return false;
         }
         if !logless && ahead && !home.records_primary_only() && !void {
-            self.at_home(Core::set_alone);
+            self.at_home(|home| home.set_alone());
             return true;
         }
         // With a first copy gone what further ones have is all there is, and nothing goes ahead of it.

@@ -14,7 +14,7 @@ use super::Pair;
 use crate::overlay::{Overlay, Pressure, SealCause, Site};
 use crate::policy::destage::Order;
 use crate::report::CodeCacheStatus;
-use restripe_array::parts::{Bug, Core, Noted, Power};
+use restripe_array::parts::{Bug, Noted, Power};
 use restripe_array::{CommandError, Nanos};
 
 /// When what lies in the log goes home.
@@ -281,7 +281,7 @@ impl Pair {
         state.asked = false;
         state.stage = Stage::Sealing(below);
         state.rest.asleep = false;
-        self.at_home(Core::wake_mirrors);
+        self.at_home(|home| home.wake_mirrors());
         true
     }
 
@@ -320,7 +320,7 @@ impl Pair {
             self.route.wake_own(allowed);
             return false;
         }
-        self.at_home(Core::rest_mirrors);
+        self.at_home(|home| home.rest_mirrors());
         true
     }
 

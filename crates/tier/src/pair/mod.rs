@@ -57,7 +57,7 @@ use migrate::Source;
 pub use policy::Redirect;
 use restripe_array::Config as SetConfig;
 use restripe_array::meta::superblock::BufferMark;
-use restripe_array::parts::{Buffers, Core, NO_BUFFER, Share, refuse_all};
+use restripe_array::parts::{Buffers, NO_BUFFER, Part, Share, refuse_all};
 use restripe_array::{
     Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, Limits, Member,
     MemberInfo, Nanos, Pool, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES,
@@ -249,7 +249,7 @@ pub(crate) struct Pair {
     config: Config,
     surrogate: SurrogateConfig,
     /// By [`Site`].
-    sets: PerSet<Core>,
+    sets: PerSet<Part>,
     /// Which set was told to start, and serves.
     started: PerSet<bool>,
     now: Nanos,
@@ -366,7 +366,7 @@ impl Pair {
 
     /// Keeps back every answer while another run may have a set. Memory and log may be old by then.
     fn hold_while_unsure(&mut self) {
-        if self.sets.0.iter().any(Core::unsure) {
+        if self.sets.0.iter().any(|set| set.unsure()) {
             let held = self
                 .out
                 .extract_if(.., |action| matches!(action, Action::Reply(..)));
@@ -379,7 +379,7 @@ impl Pair {
         let held = core::mem::take(&mut self.held).into_iter();
         self.out
             .extend(held.map(|(tag, result)| Action::Reply(tag, result)));
-        if self.sets.0.iter().any(Core::disowned) {
+        if self.sets.0.iter().any(|set| set.disowned()) {
             refuse_all(&mut self.out);
         }
     }
@@ -411,7 +411,7 @@ impl Pair {
         self.tell_by(site, |set, now, actions| set.step(now, event, actions));
     }
 
-    fn tell_by(&mut self, site: Site, step: impl FnOnce(&mut Core, Nanos, &mut Actions)) {
+    fn tell_by(&mut self, site: Site, step: impl FnOnce(&mut Part, Nanos, &mut Actions)) {
         let mut actions = core::mem::take(&mut self.scratch);
         step(&mut self.sets[site], self.now, &mut actions);
         for action in actions.drain(..) {
@@ -550,12 +550,12 @@ impl Pair {
     }
 
     /// Changes something in the home set beside its events. Its turn follows.
-    fn at_home<T>(&mut self, change: impl FnOnce(&mut Core) -> T) -> T {
+    fn at_home<T>(&mut self, change: impl FnOnce(&mut Part) -> T) -> T {
         self.at(Site::Home, change)
     }
 
     /// The same in either set.
-    fn at<T>(&mut self, site: Site, change: impl FnOnce(&mut Core) -> T) -> T {
+    fn at<T>(&mut self, site: Site, change: impl FnOnce(&mut Part) -> T) -> T {
         self.children.delivered = true;
         let set = &mut self.sets[site];
         let outcome = change(set);
@@ -565,15 +565,15 @@ impl Pair {
         outcome
     }
 
-    pub(crate) fn home(&self) -> &Core {
+    pub(crate) fn home(&self) -> &Part {
         &self.sets[Site::Home]
     }
 
-    fn buffer_set(&self) -> &Core {
+    fn buffer_set(&self) -> &Part {
         &self.sets[Site::Buffer]
     }
 
-    fn log(&self) -> &Core {
+    fn log(&self) -> &Part {
         &self.sets[Site::Log]
     }
 
@@ -756,8 +756,8 @@ impl Pair {
     fn stop_flushed(&mut self, result: Result<(), RequestError>) {
         let alone = result.is_err() || self.home().records_primary_only();
         match (self.home().is_all_dirty(), alone) {
-            (true, true) => self.at_home(Core::set_alone),
-            (true, false) => self.at_home(Core::clean_by_and_by),
+            (true, true) => self.at_home(|home| home.set_alone()),
+            (true, false) => self.at_home(|home| home.clean_by_and_by()),
             (false, _) => {}
         }
         let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
@@ -850,7 +850,7 @@ fn child_command(site: Site) -> CommandTag {
 }
 
 /// The engines of the sets, and the buffers that none has.
-fn build(config: &Config, surrogate: &SurrogateConfig) -> (PerSet<Core>, PerSet<Share>, Buffers) {
+fn build(config: &Config, surrogate: &SurrogateConfig) -> (PerSet<Part>, PerSet<Share>, Buffers) {
     let mut rest = Share::whole(config.limits.pool);
     let whole = surrogate.limits.whole_pool();
     let pools = [
@@ -864,7 +864,7 @@ fn build(config: &Config, surrogate: &SurrogateConfig) -> (PerSet<Core>, PerSet<
     let shares = PerSet(pools.map(|pool| rest.split_off(pool)));
     let sets = PerSet(route::SITES.map(|site| {
         let (pool, share) = (pools[site as usize], &shares[site]);
-        Core::new(set_config(config, surrogate, site, pool), share.clone())
+        Part::new(set_config(config, surrogate, site, pool), share.clone())
     }));
     (sets, shares, Buffers::new(rest))
 }

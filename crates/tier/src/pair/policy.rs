@@ -4,7 +4,6 @@ use super::leave::{Leaving, NOT_HOME};
 use super::{Pair, Stage, Stopping, destage};
 use crate::overlay::{Kind, Overlay, Pressure};
 use alloc::vec::Vec;
-use restripe_array::parts::Core;
 use restripe_array::report::ArrayState;
 use restripe_array::{
     Command, CommandTag, Nanos, Request, RequestError, RequestOp, SECTOR_BYTES, TaskKind,
@@ -267,7 +266,7 @@ impl Pair {
         let overlay = self.overlay.as_ref();
         let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
         if holds_nothing && !self.home().mode().read_only && !self.keeps_announced() {
-            self.at_home(Core::redirects_home);
+            self.at_home(|home| home.redirects_home());
         }
     }
 

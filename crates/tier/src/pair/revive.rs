@@ -27,7 +27,7 @@ use super::{Pair, Stage};
 use crate::overlay::{Overlay, Site};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use restripe_array::parts::{Core, RETRY, Refused, TAG, Ties, keep_untold};
+use restripe_array::parts::{Part, RETRY, Refused, TAG, Ties, keep_untold};
 use restripe_array::report::ArrayState;
 use restripe_array::{
     Action, Actions, Command, CommandError, Event, Fact, Halt, Nanos, Request, RequestError,
@@ -68,7 +68,7 @@ enum State {
 
 /// The state that a refused start gives back.
 struct Former {
-    sets: PerSet<Option<Core>>,
+    sets: PerSet<Option<Part>>,
     started: PerSet<bool>,
     stage: Stage,
     absent: Option<CommandError>,
@@ -328,7 +328,7 @@ impl Pair {
     }
 
     /// Puts a new engine in the place of a set's; the former one.
-    fn renew(&mut self, site: Site) -> Core {
+    fn renew(&mut self, site: Site) -> Part {
         let former = &self.sets[site];
         let fresh = former.renewed(self.shares[site].clone());
         let mut former = core::mem::replace(&mut self.sets[site], fresh);
@@ -340,7 +340,7 @@ impl Pair {
     pub(super) fn starts_from_those_that_served(&self, site: Site) -> bool {
         let former = self.revive.former();
         let set = former.and_then(|former| former.sets[site].as_ref());
-        set.is_some_and(Core::is_complete)
+        set.is_some_and(|set| set.is_complete())
     }
 
     /// A set of an attempt has been told to start.
@@ -367,7 +367,7 @@ impl Pair {
             }
         }
         if former.above.is_some() {
-            self.at_home(Core::cache_forgets);
+            self.at_home(|home| home.cache_forgets());
             self.policy.begin_anew();
         }
         self.revive.refused = Refused::default();

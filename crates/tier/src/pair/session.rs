@@ -16,7 +16,7 @@
 use super::Pair;
 use crate::overlay::Site;
 use restripe_array::CommandError;
-use restripe_array::parts::{Bug, Core};
+use restripe_array::parts::Bug;
 
 impl Pair {
     /// Whether the log is what home left in it.
@@ -33,7 +33,7 @@ impl Pair {
 
     /// Whether the buffer is of another time than home and log. It gets each number after the log, and before home.
     pub(super) fn is_buffer_old(&self) -> bool {
-        let [home, log, buffer] = self.sets.0.each_ref().map(Core::session);
+        let [home, log, buffer] = self.sets.0.each_ref().map(|set| set.session());
         buffer < home || buffer > log || buffer.saturating_add(1) < log
     }
 

@@ -19,7 +19,7 @@ use crate::pair::{RECORD_SECTORS, Redirect, Stage};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::meta::superblock::{Partner, PartnerRole};
-use restripe_array::parts::{Core, RunSet};
+use restripe_array::parts::RunSet;
 use restripe_array::{CommandError, Fact, PAGE_SECTORS};
 
 /// A log has so many segments or a few more, unless they would be too small or too large.
@@ -392,7 +392,7 @@ impl Pair {
             return false;
         }
         if self.log_counts() {
-            self.at_home(Core::redirects_home);
+            self.at_home(|home| home.redirects_home());
             self.raise_epoch();
             return true;
         }
