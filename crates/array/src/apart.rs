@@ -1,5 +1,5 @@
 //! First copies that go ahead of the further ones: some writes reach the first copy of a chunk only, while mirrors sleep, and the
-//! further copies get them later (GRAID: Mao et al., MASCOTS 2008; [`crate::pair`]).
+//! further copies get them later (GRAID: Mao et al., MASCOTS 2008).
 //!
 //! Whoever asks for it knows which sectors those are, reads them of first copies alone, and never lets the others count. What this
 //! engine does for it is to keep to the copies that a request names ([`Copies`](crate::request::Copies)), to repair no first copy

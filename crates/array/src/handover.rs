@@ -10,7 +10,7 @@ use crate::runset::RunSet;
 use crate::units::SECTOR_BYTES;
 use alloc::collections::VecDeque;
 
-/// Part of a row, in a buffer that stays as it is until [`Core::handed_over`].
+/// Part of a row, in a buffer that stays as it is until it was copied or refused.
 #[derive(Clone, Copy, Debug)]
 pub struct Handed {
     pub slice: u32,

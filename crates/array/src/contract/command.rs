@@ -18,7 +18,7 @@ pub struct MemberInfo {
     pub logical_block: u32,
     /// A trimmed range reads as zeros.
     pub trim_zeroes: bool,
-    /// [`IoOp::Zero`] is much faster than writing.
+    /// [`super::IoOp::Zero`] is much faster than writing.
     pub fast_zero: bool,
     /// The device makes nothing durable: it takes neither flushes nor durable writes.
     pub volatile: bool,

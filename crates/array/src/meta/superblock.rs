@@ -359,7 +359,7 @@ pub struct Partner {
     /// what an earlier time left there never does again. Without meaning in a surrogate. Not 0.
     pub epoch: u32,
     /// Of both sets of a pair: starts that had both, counted twice. The surrogate may have one more after a crash. One that is
-    /// put back as it was before has less ([`crate::pair`]).
+    /// put back as it was before has less.
     pub session: u32,
 }
 
