@@ -19,10 +19,9 @@ use crate::units::{Member, Slot, Uuid};
 use alloc::vec::Vec;
 
 /// Refusal of commands to an array that only reads, because too many members are missing.
-const FAILED: &str =
-    "too many members are missing: bring them back, stop the array, and serve it with all of them";
+const FAILED: &str = "too many members are missing: attach them again, stop the array, and serve it with all members";
 
-pub const NO_BUFFER: &str = "the array has no buffer here";
+pub const NO_BUFFER: &str = "the array has no NVRAM buffer";
 
 /// The reply to a command, which waits until what it changed is on the members.
 pub(crate) struct Answer {
@@ -66,9 +65,9 @@ impl Core {
             Command::Remove(member) => self.command_remove(member),
             Command::Add(member) => self.command_add(member),
             Command::Overwrite(member) => self.command_overwrite(member),
-            Command::AddToSurrogate(_) => {
-                Err(CommandError::Busy("the array has no surrogate here"))
-            }
+            Command::AddToSurrogate(_) => Err(CommandError::Busy(
+                "the array is not served with a surrogate",
+            )),
             Command::AddToBuffer(_) => Err(CommandError::Busy(NO_BUFFER)),
             Command::Surrogate(surrogate) => self.command_log_set(surrogate),
             Command::Replace { old, new } => self.command_replace(old, new),
@@ -323,7 +322,7 @@ impl Core {
             return Ok(());
         }
         Err(CommandError::Busy(
-            "as many members are being filled as the array can keep record of: wait for one",
+            "the maximum number of members is already being rebuilt: wait for one",
         ))
     }
 
@@ -405,18 +404,20 @@ impl Core {
     fn command_log_set(&mut self, surrogate: Option<Uuid>) -> Result<(), CommandError> {
         match (surrogate, self.superblock.partner) {
             (Some(_), Some(_)) => {
-                return Err(CommandError::Busy("the array has a surrogate on record"));
+                return Err(CommandError::Busy("the array already records a surrogate"));
             }
             (None, None) => return Err(CommandError::Busy("the array has no surrogate")),
             (Some(_), None) if !self.superblock.lent.is_empty() => {
                 return Err(CommandError::Lease(LeaseError::Lends));
             }
             (Some(_), None) if self.is_reshaping() => {
-                return Err(CommandError::Busy("the array grows: wait until it has"));
+                return Err(CommandError::Busy(
+                    "the array is growing: wait until the growth ends",
+                ));
             }
             (Some(_), None) if !self.redirectable() => {
                 return Err(CommandError::Busy(
-                    "the array has no room to record what a surrogate holds",
+                    "the array has no space for the redirect map that a surrogate requires",
                 ));
             }
             (None, Some(partner)) if !self.redirected_extents().is_empty() => {
@@ -446,18 +447,18 @@ impl Core {
         let of_slot = self.standing.of_slot(slot).iter();
         if of_slot.flat_map(Standing::homes).any(shares) {
             return Err(CommandError::Busy(
-                "others hold parts of the member's slot: wait until they are together",
+                "other members host partitions of the member's slot: wait for the copy-back",
             ));
         }
         if !self.standing.hosted_by(old).is_empty() {
             return Err(CommandError::Busy(
-                "partitions of others lie on the member: add a spare, and wait until they are there",
+                "the member hosts partitions of other slots: add a spare, and wait for the copy-back",
             ));
         }
         self.check_may_fill()?;
         if !self.may_begin(new) {
             return Err(CommandError::Busy(
-                "the new member is in use, or has only just left its place",
+                "the new member is in use, or was removed from its slot a moment ago",
             ));
         }
         self.fits(new)?;
@@ -479,7 +480,7 @@ impl Core {
         }
         if !self.complete() {
             return Err(CommandError::Busy(
-                "the array is degraded: a scrub has to wait until it is rebuilt",
+                "the array is degraded: scrub it after the rebuild",
             ));
         }
         if self.tasks.list.iter().any(|task| task.kind.is_scrub()) {

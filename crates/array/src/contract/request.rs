@@ -76,7 +76,7 @@ impl fmt::Display for RequestError {
                 write!(f, "request ends at byte {end}, the array at {size}")
             }
             RequestError::Lost { lba, sectors } => write!(f, "{sectors} sectors at {lba} are lost"),
-            RequestError::ReadOnly => f.write_str("the array takes no writes"),
+            RequestError::ReadOnly => f.write_str("the array refuses writes"),
             RequestError::NoSpace => f.write_str("a member has no space left"),
             RequestError::NotFast => f.write_str("zeroing this range would be slow"),
             RequestError::NotWholeSectors => f.write_str("not whole sectors of 512 bytes"),

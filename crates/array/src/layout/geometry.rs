@@ -360,7 +360,7 @@ impl fmt::Display for GeometryError {
                 )
             }
             GeometryError::TooFewCopies { copies } => {
-                write!(f, "RAID-10 with {copies} copies: it keeps 2 or more")
+                write!(f, "RAID-10 with {copies} copies: use 2 or more")
             }
             GeometryError::Parities { parities } => write_parities(f, *parities),
             GeometryError::Chunk { sectors } => {
@@ -459,7 +459,7 @@ fn write_colliding(f: &mut fmt::Formatter<'_>, level: Level, skew: Skew, size: u
         return f.write_str("a member has 1 or more partitions");
     }
     if size == 1 {
-        write!(f, "{groups} groups of 1 member are a plain array")?;
+        write!(f, "{groups} groups of 1 member do not form groups")?;
         return write_of_slots(f, level, groups, groups);
     }
     write!(

@@ -282,13 +282,13 @@ impl fmt::Display for CreateError {
             CreateError::SizePerMember { sectors, limit } => {
                 write!(
                     f,
-                    "{sectors} sectors a member cannot be had: from one chunk to {limit}"
+                    "invalid size of {sectors} sectors per member: use one chunk to {limit}"
                 )
             }
             CreateError::LogSize { sectors } => {
                 write!(
                     f,
-                    "a log of {sectors} sectors: from {LOG_SECTORS_MIN} to {LOG_SECTORS_MAX} can be had"
+                    "invalid log of {sectors} sectors: use {LOG_SECTORS_MIN} to {LOG_SECTORS_MAX}"
                 )
             }
             CreateError::LogicalBlock { bytes, needs } => {
@@ -306,7 +306,7 @@ impl fmt::Display for CreateError {
             CreateError::Lend { sectors, size } => {
                 write!(
                     f,
-                    "{sectors} sectors cannot be set aside for leases of {size}: users keep a row at least"
+                    "{sectors} of {size} sectors cannot be reserved for leases: at least one row must remain"
                 )
             }
         }
@@ -318,12 +318,12 @@ fn write_unfit_hole(
     write_hole: WriteHole,
     level: Level,
 ) -> fmt::Result {
-    write!(f, "write hole {write_hole:?} is not for {level}")?;
+    write!(f, "{level} does not support write hole {write_hole:?}")?;
     match (write_hole, level) {
         (WriteHole::Ppl, Level::ReedSolomon { .. }) => {
-            f.write_str(": its log has room for two parities")
+            f.write_str(": its log has space for two parities")
         }
-        (WriteHole::WholeRows, _) => f.write_str(" but as a surrogate"),
+        (WriteHole::WholeRows, _) => f.write_str(" except as a surrogate"),
         _ => Ok(()),
     }
 }

@@ -103,24 +103,24 @@ pub enum LeaseError {
 impl fmt::Display for LeaseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            LeaseError::NotLending => f.write_str("the array has no space set aside for leases"),
+            LeaseError::NotLending => f.write_str("the array has no space reserved for leases"),
             LeaseError::Lends => f.write_str(
-                "an array that lends has no surrogate, so that none waits for another in a ring",
+                "an array with space for leases cannot have a surrogate, to exclude cyclic dependencies",
             ),
-            LeaseError::Unknown(name) => write!(f, "no lease is called {name}"),
-            LeaseError::Taken(name) => write!(f, "a lease is called {name} already"),
+            LeaseError::Unknown(name) => write!(f, "there is no lease {name}"),
+            LeaseError::Taken(name) => write!(f, "the lease {name} exists already"),
             LeaseError::NoRoom { largest } => {
                 write!(f, "the largest free part has {largest} sectors")
             }
             LeaseError::TableFull => {
                 write!(
                     f,
-                    "there are {PARCELS_MAX} parts already, which is the most"
+                    "the maximum of {PARCELS_MAX} parts is reached"
                 )
             }
             LeaseError::Borrowed { name, by } => write!(f, "the array {by} uses the lease {name}"),
             LeaseError::BorrowerUnknown(name) => {
-                write!(f, "it cannot be told who borrows the lease {name}")
+                write!(f, "the borrower of the lease {name} is unknown")
             }
         }
     }

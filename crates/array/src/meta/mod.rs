@@ -94,7 +94,7 @@ impl fmt::Display for MetaError {
                 )
             }
             MetaError::OtherArray => f.write_str("metadata of another array"),
-            MetaError::Misplaced => f.write_str("a metadata page that belongs elsewhere"),
+            MetaError::Misplaced => f.write_str("a metadata page of another location"),
             MetaError::Field { name, value } => write!(f, "field {name} cannot be {value}"),
             MetaError::Geometry(error) => error.fmt(f),
             MetaError::TooLarge { what, count, limit } => {

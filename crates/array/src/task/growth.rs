@@ -136,15 +136,15 @@ impl Core {
         let unsuited = |why| Err(CommandError::Unsuited(why));
         let Geometry { level, skew, .. } = self.superblock.geometry;
         if skew.is_some() {
-            return unsuited("arrays with groups do not grow");
+            return unsuited("arrays with groups cannot grow");
         }
         match level {
             Level::Raid0 | Level::Raid4 => self.check_free_to_grow(by),
             Level::Raid5(_) | Level::Raid6(_) => {
                 unsuited("levels 5 and 6 do not grow by the least moves")
             }
-            Level::Raid1 | Level::Raid10 { .. } => unsuited("arrays of level 1 and 10 do not grow"),
-            Level::ReedSolomon { .. } => unsuited("arrays of three parities or more do not grow"),
+            Level::Raid1 | Level::Raid10 { .. } => unsuited("arrays of level 1 and 10 cannot grow"),
+            Level::ReedSolomon { .. } => unsuited("arrays of three parities or more cannot grow"),
         }
     }
 
@@ -152,19 +152,19 @@ impl Core {
     pub(super) fn check_free_to_grow(&self, by: u16) -> Result<(), CommandError> {
         let refused = |why| Err(CommandError::Busy(why));
         if by == 0 {
-            return refused("a growth by no member is none");
+            return refused("a growth needs at least one new member");
         }
         if self.state != ArrayState::Healthy || !self.complete() {
-            return refused("the array has to be whole to grow");
+            return refused("a degraded array cannot grow");
         }
         if !self.tasks.list.is_empty() {
             return refused("a task is running: wait for it");
         }
         if self.superblock.partner.is_some() && self.log_set().is_none() {
-            return refused("an array that serves as a surrogate does not grow");
+            return refused("an array that serves as a surrogate cannot grow");
         }
         if !self.superblock.lent.is_empty() {
-            return refused("an array that lends does not grow");
+            return refused("an array with space for leases cannot grow");
         }
         Ok(())
     }
@@ -192,12 +192,12 @@ impl Core {
         let bits = u64::from(layout.generations()) * self.extents();
         if bits > pages * pages::BITS_PER_PAGE {
             return Err(CommandError::Unsuited(
-                "the array has no room to record what is written after a growth",
+                "the array's written map has no space for the growth",
             ));
         }
         if self.log_set().is_some() && self.redirected_bits_of(layout) == 0 {
             return Err(CommandError::Busy(
-                "the array has no room to record what its surrogate holds after a growth: remove that first",
+                "the array's redirect map has no space for the growth: remove the surrogate first",
             ));
         }
         if self.config.limits.pool.large < 2 * (u32::from(layout.width()) + 5) {
@@ -211,7 +211,7 @@ impl Core {
         let mut spares: Vec<Member> = self.spares().collect();
         let Some(first) = spares.len().checked_sub(by.into()) else {
             return Err(CommandError::Busy(
-                "the array has fewer spares than that: add some first",
+                "the array has too few spares: add some first",
             ));
         };
         Ok(spares.split_off(first))
@@ -372,4 +372,4 @@ impl Core {
     }
 }
 
-pub(super) const TOO_MANY: &str = "the array cannot have so many members";
+pub(super) const TOO_MANY: &str = "the array would exceed the maximum number of members";

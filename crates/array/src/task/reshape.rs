@@ -203,24 +203,26 @@ impl Core {
         let refused = |why| Err(CommandError::Busy(why));
         let geometry = &self.superblock.geometry;
         if geometry.skew.is_some() {
-            return unsuited("arrays with groups do not grow");
+            return unsuited("arrays with groups cannot grow");
         }
         if matches!(geometry.level, Level::Raid1 | Level::Raid10 { .. }) {
-            return unsuited("arrays of level 1 and 10 do not grow");
+            return unsuited("arrays of level 1 and 10 cannot grow");
         }
         if geometry.grown.is_some() {
-            return unsuited("an array that has grown by the least moves goes on that way");
+            return unsuited("an array that has grown by the least moves can only grow that way");
         }
         if self.layout.parity() && !self.logged() {
-            return unsuited(
-                "it grows by way of its log, which closes the write hole (ppl), and has none",
-            );
+            return unsuited("a growth of level 5 or 6 requires a partial parity log (ppl)");
         }
         if self.read_cache.is_some() {
-            return refused("with a read cache it does not grow: start it without one");
+            return refused(
+                "an array of level 5 or 6 cannot grow with a read cache: start it without one",
+            );
         }
         if self.superblock.partner.is_some() {
-            return refused("with a surrogate it does not grow: remove that first");
+            return refused(
+                "an array of level 5 or 6 cannot grow with a surrogate: remove it first",
+            );
         }
         self.check_free_to_grow(by)
     }
@@ -232,13 +234,15 @@ impl Core {
         let log = self.superblock.region(RegionKind::Log);
         let journal = log.map_or(0, |log| log.sectors.saturating_sub(DONE_SECTORS));
         if self.logged() && journal < chunk {
-            return refused("its logs have no room for a chunk, by way of which it would grow");
+            return refused(
+                "the partial parity logs are smaller than a chunk, which the growth requires",
+            );
         }
         let (former, _) = layout.former_shape().expect("made for that");
         let (former, data) = (u64::from(former), layout.data_cells());
         let journaled = former.div_ceil(data - former);
         if !self.logged() && layout.rows() < journaled + data {
-            return refused("its members are too small to grow");
+            return refused("the members are too small to grow");
         }
         let former = layout.former_shape().map_or(0, |(_, slots)| slots);
         if self.config.limits.pool.large < 2 * u32::from(layout.width() + former + 5) {

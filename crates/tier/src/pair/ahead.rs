@@ -236,7 +236,7 @@ impl Pair {
                 Ok(())
             }
             false => Err(CommandError::Busy(
-                "until all is home the log alone counts; surrogate destage brings it there",
+                "the log is the only valid copy until it is destaged (`restripe surrogate destage`)",
             )),
         };
         self.out.push(Action::CommandReply(tag, result));

@@ -185,7 +185,7 @@ impl Pair {
     pub(super) fn ask_destage(&mut self) -> Result<(), CommandError> {
         if !self.policy.redirect().is_constant() {
             return Err(CommandError::Unsuited(
-                "what lies in the log goes home by itself",
+                "the log of this surrogate is destaged automatically",
             ));
         }
         self.policy.destage.asked = true;

@@ -66,7 +66,7 @@ impl Pair {
     pub(super) fn begin_leaving(&mut self, tag: CommandTag) {
         let emptying = matches!(self.policy.leaving, Leaving::Emptying { .. });
         if self.stage == Stage::Serving && emptying {
-            let error = CommandError::Busy("its surrogate is being emptied already");
+            let error = CommandError::Busy("a removal of its surrogate is already running");
             return self.out.push(Action::CommandReply(tag, Err(error)));
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
@@ -157,4 +157,4 @@ impl Pair {
     }
 }
 
-pub(super) const NOT_HOME: &str = "what lies in its surrogate could not be brought home";
+pub(super) const NOT_HOME: &str = "the surrogate's log could not be destaged";

@@ -270,8 +270,8 @@ fn a_row_that_a_crash_tore_is_brought_in_step() {
 #[test]
 fn no_log_is_kept_for_more_than_two_parities() {
     for (hole, told) in [
-        (WriteHole::Ppl, "its log has room for two parities"),
-        (WriteHole::WholeRows, "but as a surrogate"),
+        (WriteHole::Ppl, "its log has space for two parities"),
+        (WriteHole::WholeRows, "except as a surrogate"),
     ] {
         let refused = refusal(of(3, 6).hole(hole));
         assert!(matches!(refused, CreateError::WriteHole { .. }));

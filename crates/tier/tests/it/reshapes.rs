@@ -488,15 +488,15 @@ fn what_is_not_reshaped_says_why() {
     let mut mirrored = full(Setup::new(Level::Raid1, 2).spares(1));
     refused(&mut mirrored, 1, "level 1 and 10");
     let bitmap = plain(raid5, 3, 1).hole(restripe_array::meta::WriteHole::Bitmap);
-    refused(&mut full(bitmap), 1, "way of its log");
+    refused(&mut full(bitmap), 1, "partial parity log");
     let mut grown = full(crate::shell::grown4(&[2, 3]).spares(1));
     refused(&mut grown, 1, "least moves");
     let mut array = full(plain(raid5, 3, 1));
     refused(&mut array, 2, "fewer spares");
     refused(&mut array, 0, "no member");
-    refused(&mut array, 31, "so many members");
+    refused(&mut array, 31, "maximum number of members");
     let mut wide = full(plain(raid5, 3, 1).chunk(256));
-    refused(&mut wide, 1, "room for a chunk");
+    refused(&mut wide, 1, "smaller than a chunk");
     array.depart(0);
     array.run_tasks();
     array.depart(1);

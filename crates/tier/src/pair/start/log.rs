@@ -27,9 +27,9 @@ const SEGMENTS: u64 = 64;
 const SEGMENT_SECTORS_MIN: u64 = 64;
 const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
 
-const ONLY_MIRRORS: &str = "first copies go ahead in raid1 and raid10 only (redirect graid, eraid)";
+const ONLY_MIRRORS: &str = "redirect graid and eraid require raid1 or raid10";
 
-const FIRSTS_HAVE_IT: &str = "its log is an old copy or cannot be read, and first copies have all that it had: leave its members out and say --degraded, and nothing is lost";
+const FIRSTS_HAVE_IT: &str = "its log is stale or cannot be read, but the primary copies hold all data: omit its members and pass --degraded; nothing is lost";
 
 /// The sectors of a segment in a log of so many: the same size always gives the same.
 fn segment_sectors(sectors: u64) -> u32 {
@@ -75,20 +75,19 @@ impl Pair {
                 self.refuse(CommandError::Unsuited(ONLY_MIRRORS));
             }
             Ok(_) if self.policy.redirect() == Redirect::Eraid => {
-                let why =
-                    "--redirect eraid is for an array without a surrogate, and this array has one";
+                let why = "--redirect eraid requires an array without a surrogate, and this array has one";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
-                let why = "a code cache is no log for redirect graid";
+                let why = "redirect graid cannot use a code cache as its log";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(_) if grain > RECORD_SECTORS => {
-                let why = "a row of a code cache is no longer than a record";
+                let why = "a row of a code cache must not be longer than a record";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(_) if log.whole_rows() && self.surrogate.limits.records_in_memory == 0 => {
-                let why = "a code cache takes memory for its clusters";
+                let why = "a code cache needs memory for its clusters";
                 self.refuse(CommandError::Unsuited(why));
             }
             Ok(layout) => self.open_log_of(layout),

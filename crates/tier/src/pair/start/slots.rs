@@ -111,10 +111,12 @@ impl Pair {
                     .clone()
                     .unwrap_or(CommandError::BufferMissing),
             ),
-            BufferMark::None => Some(CommandError::Unsuited("this log was made without a buffer")),
-            _ if !self.log().whole_rows() => {
-                Some(CommandError::Unsuited("only a code cache has a buffer"))
-            }
+            BufferMark::None => Some(CommandError::Unsuited(
+                "this log was created without an NVRAM buffer",
+            )),
+            _ if !self.log().whole_rows() => Some(CommandError::Unsuited(
+                "only a code cache has an NVRAM buffer",
+            )),
             _ if self.slots().slots() < self.surrogate.limits.cluster_records => {
                 let (has, needs) = (self.buffer_set().layout().size_sectors(), 2 * HALF_SECTORS);
                 let needs = needs * u64::from(self.surrogate.limits.cluster_records);
@@ -471,7 +473,7 @@ impl Pair {
             return false;
         };
         if start.mode.read_only {
-            let why = "what its buffer has goes into the log first: start it once for writing";
+            let why = "its NVRAM buffer must first be replayed into the log: start it once without --read-only";
             self.refuse_buffer(CommandError::Unsuited(why));
             return true;
         }
