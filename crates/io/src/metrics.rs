@@ -46,7 +46,7 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
     tasks(&mut text, &status.tasks);
     text.gauge(
         "restripe_tasks_dropped",
-        "Rebuilds and replaces that the start dropped, since their targets were missing.",
+        "Rebuilds and replaces that were dropped at the start because their targets were missing.",
         status.dropped_tasks.len(),
     );
     if let Some(last) = &status.last_scrub {
@@ -102,7 +102,7 @@ fn array(text: &mut Text, status: &StatusView) {
     text.family(
         "restripe_state",
         "gauge",
-        "1 for the state the array is in.",
+        "1 for the current state of the array.",
     );
     for state in STATES {
         text.sample(
@@ -114,12 +114,12 @@ fn array(text: &mut Text, status: &StatusView) {
     refusals(text, status);
     text.gauge(
         "restripe_volatile",
-        "1 while a current member makes nothing durable, and clients are offered neither FLUSH nor FUA.",
+        "1 while a current member makes no write durable, and clients are offered neither FLUSH nor FUA.",
         u8::from(status.volatile),
     );
     text.gauge(
         "restripe_size_bytes",
-        "Bytes that users see.",
+        "Usable bytes of the array.",
         status.size_bytes,
     );
     text.gauge(
@@ -129,12 +129,12 @@ fn array(text: &mut Text, status: &StatusView) {
     );
     text.gauge(
         "restripe_lost_bytes",
-        "Bytes that redundancy could not bring back.",
+        "Bytes that could not be recovered from redundancy.",
         status.lost_bytes,
     );
     text.gauge(
         "restripe_in_doubt_bytes",
-        "Bytes that first copies alone have until a resynchronisation has passed them, at most.",
+        "Upper bound of the bytes that are valid on primary copies only, until a resync has passed them.",
         status.in_doubt_bytes,
     );
 }
@@ -153,7 +153,7 @@ fn refusals(text: &mut Text, status: &StatusView) {
     text.family(
         name,
         "gauge",
-        "1 for each member that is the cause of refused writes.",
+        "1 for each member that causes refused writes.",
     );
     if let Some(refusal) = refusal {
         for member in &refusal.members {
@@ -168,7 +168,7 @@ fn requests(text: &mut Text, status: &StatusView) {
     text.family(
         "restripe_requests_total",
         "counter",
-        "Requests of users; of large trims and writes of zeros, pieces.",
+        "User requests; large trims and writes of zeros count once per piece.",
     );
     for (op, count) in [
         ("read", c.reads),
@@ -217,7 +217,7 @@ fn paths(text: &mut Text, status: &StatusView) {
     text.family(
         "restripe_parity_writes_total",
         "counter",
-        "Writes to rows with parity, by the way taken.",
+        "Writes to rows with parity, by method.",
     );
     for (way, count) in ways {
         text.sample("restripe_parity_writes_total", &[("way", way)], count);
@@ -225,7 +225,7 @@ fn paths(text: &mut Text, status: &StatusView) {
     read_blocks(text, c);
     text.counter(
         "restripe_degraded_reads_total",
-        "Reads answered from redundancy.",
+        "Reads reconstructed from redundancy.",
         c.degraded_reads,
     );
     text.counter(
@@ -240,17 +240,17 @@ fn read_blocks(text: &mut Text, c: &CountersView) {
     let blocks = [
         (
             "restripe_read_blocks_asked_total",
-            "Blocks of 4 KiB that reads asked for, where anything was ever written.",
+            "Blocks of 4 KiB requested by reads, in written extents.",
             c.blocks_asked,
         ),
         (
             "restripe_read_blocks_cached_total",
-            "Of these, blocks that the read cache had.",
+            "Requested blocks that were in the read cache.",
             c.blocks_cached,
         ),
         (
             "restripe_read_blocks_fetched_total",
-            "Blocks read from members for the others; over those asked for, the requests generation ratio (RGR).",
+            "Blocks read from members for the others; divided by the requested blocks, the requests generation ratio (RGR).",
             c.blocks_fetched,
         ),
     ];
@@ -264,7 +264,7 @@ fn members(text: &mut Text, status: &StatusView) {
     text.family(
         "restripe_member_state",
         "gauge",
-        "1 for the state a member is in.",
+        "1 for the current state of a member.",
     );
     for member in &members {
         for state in MEMBER_STATES {
@@ -285,7 +285,7 @@ fn members(text: &mut Text, status: &StatusView) {
     };
     mark(
         "restripe_member_volatile",
-        "1 for a member that makes nothing durable: it takes neither flushes nor durable writes.",
+        "1 for a member that makes no write durable: it supports neither FLUSH nor FUA.",
         |member| member.volatile,
     );
     mark(
@@ -315,11 +315,7 @@ fn spindles(text: &mut Text, status: &StatusView) {
     });
     let told: Vec<_> = told.collect();
     let name = "restripe_member_phase_seconds_total";
-    text.family(
-        name,
-        "counter",
-        "Time of a member's spindle, by what it was at.",
-    );
+    text.family(name, "counter", "Time of a member's spindle in each phase.");
     for (member, spindle) in &told {
         for (phase, ms) in spindle.phases() {
             let seconds = format!("{}.{:03}", ms / 1000, ms % 1000);
@@ -327,7 +323,7 @@ fn spindles(text: &mut Text, status: &StatusView) {
         }
     }
     let name = "restripe_member_starts_total";
-    text.family(name, "counter", "How often a member's spindle started.");
+    text.family(name, "counter", "Starts of a member's spindle.");
     for (member, spindle) in &told {
         text.sample(name, &[("member", member)], spindle.starts);
     }
@@ -336,7 +332,7 @@ fn spindles(text: &mut Text, status: &StatusView) {
     text.family(
         name,
         "counter",
-        "What a member drew: an estimate by its rating.",
+        "Energy of a member, estimated from its rating.",
     );
     for (member, spindle) in &told {
         let joules = spindle.joules.unwrap_or(0);
@@ -344,7 +340,7 @@ fn spindles(text: &mut Text, status: &StatusView) {
     }
     text.counter(
         "restripe_joules_total",
-        "What all drives drew, each counted once: an estimate by a rating.",
+        "Energy of all drives, each counted once, estimated from the rating.",
         energy.joules,
     );
 }
@@ -353,7 +349,7 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
     text.family(
         "restripe_task_done_ratio",
         "gauge",
-        "How far a running task is, 0 to 1.",
+        "Progress of a running task, 0 to 1.",
     );
     for task in tasks {
         text.sample(
@@ -365,7 +361,7 @@ fn tasks(text: &mut Text, tasks: &[TaskView]) {
     text.family(
         "restripe_task_rate_bytes",
         "gauge",
-        "Bytes of one member a second.",
+        "Speed of a running task in bytes per second of one member.",
     );
     let told = tasks
         .iter()
@@ -396,11 +392,7 @@ fn last_scrub(text: &mut Text, last: &LastScrubView) {
         text.sample(name, &labels, u8::from(last.state == state));
     }
     let name = "restripe_last_scrub_rows";
-    text.family(
-        name,
-        "gauge",
-        "All rows, by what the last scrub did with them.",
-    );
+    text.family(name, "gauge", "All rows, by result of the last scrub.");
     for (result, rows) in [
         ("compared", last.rows_compared),
         ("unwritten", last.rows_unwritten),
@@ -410,7 +402,7 @@ fn last_scrub(text: &mut Text, last: &LastScrubView) {
         text.sample(name, &[("result", result)], rows);
     }
     let name = "restripe_last_scrub_mismatched_rows";
-    let help = "Rows that the last scrub found wrong or unreadable, by what became of them.";
+    let help = "Rows that the last scrub found wrong or unreadable, by outcome.";
     text.family(name, "gauge", help);
     for (outcome, rows) in [
         ("repaired", last.rows_repaired),
@@ -427,7 +419,7 @@ fn last_scrub(text: &mut Text, last: &LastScrubView) {
         ),
         (
             "restripe_last_scrub_unreadable_rows",
-            "Rows of which a member could not read something in the last scrub.",
+            "Rows with a read error on a member in the last scrub.",
             last.rows_unreadable,
         ),
         (
@@ -446,12 +438,12 @@ fn last_scrub_dates(text: &mut Text, last: &LastScrubView) {
     let dates = [
         (
             "restripe_last_scrub_began_timestamp_seconds",
-            "When the last scrub began, in seconds since 1970.",
+            "Start of the last scrub, in seconds since 1970.",
             last.began_at,
         ),
         (
             "restripe_last_scrub_ended_timestamp_seconds",
-            "When the last scrub ended, in seconds since 1970.",
+            "End of the last scrub, in seconds since 1970.",
             last.ended_at,
         ),
     ];
@@ -488,17 +480,17 @@ fn last_scrub_members(text: &mut Text, members: &[ScrubbedMemberView]) {
 fn zones(text: &mut Text, heat: &HeatView) {
     text.gauge(
         "restripe_heat_zones",
-        "Zones in which it is learned what users read.",
+        "Zones in which reads are counted.",
         heat.zones,
     );
     text.gauge(
         "restripe_heat_read_zones",
-        "Of these, the ones that are read.",
+        "Zones with reads.",
         heat.zones_read,
     );
     text.gauge(
         "restripe_heat_hot_share_ratio",
-        "Share of the reads in the hottest fifth of all zones, each epoch counting half of the next.",
+        "Share of the reads in the hottest fifth of all zones; counts are halved after each epoch.",
         heat.hot_share,
     );
 }
@@ -506,12 +498,12 @@ fn zones(text: &mut Text, heat: &HeatView) {
 fn lent(text: &mut Text, lends: &LendingView) {
     text.gauge(
         "restripe_lent_bytes",
-        "Bytes set aside for leases.",
+        "Bytes reserved for leases.",
         lends.bytes,
     );
     text.gauge(
         "restripe_lent_free_bytes",
-        "Bytes of these that are lent to nobody.",
+        "Bytes reserved for leases that are not lent.",
         lends.free_bytes,
     );
     text.family("restripe_lease_bytes", "gauge", "Bytes of a lease.");
@@ -522,7 +514,7 @@ fn lent(text: &mut Text, lends: &LendingView) {
             lease.bytes,
         );
     }
-    let help = "1 if somebody has the lease attached.";
+    let help = "1 if a client has the lease attached.";
     text.family("restripe_lease_in_use", "gauge", help);
     for lease in &lends.leases {
         let in_use = u8::from(lease.in_use);
@@ -538,7 +530,7 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
     text.family(
         "restripe_surrogate_state",
         "gauge",
-        "1 for the state the surrogate is in.",
+        "1 for the current state of the surrogate.",
     );
     for state in SURROGATE_STATES {
         let is = u8::from(surrogate.state == *state);
@@ -563,17 +555,17 @@ fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
 fn of_buffer(text: &mut Text, buffer: &BufferView) {
     text.gauge(
         "restripe_code_cache_buffer_used",
-        "1 while flushes go into the code cache's buffer.",
+        "1 while flushes write to the code cache's NVRAM buffer.",
         u8::from(buffer.used),
     );
     text.gauge(
         "restripe_code_cache_buffer_records",
-        "Records that lie in the buffer and are not durable in the log.",
+        "Records in the NVRAM buffer that are not yet durable in the log.",
         buffer.records,
     );
     text.counter(
         "restripe_code_cache_buffer_versions_total",
-        "Versions of records that were written into the buffer.",
+        "Versions of records that were written to the NVRAM buffer.",
         buffer.versions,
     );
 }
@@ -581,42 +573,42 @@ fn of_buffer(text: &mut Text, buffer: &BufferView) {
 fn away(text: &mut Text, overlay: &OverlayView) {
     text.gauge(
         "restripe_surrogate_away_bytes",
-        "Bytes of which the surrogate has the only current copy.",
+        "Bytes whose only current copy is in the surrogate.",
         overlay.away_bytes,
     );
     text.gauge(
         "restripe_surrogate_ahead_bytes",
-        "Bytes that first copies have, and further ones do not.",
+        "Bytes that are current on primary copies and not on secondary copies.",
         overlay.ahead_bytes,
     );
     text.gauge(
         "restripe_surrogate_exposed_bytes",
-        "Of these, bytes that nobody else has.",
+        "Bytes whose only current copy is a primary copy.",
         overlay.exposed_bytes,
     );
     text.gauge(
         "restripe_surrogate_clean_bytes",
-        "Bytes with a copy in the surrogate that may be dropped.",
+        "Bytes of cached copies in the surrogate, which may be dropped.",
         overlay.clean_bytes,
     );
     text.gauge(
         "restripe_surrogate_log_bytes",
-        "Bytes of the surrogate's log.",
+        "Size of the surrogate's log in bytes.",
         overlay.log_bytes,
     );
     text.gauge(
         "restripe_surrogate_extents",
-        "Extents of the map from the array to the log.",
+        "Extents in the map from the array to the log.",
         overlay.extents,
     );
     text.gauge(
         "restripe_surrogate_extents_max",
-        "Extents that this map can have.",
+        "Maximum number of extents in this map.",
         overlay.extents_max,
     );
     text.gauge(
         "restripe_surrogate_going_home",
-        "1 while what is away is copied home.",
+        "1 while a destage runs.",
         u8::from(overlay.going_home),
     );
     text.gauge(
@@ -630,27 +622,27 @@ fn redirected(text: &mut Text, overlay: &OverlayView) {
     let counters = [
         (
             "restripe_surrogate_redirected_writes_total",
-            "Writes of users that went to the surrogate.",
+            "User writes that were redirected to the surrogate.",
             overlay.redirected_writes,
         ),
         (
             "restripe_surrogate_log_reads_total",
-            "Reads of users answered from the surrogate alone.",
+            "User reads served from the surrogate only.",
             overlay.log_reads,
         ),
         (
             "restripe_surrogate_split_reads_total",
-            "Reads of users answered from the surrogate and from home.",
+            "User reads served from the surrogate and the main set.",
             overlay.split_reads,
         ),
         (
             "restripe_surrogate_home_bytes_total",
-            "Bytes that were copied home.",
+            "Bytes that were destaged to the main set.",
             overlay.home_bytes,
         ),
         (
             "restripe_surrogate_clean_copies_total",
-            "Copies made of what is current at home.",
+            "Cached copies that were made of data in the main set.",
             overlay.clean_copies,
         ),
     ];
@@ -666,18 +658,18 @@ fn slept(text: &mut Text, overlay: &OverlayView) {
     }
     text.gauge(
         "restripe_code_cache_mirrors_asleep",
-        "Mirrors that stand still.",
+        "Mirrors in standby.",
         overlay.mirrors_asleep,
     );
     let budget = [
         (
             "restripe_code_cache_starts_a_day_max",
-            "How often a day mirrors may sleep at most.",
+            "Maximum spin-downs of mirrors per day.",
             overlay.starts_a_day_max,
         ),
         (
             "restripe_code_cache_starts_left",
-            "How often of these they may at once.",
+            "Spin-downs that are left in this budget now.",
             overlay.starts_left,
         ),
     ];
@@ -689,12 +681,12 @@ fn slept(text: &mut Text, overlay: &OverlayView) {
     let counters = [
         (
             "restripe_code_cache_rests_total",
-            "How often mirrors were let stand still.",
+            "Spin-downs of mirrors.",
             overlay.rests,
         ),
         (
             "restripe_code_cache_destages_total",
-            "How often all that lay away went home.",
+            "Destages that completed.",
             overlay.destages,
         ),
     ];
@@ -710,19 +702,19 @@ fn gathered(text: &mut Text, overlay: &OverlayView) {
     }
     text.counter(
         "restripe_code_cache_cleanings_total",
-        "How often the oldest of the log was moved, so that nothing had to go home.",
+        "Cleanings of the oldest segments of the log, which avoid a destage.",
         overlay.cleanings,
     );
     text.counter(
         "restripe_code_cache_moved_bytes_total",
-        "Bytes that were moved for it.",
+        "Bytes that were moved by log cleaning.",
         overlay.moved_bytes,
     );
     let name = "restripe_code_cache_seals_total";
     text.family(
         name,
         "counter",
-        "Records gathered in memory and sealed, by cause.",
+        "Records that were packed in memory and closed, by cause.",
     );
     for (cause, count) in &overlay.seals {
         text.sample(name, &[("cause", cause)], count);
