@@ -46,7 +46,7 @@ impl Block {
         let layout = Layout::from_size_align(bytes, ALIGNMENT).ok();
         let block = layout.and_then(Block::of_layout);
         block.ok_or_else(|| {
-            let what = format!("no {bytes} bytes of memory can be had");
+            let what = format!("{bytes} bytes of memory are not available");
             io::Error::new(ErrorKind::OutOfMemory, what)
         })
     }

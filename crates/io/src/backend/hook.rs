@@ -95,9 +95,9 @@ impl Failed {
             Failed::NotRun(error) => format!("it cannot be run: {error}"),
             Failed::Status(status) => status.to_string(),
             Failed::TookTooLong(limit) => {
-                format!("it took longer than {} s, and was ended", limit.as_secs())
+                format!("it ran longer than {} s, and was killed", limit.as_secs())
             }
-            Failed::Ended => "it was ended by the stop".into(),
+            Failed::Ended => "it was killed at the stop".into(),
         }
     }
 }
@@ -257,8 +257,8 @@ impl Hook {
             return;
         }
         let follows = match word {
-            "wake" => "what is wanted of the mirror is asked all the same",
-            _ => "the mirror stays awake",
+            "wake" => "requests to the mirror are sent anyway",
+            _ => "the mirror stays active",
         };
         let program = self.words.join(" ");
         let said = said.line();
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("exit status: 3"), "{told:?}");
         assert!(
-            told[0].ends_with("the mirror stays awake: no such disk"),
+            told[0].ends_with("the mirror stays active: no such disk"),
             "{told:?}"
         );
     }

@@ -45,7 +45,7 @@ impl fmt::Display for ClientError {
         match self {
             ClientError::Place(error) => error.fmt(f),
             ClientError::NotRunning { path } => {
-                write!(f, "no daemon answers at {}", path.display())
+                write!(f, "no daemon responds at {}", path.display())
             }
             ClientError::Io { path, error } => write!(f, "{}: {error}", path.display()),
             ClientError::NoReply {

@@ -55,7 +55,7 @@ fn text_of(why: WhyRefused, members: &[String]) -> String {
         WhyRefused::ReadOnly => "it was started read-only".into(),
         WhyRefused::NoSpace => format!("no space is left on {members}"),
         WhyRefused::TooFew if members.is_empty() => "too many members are missing".into(),
-        WhyRefused::TooFew => format!("too many members are gone: {members}"),
+        WhyRefused::TooFew => format!("too many members have failed: {members}"),
         WhyRefused::LogFailed => format!("the surrogate's log failed with {members}"),
         WhyRefused::Owned => "another daemon has taken the array".into(),
         WhyRefused::LogFull => format!("no space is left for the surrogate's log on {members}"),
@@ -64,26 +64,28 @@ fn text_of(why: WhyRefused, members: &[String]) -> String {
 
 fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
     let name = &status.name;
-    let anew = format!("restripe stop {name}, then restripe serve");
+    let anew = format!("run `restripe stop {name}` and `restripe serve`");
     match (why, members) {
-        (WhyRefused::Owned, _) => format!("restripe stop {name}: the other daemon serves it"),
+        (WhyRefused::Owned, _) => {
+            format!("run `restripe stop {name}`: the other daemon serves the array")
+        }
         (WhyRefused::ReadOnly, _) => format!(
-            "restripe serve without --read-only, after restripe stop {name} where a daemon serves it"
+            "run `restripe stop {name}` if a daemon serves it, then `restripe serve` without --read-only"
         ),
         (WhyRefused::NoSpace | WhyRefused::LogFull, _) if status.surrogate.is_some() => format!(
-            "make room: the next write tries again, without a restart; restripe status {name} shows when it goes on"
+            "free space: the next write retries, without a restart; `restripe status {name}` shows when writes succeed"
         ),
         // A replace begins with a start over the others, which need space for that.
         (WhyRefused::NoSpace, [full]) => format!(
-            "make room: the next write tries again, without a restart; or restripe replace {name} {full} NEW"
+            "free space: the next write retries, without a restart; or run `restripe replace {name} {full} NEW`"
         ),
         (WhyRefused::NoSpace | WhyRefused::LogFull, _) => {
             format!(
-                "make room: the next write tries again; restripe status {name} shows when it goes on"
+                "free space: the next write retries; `restripe status {name}` shows when writes succeed"
             )
         }
-        (WhyRefused::TooFew, _) => format!("bring them back, then {anew} with every member"),
-        (WhyRefused::LogFailed, _) => format!("bring the surrogate's members back, then {anew}"),
+        (WhyRefused::TooFew, _) => format!("attach them again, then {anew} with every member"),
+        (WhyRefused::LogFailed, _) => format!("attach the surrogate's members again, then {anew}"),
     }
 }
 

@@ -969,7 +969,9 @@ fn repaired_text(member: &str, at: u64, sectors: u64, rotten: bool) -> String {
 }
 
 fn ignored_text(member: &str, what: &str, count: u64) -> String {
-    format!("{count} {what} on {member} have numbers that this array cannot have, and are ignored")
+    format!(
+        "{count} {what} on {member} have sequence numbers that are invalid for this array, and are ignored"
+    )
 }
 
 fn outcome_word(outcome: TaskOutcome) -> &'static str {
@@ -995,24 +997,24 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             generation,
             recovered_rows,
         } => {
-            format!("serves, generation {generation}, {recovered_rows} rows recovered")
+            format!("serving, generation {generation}, {recovered_rows} rows recovered")
         }
         Fact::Stopped if read_only => "stopped, nothing was written".into(),
         Fact::Stopped => "stopped and marked clean".into(),
         Fact::Halted(why) => halted_text(why),
         Fact::OutOfSpace { member } => format!("no space is left on {}", name_of(*member)),
         Fact::StaysHalted { why } => stays_halted_text(why),
-        Fact::RoomAgain { member } => format!("there is room again on {}", name_of(*member)),
+        Fact::RoomAgain { member } => format!("{} has space again", name_of(*member)),
         Fact::MemberFailed { member, why } => {
             format!("{} failed: {}", name_of(*member), cause_text(why))
         }
-        Fact::SpareTaken { spare, slot } => format!("{} takes over slot {slot}", name_of(*spare)),
+        Fact::SpareTaken { spare, slot } => format!("{} serves slot {slot}", name_of(*spare)),
         Fact::PartitionTaken {
             host,
             slot,
             partition,
         } => format!(
-            "{} takes partition {partition} of slot {slot}",
+            "{} hosts partition {partition} of slot {slot}",
             name_of(*host)
         ),
         Fact::Repaired {
@@ -1044,10 +1046,10 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
         } => mismatch_text(*row, *sectors, guilty.map(name_of), *unreadable, *cure),
         Fact::Scrubbed(last) => scrubbed_text(last),
         Fact::MoveFailed { member, why } => move_failed_text(&name_of(*member), *why),
-        Fact::Throttled { rate, .. } => format!("background work waits at {rate} bytes a second"),
+        Fact::Throttled { rate, .. } => format!("tasks are throttled to {rate} bytes per second"),
         Fact::OfSurrogate(fact) => of_set("surrogate", fact, Telling { read_only, name_of }),
-        Fact::OfBuffer(fact) => of_set("buffer", fact, Telling { read_only, name_of }),
-        Fact::BufferAbsent { .. } => "the buffer cannot be used".into(),
+        Fact::OfBuffer(fact) => of_set("NVRAM buffer", fact, Telling { read_only, name_of }),
+        Fact::BufferAbsent { .. } => "the NVRAM buffer cannot be used".into(),
         Fact::BufferFailed => BUFFER_FAILED.into(),
         Fact::SurrogateAbsent { .. } => "the surrogate cannot be started".into(),
     }
@@ -1061,13 +1063,13 @@ fn lost_text(lba: u64, sectors: u64) -> String {
 fn halted_text(why: &Halt) -> String {
     match why {
         Halt::NoSpace => {
-            "too many members have no space: writes are refused until there is room".into()
+            "too many members have no space: writes are refused until space is available".into()
         }
         Halt::TooFew => {
-            "too many members are gone: nothing more is written until a restart with all that come back".into()
+            "too many members are missing: writes are refused until a restart with the returned members".into()
         }
         Halt::Owned(by) => {
-            format!("another daemon (run {}, process {}) has taken the array: nothing is read or written here any more", by.run, by.process)
+            format!("another daemon (run {}, process {}) has taken the array: this daemon no longer reads or writes it", by.run, by.process)
         }
     }
 }
@@ -1078,30 +1080,30 @@ fn stays_halted_text(why: &CommandError) -> String {
             let sectors: u64 = extents.iter().map(|(_, sectors)| sectors).sum();
             let bytes = sectors * SECTOR_BYTES;
             format!(
-                "{bytes} bytes that were being written would be lost: restripe stop, then restripe serve --accept-loss"
+                "{bytes} bytes that were being written would be lost: run `restripe stop`, then `restripe serve --accept-loss`"
             )
         }
         _ => {
-            "the array cannot be started again: restripe stop, then restripe serve tells why".into()
+            "the array cannot be restarted: run `restripe stop`, then `restripe serve` to see the cause".into()
         }
     };
-    format!("writes stay refused: {why}")
+    format!("writes remain refused: {why}")
 }
 
 fn of_set(set: &str, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> String {
     format!("{set}: {}", fact_text(fact, telling))
 }
 
-const BUFFER_FAILED: &str = "the buffer failed: what was gathered since the start lies in the log, and flushes seal records from now on";
+const BUFFER_FAILED: &str = "the NVRAM buffer failed: its records are in the log, and flushes close records early from now on";
 
 fn move_failed_text(name: &str, why: restripe_array::IoError) -> String {
-    format!("the growth cannot write to {name} ({why}): it tries again")
+    format!("the growth cannot write to {name} ({why}): it retries")
 }
 
 fn task_started_text(kind: TaskKind, slot: Option<u16>, read_only: bool) -> String {
     let what = match read_only {
-        true => "waits for a start that writes",
-        false => "begins",
+        true => "waits for a start that may write",
+        false => "started",
     };
     format!("{} {what}", task_of(kind, slot))
 }
@@ -1117,10 +1119,12 @@ fn task_dropped_text(dropped: &DroppedTask) -> String {
     let target = format!("its target, member {target},");
     match waits {
         true => {
-            format!("{task} waits for a start that writes and has its target: {target} is missing")
+            format!(
+                "{task} waits for a start that may write and includes its target: {target} is missing"
+            )
         }
         false => format!(
-            "{task} is dropped: {target} was missing at a start. restripe status shows what begins it anew"
+            "{task} is dropped: {target} was missing at a start. `restripe status` shows the command that restarts it"
         ),
     }
 }
@@ -1136,14 +1140,14 @@ fn task_of(kind: TaskKind, slot: Option<u16>) -> String {
 
 fn cause_text(cause: &FailCause) -> String {
     match cause {
-        FailCause::Command => "an operator said so".into(),
+        FailCause::Command => "by command".into(),
         FailCause::WriteError(error) => format!("a write failed ({error})"),
         FailCause::FlushError(error) => format!("a flush failed ({error})"),
         FailCause::ReadErrors => "too many read errors".into(),
-        FailCause::Gone => "the device is gone".into(),
-        FailCause::TimedOut => "it did not answer in time".into(),
+        FailCause::Gone => "the device disappeared".into(),
+        FailCause::TimedOut => "it did not respond in time".into(),
         FailCause::Metadata => "its metadata cannot be read or written".into(),
-        FailCause::Overwritten => "another program has written over its superblocks".into(),
+        FailCause::Overwritten => "another program has overwritten its superblocks".into(),
     }
 }
 

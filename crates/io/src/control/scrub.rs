@@ -132,7 +132,7 @@ impl LastScrubView {
             .map(|(count, what)| format!("{count} {what}"))
             .collect();
         if found.is_empty() {
-            found.push("no compared row disagrees".into());
+            found.push("all compared rows agree".into());
         }
         format!("{}; {}", parts.join(", "), found.join(", "))
     }
@@ -208,7 +208,7 @@ pub(super) fn mismatch_text(
         (Some(name), true) => format!("{bytes} bytes of {name} are unreadable"),
         (Some(name), false) => format!("the cells disagree in {bytes} bytes, {name} is wrong"),
         (None, _) => {
-            format!("the cells disagree in {bytes} bytes, and which is wrong is not known")
+            format!("the cells disagree in {bytes} bytes, and the wrong cell is unknown")
         }
     };
     let cure = match cure {

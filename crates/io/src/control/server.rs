@@ -285,7 +285,7 @@ fn answer(line: &[u8], desk: &dyn Answer) -> Reply {
     match request(line) {
         Ok(request) => desk.answer(request),
         Err(why) => {
-            let hint = "one JSON object a line, like {\"verb\":\"status\"}";
+            let hint = "send one JSON object per line, like {\"verb\":\"status\"}";
             Reply::Refused(Refusal::new(format!("not a request: {why}")).hint(hint))
         }
     }

@@ -93,9 +93,10 @@ fn systemd_socket(fd: RawFd) -> Option<Listener> {
 /// The same for every kind of address; whoever asked knows the path.
 fn in_words_of_io(error: PlaceError) -> io::Error {
     match error {
-        PlaceError::Taken { .. } => {
-            io::Error::new(ErrorKind::AddrInUse, "somebody listens on this socket")
-        }
+        PlaceError::Taken { .. } => io::Error::new(
+            ErrorKind::AddrInUse,
+            "another process listens on this socket",
+        ),
         PlaceError::InTheWay { .. } => {
             io::Error::new(ErrorKind::AlreadyExists, "exists and is not a socket")
         }

@@ -18,7 +18,7 @@ use restripe_tier::{Engine, SurrogateConfig};
 use std::io;
 
 const OUTSTANDING: &str = "operations on a failed member are still outstanding";
-const RECORDED: &str = "a run that is recorded is one engine's";
+const RECORDED: &str = "a recorded run cannot change its engine";
 
 /// What an array goes on with.
 pub struct Exchange {

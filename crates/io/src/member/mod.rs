@@ -186,7 +186,7 @@ impl fmt::Display for OpenError {
             OpenFailure::Io(error) => write!(f, "cannot be opened: {error}"),
             OpenFailure::Kind => f.write_str("is neither a file nor a block device"),
             OpenFailure::InUse => f.write_str("is in use (by another restripe, or mounted)"),
-            OpenFailure::Size => f.write_str("needs a size, as in ram:64M"),
+            OpenFailure::Size => f.write_str("needs a size, such as ram:64M"),
             OpenFailure::LogicalBlock(bytes) => {
                 write!(f, "has logical blocks of {bytes} bytes, not 512 or 4096")
             }

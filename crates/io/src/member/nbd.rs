@@ -157,7 +157,7 @@ fn patience_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
 fn stalled(error: io::Error) -> OpenFailure {
     match error.kind() {
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            OpenFailure::Remote("does not answer in time".to_owned())
+            OpenFailure::Remote("does not respond in time".to_owned())
         }
         _ => OpenFailure::Io(error),
     }
@@ -226,14 +226,14 @@ fn agree(
             ClientEvent::More => match stream.read(&mut buffer).map_err(stalled)? {
                 0 => {
                     return Err(OpenFailure::Remote(
-                        "hung up during the handshake".to_owned(),
+                        "closed the connection during the handshake".to_owned(),
                     ));
                 }
                 count => bytes.extend_from_slice(&buffer[..count]),
             },
             _ => {
                 return Err(OpenFailure::Remote(
-                    "answered before it was asked".to_owned(),
+                    "sent a reply before a request".to_owned(),
                 ));
             }
         }
@@ -247,7 +247,7 @@ fn finish(
 ) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
     let info = *client
         .info()
-        .ok_or_else(|| OpenFailure::Remote("told nothing of its export".to_owned()))?;
+        .ok_or_else(|| OpenFailure::Remote("sent no information about its export".to_owned()))?;
     if info.read_only() && !options.read_only {
         return Err(OpenFailure::ReadOnly);
     }

@@ -87,14 +87,14 @@ impl fmt::Display for NbdUri {
 fn parse_tcp(rest: &str) -> Result<NbdUri, UriError> {
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
     if path.contains('?') {
-        return Err(UriError::Malformed("nbd:// takes no parameters"));
+        return Err(UriError::Malformed("nbd:// has no parameters"));
     }
     let (host, port) = split_authority(authority)?;
     let port = match port {
         None | Some("") => PORT_DEFAULT,
         Some(port) => port
             .parse()
-            .map_err(|_| UriError::Malformed("the port is no number below 65536"))?,
+            .map_err(|_| UriError::Malformed("the port is not a number below 65536"))?,
     };
     let host = if host.is_empty() { "localhost" } else { host };
     Ok(NbdUri {
@@ -109,7 +109,7 @@ fn parse_tcp(rest: &str) -> Result<NbdUri, UriError> {
 /// Host and port; an IPv6 address stands in brackets.
 fn split_authority(authority: &str) -> Result<(&str, Option<&str>), UriError> {
     if authority.contains('@') {
-        return Err(UriError::Malformed("NBD knows no user names"));
+        return Err(UriError::Malformed("NBD has no user names"));
     }
     let Some(bracketed) = authority.strip_prefix('[') else {
         return Ok(match authority.split_once(':') {
@@ -123,13 +123,13 @@ fn split_authority(authority: &str) -> Result<(&str, Option<&str>), UriError> {
     match rest.strip_prefix(':') {
         Some(port) => Ok((host, Some(port))),
         None if rest.is_empty() => Ok((host, None)),
-        None => Err(UriError::Malformed("something follows the bracket")),
+        None => Err(UriError::Malformed("unexpected text after the bracket")),
     }
 }
 
 fn parse_unix(rest: &str) -> Result<NbdUri, UriError> {
     let path = rest.strip_prefix('/').ok_or(UriError::Malformed(
-        "nbd+unix: takes three slashes: nbd+unix:///EXPORT?socket=PATH",
+        "nbd+unix: needs three slashes: nbd+unix:///EXPORT?socket=PATH",
     ))?;
     let (export, query) = path
         .split_once('?')

@@ -119,7 +119,7 @@ fn open_for_record(path: &Path) -> io::Result<File> {
         .take(MAGIC_OF_ALL.len() as u64)
         .read_to_end(&mut head)?;
     if !head.is_empty() && head != MAGIC_OF_ALL {
-        return Err(refused("it is there already, and is no record"));
+        return Err(refused("it exists already, and is not a record"));
     }
     file.set_len(0)?;
     (&file).rewind()?;

@@ -44,13 +44,13 @@ impl fmt::Display for ReplayError {
             ReplayError::NotAsked { step, tag } => {
                 write!(
                     f,
-                    "step {step} answers operation {}, which this engine did not ask for",
+                    "step {step} completes operation {}, which this engine did not submit",
                     tag.0
                 )
             }
             ReplayError::Differs { step } => write!(
                 f,
-                "at step {step} the engine wants something else than recorded"
+                "at step {step} the engine's actions differ from the record"
             ),
         }
     }

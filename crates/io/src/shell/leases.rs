@@ -278,7 +278,7 @@ impl Shell {
             // Its requests may still write where the new lease would lie.
             Command::Lease(LeaseCommand::Add { .. }) => {
                 let idle = self.hosts[host].lanes_closed_are_idle();
-                let why = "requests through a lease that was removed are still under way";
+                let why = "requests through a removed lease are still in flight";
                 idle.then_some(()).ok_or(CommandError::Busy(why))
             }
             _ => Ok(()),
@@ -290,15 +290,17 @@ impl Shell {
         let exposed = &self.exposed[lease];
         let busy = match exposed.look {
             _ if exposed.client.is_some() => "a client has the lease attached",
-            _ if exposed.leaving => "the lease is being taken back",
-            _ if !exposed.idle(&self.hosts) => "requests through the lease are still under way",
+            _ if exposed.leaving => "the lease is being removed",
+            _ if !exposed.idle(&self.hosts) => "requests through the lease are still in flight",
             Look::Known => return Ok(()),
             Look::Unknown => {
                 let name = exposed.name;
                 self.look_at(lease);
                 return Err(CommandError::Lease(LeaseError::BorrowerUnknown(name)));
             }
-            Look::Due | Look::Reading | Look::Noting => "who borrows the lease is being looked up",
+            Look::Due | Look::Reading | Look::Noting => {
+                "the borrower of the lease is being looked up"
+            }
         };
         Err(CommandError::Busy(busy))
     }

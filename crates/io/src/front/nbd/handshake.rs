@@ -249,7 +249,7 @@ impl Handshake {
     fn serving(&mut self, option: u32, name: &str, link: &dyn Link) -> Option<(usize, Export)> {
         let refusal = match find(name, link) {
             Some((_, export)) if option == code::GO && export.busy => {
-                self.refuse(option, reply::ERR_POLICY, "somebody has it attached");
+                self.refuse(option, reply::ERR_POLICY, "another client has it attached");
                 return None;
             }
             Some((index, export)) if export.serving => return Some((index, export)),

@@ -155,14 +155,14 @@ impl Transmission {
             return Ok(Work::Disconnect);
         }
         if request.flags & !self.flags_known(command) != 0 {
-            return invalid("a flag that this command does not take");
+            return invalid("a flag that this command does not support");
         }
         if writes(command) && self.attachment.read_only {
             return Err(Refusal(Errno::NotPermitted, "the export is read-only"));
         }
         let durable = command == Command::Flush || request.flags & command_flags::FUA != 0;
         if durable && !self.attachment.durable {
-            return invalid("a member of the array makes nothing durable");
+            return invalid("a member of the array makes no write durable");
         }
         if command == Command::Flush {
             return match (request.offset, request.bytes) {

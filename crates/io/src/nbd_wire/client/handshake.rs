@@ -204,7 +204,7 @@ impl Handshake {
 
     fn agree(&self) -> Result<Agreed, ClientError> {
         let mut info = self.info.ok_or(ClientError::Protocol(
-            "the server agreed without telling the size",
+            "the server agreed without sending the size",
         ))?;
         if let Some((minimum, preferred, maximum)) = self.block_sizes {
             info.block_minimum = minimum;

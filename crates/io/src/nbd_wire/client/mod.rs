@@ -347,7 +347,7 @@ impl Client {
         let slot = (cookie % REQUESTS_MAX as u64) as usize;
         match self.outstanding.get(slot) {
             Some(Some(outstanding)) if outstanding.cookie == cookie => Ok(slot),
-            _ => Err(ClientError::Protocol("an answer to no request")),
+            _ => Err(ClientError::Protocol("a reply without a request")),
         }
     }
 
@@ -455,7 +455,7 @@ impl Client {
         let fits = request.command == Command::Read && bytes <= request.bytes - *covered;
         match start {
             Some(start) if fits && start <= request.bytes - bytes => Ok(start),
-            _ => Err(ClientError::Protocol("data that nobody asked for")),
+            _ => Err(ClientError::Protocol("data that was not requested")),
         }
     }
 
@@ -503,7 +503,7 @@ impl Client {
         };
         let short = request.command == Command::Read && outstanding.covered < request.bytes;
         if short && result.is_ok() {
-            return Err(ClientError::Protocol("a read's answer lacks data"));
+            return Err(ClientError::Protocol("a reply to a read lacks data"));
         }
         Ok(Step {
             consumed,

@@ -507,8 +507,8 @@ fn a_lease_is_not_taken_back_while_it_is_looked_up_who_borrows_it() {
         bench.turn();
     }
     why.dedup();
-    let write = "requests through the lease are still under way";
-    assert_eq!(why, [write, "who borrows the lease is being looked up"]);
+    let write = "requests through the lease are still in flight";
+    assert_eq!(why, [write, "the borrower of the lease is being looked up"]);
     bench.hold(false);
     let borrowed = LeaseError::Borrowed { name, by };
     assert_eq!(bench.take_back(false), Err(CommandError::Lease(borrowed)));
@@ -519,7 +519,7 @@ fn a_lease_with_a_write_under_way_is_not_taken_back() {
     let mut bench = Bench::new("under-way");
     bench.writes_and_is_cut(1 << 19, pattern(1, 4096));
     let busy = Err(CommandError::Busy(
-        "requests through the lease are still under way",
+        "requests through the lease are still in flight",
     ));
     assert_eq!(bench.take_back(false), busy);
     bench.hold(false);
