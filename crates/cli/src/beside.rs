@@ -31,7 +31,8 @@ pub fn run() -> Result<Beside> {
     let runs = runs.map(|(cell, log)| Run { cell, log }).collect();
     let outcome = Outcome::new(&scenario, runs);
     let picture = figure::all(&outcome).pop();
-    let (_, svg) = picture.ok_or_else(|| Failure::new("nobody asked the simulated array"))?;
+    let (_, svg) =
+        picture.ok_or_else(|| Failure::new("the simulated array received no requests"))?;
     Ok(Beside {
         title: scenario.title.clone(),
         table: outcome.table(),

@@ -164,16 +164,18 @@ pub fn run(verb: &CacheSim) -> Outcome {
         return run_grid(verb, name);
     }
     if let Some(option) = verb.only_of_a_grid() {
-        return Err(Failure::usage(format!("{option} is of a grid")).hint("say --grid NAME too"));
+        return Err(
+            Failure::usage(format!("{option} requires a grid")).hint("pass --grid NAME as well")
+        );
     }
     let setup = setup(verb)?;
     let results = outcomes(verb, &setup)?;
     if verb.warm_up > 0 && results.iter().all(|result| result.asked == 0) {
         let what = format!(
-            "--warm-up {}: so many blocks are not asked for in all, and none is counted",
+            "--warm-up {} is not below the total number of accesses, so none would be counted",
             verb.warm_up
         );
-        return Err(Failure::usage(what).hint("warm up by fewer, or ask for more: --requests"));
+        return Err(Failure::usage(what).hint("use a smaller --warm-up, or more --requests"));
     }
     if verb.json {
         let text = serde_json::to_string_pretty(&json(verb, &results))
@@ -203,7 +205,7 @@ fn run_grid(verb: &CacheSim, name: &str) -> Outcome {
     drop(line);
     let cells = run.map_err(|error| match traces.is_dir() {
         true => Failure::new(error),
-        false => Failure::new(error).hint("say where the grid's traces lie: --traces FOLDER"),
+        false => Failure::new(error).hint("pass the folder of the grid's traces: --traces FOLDER"),
     })?;
     if let Some(path) = &verb.csv {
         std::fs::write(path, grid::csv(&scenario, &cells))
@@ -265,7 +267,7 @@ fn outcomes(verb: &CacheSim, setup: &Setup) -> Outcome<Vec<Result>> {
             file.tell_skipped();
             found
         }
-        (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
+        (None, None) => return Err(Failure::usage("a trace or a workload is required")),
     };
     found.map_err(|error| match error {
         CacheError::Trace(error) => error.into(),

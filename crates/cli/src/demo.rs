@@ -57,7 +57,7 @@ pub fn run(verb: &Demo) -> Outcome {
     })?;
     outln!("\nreport: {}", verb.report.display());
     judge(&acts)?;
-    outln!("every byte is right");
+    outln!("all data is correct");
     Ok(())
 }
 
@@ -88,8 +88,8 @@ fn judge(acts: &Acts) -> Outcome {
         return Ok(());
     }
     Err(
-        Failure::new(format!("{} promises were broken", failures.len()))
-            .hint("run it again with --keep and look"),
+        Failure::new(format!("{} guarantees were violated", failures.len()))
+            .hint("repeat it with --keep to inspect the images"),
     )
 }
 
@@ -109,7 +109,7 @@ struct Stage {
 impl Stage {
     fn build(verb: &Demo) -> Outcome<Stage> {
         let failed =
-            |error: std::io::Error| Failure::new(format!("the stage cannot be set: {error}"));
+            |error: std::io::Error| Failure::new(format!("the images cannot be created: {error}"));
         let program = std::env::current_exe().map_err(failed)?;
         let folder = std::env::temp_dir().join(format!("restripe-demo-{}", std::process::id()));
         DirBuilder::new()
@@ -256,8 +256,8 @@ impl Stage {
                 return Ok(status);
             }
             if load.failures() > 0 {
-                return Err(Failure::new("the load found something wrong")
-                    .hint("run `restripe demo --keep` and look"));
+                return Err(Failure::new("the load found wrong data")
+                    .hint("run `restripe demo --keep` to inspect the images"));
             }
             if Instant::now() > deadline {
                 let tasks: Vec<String> = status
@@ -265,7 +265,7 @@ impl Stage {
                     .iter()
                     .map(crate::terminal::task_line)
                     .collect();
-                return Err(Failure::new(format!("{what} has not come"))
+                return Err(Failure::new(format!("{what} did not happen"))
                     .at(format!("{} {tasks:?}", status.state)));
             }
             thread::sleep(LOOK_EVERY);
@@ -281,7 +281,7 @@ impl Stage {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(Failure::new(format!("the daemon ended with {status}"))),
             Err(error) => Err(Failure::new(format!(
-                "the daemon's end cannot be told: {error}"
+                "the exit status of the daemon is unknown: {error}"
             ))),
         }
     }
@@ -354,11 +354,11 @@ impl Stage {
         thread::sleep(CALM);
 
         script.mark(load, "disk 1 lost");
-        self.say("disk1.img is taken away in mid-load; the spare takes over");
+        self.say("disk1.img is removed under load; a rebuild onto the spare starts");
         let rebuild = Instant::now();
         self.fail(1)?;
         let rebuilds = |status: &StatusView| status.tasks.iter().any(|task| task.kind == "rebuild");
-        self.wait_for("the rebuild's begin", load, rebuilds)?;
+        self.wait_for("the start of the rebuild", load, rebuilds)?;
         let half = |status: &StatusView| {
             let mut tasks = status.tasks.iter().filter(|task| task.kind == "rebuild");
             tasks.all(|task| task.rows_done * 100 >= task.rows_total * KILL_AT_PERCENT)
@@ -375,7 +375,7 @@ impl Stage {
         let after = self.status()?;
         let restart = script.restart.as_secs_f64();
         self.say(&format!(
-            "serves again after {restart:.2} s and goes on with the rebuild at {}",
+            "serves again after {restart:.2} s and resumes the rebuild at {}",
             done_of(&after)
         ));
 
@@ -391,7 +391,7 @@ impl Stage {
         thread::sleep(CALM);
 
         script.mark(load, "disk 3 lost");
-        self.say("disk3.img is taken away too, and there is no spare left");
+        self.say("disk3.img is removed as well, and no spare is left");
         self.fail(3)?;
         thread::sleep(CALM);
         script.mark(load, "end");
@@ -405,7 +405,7 @@ impl Stage {
         })?;
         let verified_bytes = outcome.ledger.bytes();
         self.say(&format!(
-            "{} read back and compared, two disks short",
+            "{} read back and compared, with two disks missing",
             Size(verified_bytes)
         ));
         self.stop()?;

@@ -141,7 +141,7 @@ pub fn run(verb: &LabRun) -> Result {
     }
     for (path, mut swept) in scenario.sensitivities() {
         swept.name = format!("{}-{}", scenario.name, path.replace(['.', '_'], "-"));
-        swept.title = format!("{}: {path} swept alone", scenario.title);
+        swept.title = format!("{}: sweep of {path} only", scenario.title);
         one(&verb.experiment.folder, &swept, threads, verb.fresh)?;
     }
     Ok(())
@@ -155,7 +155,7 @@ fn one(folder: &Path, scenario: &Scenario, threads: usize, fresh: bool) -> Resul
         "Comparisons, seed by seed",
         &outcome.comparison_table(&outcome.compared()),
     );
-    tell("Beside what was printed", &outcome.beside_table());
+    tell("Compared with the printed figures", &outcome.beside_table());
     write_all(&folder.join(&scenario.name), &outcome)
 }
 
@@ -170,7 +170,7 @@ pub fn report(verb: &LabReport) -> Result {
     let scenario = prepared(&verb.experiment)?;
     let folder = &verb.experiment.folder;
     say(format_args!(
-        "runs that are not kept in {} are run first",
+        "runs without results in {} are run first",
         folder.join("runs").display()
     ));
     let runs = gather(&scenario, folder, 1, false)?;
@@ -180,7 +180,7 @@ pub fn report(verb: &LabReport) -> Result {
 pub fn compare(verb: &LabCompare) -> Result {
     let scenario = prepared(&verb.experiment)?;
     if !metric::known(&verb.metric) {
-        return Err(Failure::usage(format!("{:?} is no metric", verb.metric))
+        return Err(Failure::usage(format!("{:?} is not a metric", verb.metric))
             .hint("docs/reference/lab.md lists them"));
     }
     let Some(values) = scenario.sweep.get(&verb.vary) else {
@@ -194,7 +194,7 @@ pub fn compare(verb: &LabCompare) -> Result {
         let found = values.iter().find(|value| value.to_string() == *text);
         found.cloned().ok_or_else(|| {
             let all: Vec<String> = values.iter().map(Value::to_string).collect();
-            Failure::usage(format!("{text:?} is no value of {}", verb.vary)).hint(all.join(", "))
+            Failure::usage(format!("{text:?} is not a value of {}", verb.vary)).hint(all.join(", "))
         })
     };
     let comparison = Comparison {
@@ -234,7 +234,7 @@ pub fn load(name: &str) -> Result<Scenario> {
         scenario.with_traces_in(Path::new(name).parent().unwrap_or(Path::new("")));
     }
     if let Some(name) = Outcome::unknown_metrics(&scenario).first() {
-        return Err(Failure::usage(format!("{name:?} is no metric")).at(&at));
+        return Err(Failure::usage(format!("{name:?} is not a metric")).at(&at));
     }
     for one in &scenario.figures {
         figure::check(one).map_err(|error| Failure::usage(error).at(&at))?;
@@ -295,7 +295,7 @@ fn check_source(value: &Value) -> Result {
         return Ok(());
     }
     let what = "this file is not the name of a workload";
-    let hint = format!("to replay it, say workload.source=trace:{source}");
+    let hint = format!("to replay it, use workload.source=trace:{source}");
     Err(Failure::usage(what).at(source).hint(hint))
 }
 
@@ -443,7 +443,7 @@ fn told(progress: Progress, elapsed: u64, running: u64) -> String {
     };
     let next = match (left, running) {
         (0, _) | (_, 0..5) => String::new(),
-        _ => format!(", the next under way for {}", seconds(running)),
+        _ => format!(", the next running for {}", seconds(running)),
     };
     format!("{what}: {done} of {total}, {cached} from before{rest}{next}")
 }

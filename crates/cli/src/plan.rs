@@ -76,7 +76,11 @@ fn disks(verb: &Wanted) -> Outcome<Disks> {
     let speed = match (&verb.disk, verb.speed) {
         (Some(drive), _) => Speed::of_drive(drive, bytes).map_err(Failure::usage)?,
         (None, Some(1..)) => Speed::even(verb.speed.unwrap_or(1) as f64),
-        (None, _) => return Err(Failure::usage("a disk has some speed: --speed 60M")),
+        (None, _) => {
+            return Err(Failure::usage(
+                "a disk needs a speed above zero: --speed 60M",
+            ));
+        }
     };
     Ok(Disks {
         count: verb.disks,
@@ -235,7 +239,7 @@ fn without(count: u16, nearest: &[Candidate]) -> String {
     let told: Vec<String> = nearest.iter().map(told).collect();
     let name = nearest.first().map_or("S2-RAID".into(), Candidate::name);
     format!(
-        "{count} disks have no groups for {name}; {}",
+        "{count} disks cannot form groups for {name}; {}",
         told.join("; ")
     )
 }

@@ -91,7 +91,7 @@ fn refuse_idle_switches(known: &Known, verb: &Reliability) -> Outcome {
     };
     let takers = MODELS.iter().filter(|other| other.takes.contains(choice));
     let takers: Vec<&str> = takers.map(|other| other.name).collect();
-    let told = format!("{switch} says nothing to the model {}", known.name);
+    let told = format!("the model {} does not use {switch}", known.name);
     Err(Failure::usage(told).hint(format!("it is for {}", takers.join(", "))))
 }
 
@@ -119,9 +119,7 @@ fn lives(
         Failure::new(format!(
             "simulating {failures:.1e} failures of disks takes too long"
         ))
-        .hint(
-            "fewer --seeds, or lives in which loss is less rare: a shorter --mttf, a longer --mttr",
-        )
+        .hint("use fewer --seeds, or make loss less rare: a shorter --mttf, a longer --mttr")
     };
     if expected.failures * verb.seeds as f64 > EVENTS_MAX as f64 {
         return Err(too_long());
@@ -275,7 +273,7 @@ impl Simulated {
             }
         );
         outln!(
-            "  lost within the mission  {} of {} lives: a chance of {}, 95% between {} and {}",
+            "  lost within the mission  {} of {} arrays: a chance of {}, 95% between {} and {}",
             self.lives_lost,
             self.seeds,
             figure(self.loss_probability),

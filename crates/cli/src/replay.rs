@@ -168,7 +168,7 @@ pub fn run(verb: &Replay) -> Outcome {
             .parent()
             .filter(|folder| !folder.as_os_str().is_empty());
         if folder.is_some_and(|folder| !folder.is_dir()) {
-            return Err(Failure::new("its folder is not there").at(path.display()));
+            return Err(Failure::new("its folder does not exist").at(path.display()));
         }
     }
     let replayed = match &verb.nbd {
@@ -228,7 +228,7 @@ fn source(verb: &Replay, survey: Option<&Survey>, size: u64) -> Outcome<Source> 
                 .map_err(|error| Failure::new(error.to_string()))?;
             Placed::new(recorded(verb, survey)?, placing, size)
         }
-        (None, None) => return Err(Failure::usage("there is neither a trace nor a workload")),
+        (None, None) => return Err(Failure::usage("a trace or a workload is required")),
     };
     let workload = verb.workload.is_some() && !verb.repeat;
     let most = verb.requests.or(workload.then_some(WORKLOAD_REQUESTS));
@@ -303,7 +303,7 @@ fn survey(verb: &Replay) -> Outcome<Option<Survey>> {
     let trace = trace(path(verb))?;
     if !trace.features.times && verb.depth.is_none() {
         let failure = Failure::from(TraceError::timeless(path(verb)));
-        return Err(failure.hint("replay it in closed loop, with --depth"));
+        return Err(failure.hint("replay it in a closed loop, with --depth"));
     }
     Ok(Some(Survey::of(trace)?))
 }
@@ -460,8 +460,8 @@ fn plans(verb: &Replay) -> Vec<Plan> {
 
 fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Replayed> {
     if !verb.reads_only && !verb.overwrite {
-        let what = "a replay writes to the array, over what it holds";
-        return Err(Failure::usage(what).hint("say --overwrite if it may, or --reads-only"));
+        let what = "a replay overwrites data of the array";
+        return Err(Failure::usage(what).hint("pass --overwrite to allow it, or --reads-only"));
     }
     let parsed = NbdUri::parse(uri).map_err(|error| Failure::usage(error.to_string()).at(uri))?;
     let address = match parsed.endpoint {

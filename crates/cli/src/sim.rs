@@ -72,11 +72,11 @@ fn run_seeds(verb: &Sim) -> Outcome {
     );
     match sum.failed.first() {
         None => {
-            outln!("no promise was broken");
+            outln!("no violation was found");
             Ok(())
         }
         Some(seed) => Err(Failure::new(format!(
-            "{} of {} seeds broke a promise",
+            "{} of {} seeds have violations",
             sum.failed.len(),
             verb.count
         ))
@@ -92,7 +92,7 @@ fn name_seed_in_panics(first: u64, running: Arc<AtomicU64>) {
         print_panic(info);
         let seed = running.load(Ordering::Relaxed);
         say(format_args!(
-            "seed {seed} panicked and is the last; {} before it ended, and what they broke is told above",
+            "seed {seed} panicked and is the last; {} before it ended, and their violations are listed above",
             seed - first
         ));
         say(format_args!(" hint: {}", replay_line(seed)));
@@ -129,16 +129,13 @@ fn replay_record(path: &Path, verbose: bool) -> Outcome {
     });
     let replayed = replayed.map_err(|error| Failure::new(error.to_string()).at(path.display()))?;
     if replayed.steps == 0 {
-        return Err(Failure::new("the record holds no step to replay").at(path.display()));
+        return Err(Failure::new("the record contains no step to replay").at(path.display()));
     }
     let cut = if replayed.cut {
         "; the record ends within a step, as one whose daemon was killed does"
     } else {
         ""
     };
-    outln!(
-        "{} steps replayed, every action the same{cut}",
-        replayed.steps
-    );
+    outln!("{} steps replayed, all actions equal{cut}", replayed.steps);
     Ok(())
 }

@@ -23,8 +23,8 @@ pub fn run(verb: &SimDisk) -> Outcome {
     let Some(name) = &verb.preset else {
         return list();
     };
-    let termination = Termination::hold()
-        .map_err(|e| Failure::new(format!("signals cannot be held back: {e}")))?;
+    let termination =
+        Termination::hold().map_err(|e| Failure::new(format!("signals cannot be blocked: {e}")))?;
     let (clockwork, blocks) = clockwork(verb, name).map_err(Failure::new)?;
     let capacity = blocks * 512;
     let size = verb.size.unwrap_or(capacity);

@@ -52,7 +52,7 @@ fn formats() {
 impl From<TraceError> for Failure {
     fn from(error: TraceError) -> Failure {
         let hint = if error.skippable {
-            "--skip-bad counts such records and goes on; `restripe trace formats` lists what --format takes"
+            "--skip-bad skips and counts such records; `restripe trace formats` lists the values of --format"
         } else {
             ""
         };
@@ -86,7 +86,7 @@ impl Input {
         let unknown = |name: &String| {
             let names = Format::ALL.map(Format::name);
             Failure::usage(nearest::unknown("trace format", name, names))
-                .hint("`restripe trace formats` says what each is")
+                .hint("`restripe trace formats` describes each")
         };
         let named = |name: &String| Format::of_name(name).ok_or_else(|| unknown(name));
         Ok(Input {
@@ -137,7 +137,7 @@ impl Input {
         if !passed.is_empty() {
             let names = passed.join(", ");
             warn(format_args!(
-                "no traces, and passed over in {}: {names}",
+                "not traces, and skipped in {}: {names}",
                 self.path.display()
             ));
         }
@@ -181,8 +181,10 @@ impl Default for Survey {
 
 fn action(letter: char) -> Outcome<Action> {
     Action::of_letter(letter).ok_or_else(|| {
-        Failure::usage(format!("{letter:?} is no action that stands for a request"))
-            .hint("Q queued, I inserted, D issued, C completed")
+        Failure::usage(format!(
+            "{letter:?} is not an action that can count as a request"
+        ))
+        .hint("use Q (queued), I (inserted), D (issued) or C (completed)")
     })
 }
 
@@ -204,18 +206,15 @@ fn write(
         .filter(|format| WRITABLE.contains(format))
         .ok_or_else(|| {
             let names: Vec<&str> = WRITABLE.iter().map(|format| format.name()).collect();
-            Failure::usage("there is no writing in this format")
-                .hint(format!("--to takes {}", names.join(", ")))
+            Failure::usage("this format cannot be written")
+                .hint(format!("use --to with {}", names.join(", ")))
         })?;
     // A device or pipe would be replaced by a file of its name.
     if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
-        return Err(
-            Failure::new("it is there and no file; a trace is written to a file")
-                .at(path.display()),
-        );
+        return Err(Failure::new("it exists and is not a file").at(path.display()));
     }
     if path.exists() && !target.force {
-        return Err(Failure::new("the file is there already")
+        return Err(Failure::new("the file exists already")
             .at(path.display())
             .hint("--force overwrites it"));
     }
@@ -331,9 +330,9 @@ fn slice(verb: &TraceSlice) -> Outcome {
     let start = survey.start.saturating_add(cut.from.unwrap_or(0));
     let mut rebased = shape::rebase(cut_out, start).peekable();
     if rebased.peek().is_none() {
-        let what = "no request of the trace is within that";
+        let what = "no request of the trace is in this range";
         return Err(Failure::new(what).at(verb.input.file.display()).hint(
-            "`restripe trace info` tells how many it has, how long it is and of which devices",
+            "`restripe trace info` prints the number of requests, the duration and the devices",
         ));
     }
     finish(&input, &verb.output, features, Box::new(rebased))
@@ -352,11 +351,11 @@ fn scale(verb: &TraceScale) -> Outcome {
         (Some(factor), None, None) => factor,
         (None, Some(factor), None) => 1.0 / factor,
         (None, None, Some(iops)) => mean / iops,
-        _ => return Err(Failure::usage("say one of --time, --rate and --iops")),
+        _ => return Err(Failure::usage("pass one of --time, --rate and --iops")),
     };
     if !(factor.is_finite() && factor > 0.0 && duration as f64 * factor < 9.2e18) {
         return Err(Failure::usage(
-            "that makes no times: a factor must be above 0 and not too large",
+            "invalid times: a factor must be above 0 and not too large",
         ));
     }
     finish(
@@ -393,7 +392,7 @@ fn remap(verb: &TraceRemap) -> Outcome {
         };
         requests = shape::fit(requests, extent, capacity, how);
     } else if !verb.fold {
-        return Err(Failure::usage("say --fold, --capacity, or both"));
+        return Err(Failure::usage("pass --fold, --capacity, or both"));
     }
     finish(&input, &verb.output, features, requests)
 }

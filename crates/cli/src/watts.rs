@@ -52,7 +52,7 @@ fn given(text: &str) -> Result<NamedRating, String> {
         };
         let value = thousandths(number.trim(), WORDS[at].1)?;
         if values[at].replace(value).is_some() {
-            return Err(format!("{word} is said twice"));
+            return Err(format!("{word} is given twice"));
         }
     }
     let wanted =
@@ -125,7 +125,7 @@ mod tests {
             wrong("ssd-sata")
         );
         assert!(wrong("active=8,idle=6,standby=1").contains("start is missing"));
-        assert!(wrong("active=8,active=6").contains("said twice"));
+        assert!(wrong("active=8,active=6").contains("given twice"));
         assert!(wrong("actve=8").contains("the words are active"));
         assert!(wrong("active=-1").contains("not a number of W"));
         assert!(wrong("active=8,idle=6,standby=1,start=135W").contains("number of J"));

@@ -24,8 +24,8 @@ pub fn generate(verb: &TraceGenerate) -> Outcome {
         return Ok(());
     }
     let output = verb.output.clone().ok_or_else(|| {
-        Failure::usage("no file to write")
-            .hint("--output FILE, or --parameters to see what it is made from")
+        Failure::usage("an output file is required")
+            .hint("pass --output FILE, or --parameters to print the parameters")
     })?;
     let target = TraceOutput {
         output,
@@ -63,7 +63,10 @@ fn named(workload: &str) -> Outcome<Parameters> {
     }
     let path = Path::new(workload);
     if !path.exists() {
-        let what = format!("{workload:?} is no file, and {}", preset::unknown(workload));
+        let what = format!(
+            "{workload:?} is not a file, and {}",
+            preset::unknown(workload)
+        );
         return Err(Failure::usage(what).hint("`restripe trace generate` lists the names"));
     }
     let text = fs::read_to_string(path)
@@ -85,7 +88,7 @@ pub fn fit(verb: &TraceFit) -> Outcome {
         .as_ref()
         .filter(|path| path.exists() && !verb.force)
     {
-        return Err(Failure::new("the file is there already")
+        return Err(Failure::new("the file exists already")
             .at(path.display())
             .hint("--force overwrites it"));
     }

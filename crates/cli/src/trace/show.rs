@@ -60,7 +60,7 @@ impl Shown<'_> {
             &format!("{}: {}", self.format.name(), self.format.about()),
         );
         let others = format!(
-            "{} ({} discards and {} flushes besides)",
+            "{} (plus {} discards and {} flushes)",
             s.requests, s.discards, s.flushes
         );
         lines.add("requests", &others);
@@ -89,7 +89,10 @@ impl Shown<'_> {
         let peak = s.iops_peak.map_or("-".into(), |peak| peak.to_string());
         lines.add(
             "rate",
-            &format!("{} a second, {peak} in the busiest", number(s.iops_mean)),
+            &format!(
+                "{} per second, {peak} in the busiest second",
+                number(s.iops_mean)
+            ),
         );
         let bursts = format!(
             "gap CV {}, dispersion {}, longest gap {}",

@@ -132,7 +132,7 @@ impl<'a> Reader<'a> {
 
     fn value(&mut self, depth: usize) -> Result<Value, String> {
         if depth > DEEPEST {
-            return Err(format!("blocks lie more than {DEEPEST} deep"));
+            return Err(format!("blocks are nested more than {DEEPEST} deep"));
         }
         if self.pass('[') {
             return self.list(depth);

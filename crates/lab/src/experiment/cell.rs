@@ -536,7 +536,7 @@ impl Settings {
                 wide: false,
             }),
             Some(_) if rebuild.order != by_address() || rebuild.redirect != nowhere() => {
-                Err("rebuild.scheme stands in place of rebuild.order and rebuild.redirect".into())
+                Err("rebuild.scheme replaces rebuild.order and rebuild.redirect".into())
             }
             Some(name) => Scheme::named(name),
         }
@@ -598,10 +598,9 @@ impl ArraySettings {
         };
         match self.skew {
             None => Ok(single),
-            Some(_) if single != Form::FLAT => Err(
-                "array.skew stands in place of array.groups, .partitions and .spare_partitions"
-                    .into(),
-            ),
+            Some(_) if single != Form::FLAT => {
+                Err("array.skew replaces array.groups, .partitions and .spare_partitions".into())
+            }
             Some(form) => Ok(form),
         }
     }
@@ -618,7 +617,7 @@ impl ArraySettings {
             }
             (Some(members), None) => Ok(members),
             (Some(_), Some(_)) => {
-                Err("two of array.members, array.skew and array.grown tell the members".into())
+                Err("two of array.members, array.skew and array.grown set the number of members".into())
             }
         }
     }

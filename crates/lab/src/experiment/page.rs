@@ -56,7 +56,7 @@ pub fn report(outcome: &Outcome<'_>, figures: &[(String, String)]) -> String {
     let tables = [
         ("Results", &outcome.table()),
         ("Comparisons, seed by seed", &compared),
-        ("Beside what was printed", &outcome.beside_table()),
+        ("Compared with the printed figures", &outcome.beside_table()),
         ("Fixed parameters", &outcome.fixed_table()),
     ];
     html(&scenario.title, &lead, figures, &tables)

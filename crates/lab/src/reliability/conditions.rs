@@ -45,7 +45,7 @@ impl Conditions {
             return Err("a spare does not come before it is needed".into());
         }
         if !is_probability(&self.sector_loss) {
-            return Err("the chance of a lost sector lies between 0 and 1".into());
+            return Err("the chance of a lost sector must be between 0 and 1".into());
         }
         Ok(())
     }

@@ -21,11 +21,11 @@ pub fn chain(model: &Model, conditions: &Conditions) -> Result<Chain, String> {
     let tolerated = model.groups.iter().map(|group| group.tolerates).min();
     let tolerated = tolerated.filter(|most| *most <= TOLERATED_MAX);
     let tolerated = tolerated.ok_or_else(|| {
-        format!("sets are counted of groups that bear {TOLERATED_MAX} losses at most")
+        format!("only groups that tolerate at most {TOLERATED_MAX} losses can be counted")
     })?;
     if model.disks > DISKS_MAX || model.wear.iter().any(|wear| *wear != Exact::one()) {
         return Err(format!(
-            "sets are counted of up to {DISKS_MAX} disks, all of them awake"
+            "only sets of up to {DISKS_MAX} disks, all active, can be counted"
         ));
     }
     let most = (tolerated + 1).min(model.disks - 1);

@@ -130,7 +130,7 @@ pub static MODELS: [Known; 13] = [
     }),
     Known {
         takes: &[Choice::Tolerates],
-        ..plain("code", "any code that bears --tolerates losses", code)
+        ..plain("code", "any code that tolerates --tolerates losses", code)
     },
     plain("raid10", "mirrored pairs", pairs),
     Known {
@@ -149,7 +149,7 @@ pub static MODELS: [Known; 13] = [
         takes: &[Choice::Tolerates],
         ..plain(
             "reraid-text",
-            "RERAID as its section 5 has it: sleepers never fail",
+            "RERAID as in section 5 of its paper: disks in standby never fail",
             papers::reraid_text,
         )
     },
@@ -157,7 +157,7 @@ pub static MODELS: [Known; 13] = [
         takes: &[Choice::Tolerates, Choice::Asleep, Choice::Wakes],
         ..plain(
             "reraid",
-            "RERAID with sleepers that fail, and old data on them",
+            "RERAID with failures of disks in standby, and old data on them",
             papers::reraid,
         )
     },
@@ -165,7 +165,7 @@ pub static MODELS: [Known; 13] = [
         takes: SLEEPERS,
         ..plain(
             "graid",
-            "GRAID: sleeping mirrors and a log disk",
+            "GRAID: mirrors in standby and a log disk",
             papers::graid,
         )
     },
@@ -173,7 +173,7 @@ pub static MODELS: [Known; 13] = [
         takes: SLEEPERS,
         ..plain(
             "eraid",
-            "ERAID: sleeping mirrors, new data in one copy",
+            "ERAID: mirrors in standby, new data in one copy",
             papers::eraid,
         )
     },
@@ -212,7 +212,7 @@ fn threshold(
     let disks = parameters.disks;
     if disks <= tolerates {
         return Err(format!(
-            "what bears {tolerates} losses has {} disks at least: {disks} are too few",
+            "tolerating {tolerates} losses requires at least {} disks: {disks} are too few",
             tolerates + 1
         ));
     }
@@ -228,7 +228,7 @@ fn threshold(
 fn code(parameters: &Parameters) -> Result<Model, String> {
     let tolerates = parameters
         .tolerates
-        .ok_or("a code needs the number of losses that it bears: --tolerates")?;
+        .ok_or("a code needs the number of losses that it tolerates: --tolerates")?;
     threshold("code", parameters, tolerates)
 }
 

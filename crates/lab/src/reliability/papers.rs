@@ -82,7 +82,7 @@ pub fn reraid(parameters: &Parameters) -> Result<Model, String> {
     let tolerates = parameters.tolerates.unwrap_or(RERAID_PARITIES);
     if half <= tolerates {
         return Err(format!(
-            "a code cache that bears {tolerates} losses is of {} disks awake at least, of {} in all: of {} disks {half} are awake",
+            "a code cache that tolerates {tolerates} losses requires {} active disks, {} in total: of {} disks {half} are active",
             tolerates + 1,
             2 * (tolerates + 1),
             parameters.disks

@@ -482,7 +482,9 @@ fn refusal(error: &CommandError) -> String {
     match error {
         CommandError::Indispensable(member) => {
             let member = member.0;
-            format!("member {member} cannot fail: the array has no redundancy to go on without it")
+            format!(
+                "member {member} cannot fail: the array has no redundancy to continue without it"
+            )
         }
         other => format!("the simulated array refused what the replay asked of it: {other:?}"),
     }

@@ -406,7 +406,7 @@ fn fits(preset: &Preset, spec: &Spec) -> Result<(), String> {
     let blocks = preset.make()?.blocks();
     if spec.chunks == 0 || spec.member_sectors > blocks {
         return Err(format!(
-            "members of {} MiB on {}, which has room for {} MiB, and a chunk is the least",
+            "members of {} MiB on {}, which has space for {} MiB; the minimum is one chunk",
             (spec.chunks * u64::from(spec.chunk_sectors)) >> 11,
             preset.name,
             blocks.saturating_sub(METADATA_SECTORS) >> 11
@@ -468,7 +468,7 @@ fn fits_beside(plan: &ArrayPlan, preset: &Preset, spec: &Spec, home: u64) -> Res
     let shares = host_of(plan, spec, 0).is_some();
     match shares && home + spec.member_sectors > blocks {
         true => Err(format!(
-            "{} has no room for a code cache behind the array",
+            "{} has no space for a code cache behind the array",
             preset.name
         )),
         false => Ok(()),

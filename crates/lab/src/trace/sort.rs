@@ -93,7 +93,7 @@ fn failed(error: io::Error) -> TraceError {
     TraceError {
         path: std::env::temp_dir(),
         place: Place::File,
-        reason: format!("sorting needs room for temporary files there: {error}"),
+        reason: format!("sorting needs space for temporary files there: {error}"),
         skippable: false,
     }
 }
