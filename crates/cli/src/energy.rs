@@ -18,7 +18,7 @@ pub fn text(view: &StatusView) -> String {
     if let Some(line) = overlay.and_then(|overlay| starts_line(overlay, &spindles)) {
         let _ = writeln!(out, "  {line}");
     }
-    out.push_str("  number    active      idle   standby   turning  starts  a day    joules\n");
+    out.push_str("  number    active      idle   standby  changing  starts  a day    joules\n");
     for member in members {
         if let Some(spindle) = &member.spindle {
             let _ = writeln!(out, "  {:>6}  {}", member.member, spindle_line(spindle));
@@ -27,7 +27,7 @@ pub fn text(view: &StatusView) -> String {
     out
 }
 
-/// `energy, an estimate by wd1003fbyx (7.9 W active, 5.9 W idle, 0.7 W standby, 88 J a start): 1234 J, 23.6 W of 4 drives`
+/// `energy, estimated from wd1003fbyx (7.9 W active, ..., 88 J per start): 1234 J, 23.6 W on average, 4 drives`
 fn sum_line(energy: &EnergyView) -> String {
     let EnergyView {
         rating,
@@ -41,16 +41,16 @@ fn sum_line(energy: &EnergyView) -> String {
         watts,
     } = energy;
     let stop = match *stop_joules > 0.0 {
-        true => format!(", {stop_joules} J a stop"),
+        true => format!(", {stop_joules} J per stop"),
         false => String::new(),
     };
     let s = if *drives == 1 { "" } else { "s" };
     format!(
-        "energy, an estimate by {rating} ({active_watts} W active, {idle_watts} W idle, {standby_watts} W standby, {start_joules} J a start{stop}): {joules} J, {watts:.1} W on average, of {drives} drive{s}"
+        "energy, estimated from {rating} ({active_watts} W active, {idle_watts} W idle, {standby_watts} W standby, {start_joules} J per start{stop}): {joules} J, {watts:.1} W on average, {drives} drive{s}"
     )
 }
 
-/// `starts: 3 of the member that started most, 3 a day; 27 a day are allowed, 24 now`
+/// `starts: 3 by the member with the most, 3 per day; limit 27 per day, 24 left now`
 fn starts_line(overlay: &OverlayView, spindles: &[&SpindleView]) -> Option<String> {
     let (most, left) = (overlay.starts_a_day_max?, overlay.starts_left?);
     let by_starts = spindles.iter().max_by_key(|one| one.starts)?;
@@ -60,7 +60,7 @@ fn starts_line(overlay: &OverlayView, spindles: &[&SpindleView]) -> Option<Strin
         ..
     } = by_starts;
     Some(format!(
-        "starts: {starts} of the member with most, {starts_a_day} a day; {most} a day are allowed, {left} now"
+        "starts: {starts} by the member with the most, {starts_a_day} per day; limit {most} per day, {left} left now"
     ))
 }
 
@@ -126,9 +126,9 @@ mod tests {
             }),
             ..SurrogateView::default()
         }));
-        let wanted = "  energy, an estimate by wd1003fbyx (7.9 W active, 5.9 W idle, 0.7 W standby, 88 J a start): 5618 J, 0.8 W on average, of 1 drive
-  starts: 3 of the member with most, 3 a day; 27 a day are allowed, 24 now
-  number    active      idle   standby   turning  starts  a day    joules
+        let wanted = "  energy, estimated from wd1003fbyx (7.9 W active, 5.9 W idle, 0.7 W standby, 88 J per start): 5618 J, 0.8 W on average, 1 drive
+  starts: 3 by the member with the most, 3 per day; limit 27 per day, 24 left now
+  number    active      idle   standby  changing  starts  a day    joules
        1        1s       59s    1h 59m        6s       3      3      5618
 ";
         assert_eq!(text(&view), wanted);

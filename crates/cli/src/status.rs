@@ -124,7 +124,7 @@ fn served(name: &str) -> Option<Outcome<StatusView>> {
         Err(ClientError::NotRunning { .. }) => return None,
         Ok(Reply::Status(view)) => Ok(*view),
         Ok(_) => Err(Failure::new(
-            "the daemon answered `status` with something else",
+            "the daemon sent an unexpected reply to `status`",
         )),
         Err(error) => Err(Failure::from(error)),
     };
@@ -180,7 +180,7 @@ pub fn text(view: &StatusView) -> String {
         let bytes = Size(view.in_doubt_bytes);
         let _ = writeln!(
             out,
-            "  IN DOUBT: up to {bytes} in one copy each, which counts alone until the resync has passed it"
+            "  DIRTY: up to {bytes} are valid on one copy only, until the resync has passed them"
         );
     }
     if view.volatile {
@@ -201,9 +201,9 @@ pub fn text(view: &StatusView) -> String {
 pub fn scrub_lines(last: &LastScrubView) -> String {
     let date = |date: Option<u64>| date.map_or("at an unknown date".into(), utc);
     let when = match (last.state.as_str(), last.ended_at) {
-        ("running", _) => format!("began {}, without an end so far", date(last.began_at)),
-        (_, None) => format!("began {}, ended at an unknown date", date(last.began_at)),
-        (_, ended) => format!("began {}, ended {}", date(last.began_at), date(ended)),
+        ("running", _) => format!("started {}, not ended", date(last.began_at)),
+        (_, None) => format!("started {}, ended at an unknown date", date(last.began_at)),
+        (_, ended) => format!("started {}, ended {}", date(last.began_at), date(ended)),
     };
     let mut out = format!("  last scrub: {} {}, {when}\n", last.mode, last.state);
     for line in [last.text()].into_iter().chain(last.details()) {
@@ -222,7 +222,7 @@ fn volatile_line(view: &StatusView) -> String {
         .map(|member| shown(&member.path).to_string())
         .collect();
     format!(
-        "VOLATILE: clients are offered neither FLUSH nor FUA: nothing is durable on {}",
+        "VOLATILE: clients are offered neither FLUSH nor FUA: no write is durable on {}",
         paths.join(", ")
     )
 }
@@ -290,7 +290,7 @@ fn reads_line(view: &StatusView) -> Option<String> {
     let ratio = counters.requests_generation_ratio()?;
     (counters.blocks_fetched != counters.blocks_asked).then(|| {
         let cached = 100.0 * counters.blocks_cached as f64 / counters.blocks_asked as f64;
-        format!("reads: {ratio:.2} blocks from members for each asked for (RGR), {cached:.1}% from the cache")
+        format!("reads: {ratio:.2} blocks read from members per requested block (RGR), {cached:.1}% from the cache")
     })
 }
 
@@ -317,7 +317,7 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
         _ => format!("restripe add {name} DEVICE{to}"),
     };
     format!(
-        "DROPPED: {what}: its target, member {target}, was missing at a start; begin it anew: {anew}"
+        "DROPPED: {what}: its target, member {target}, was missing at a start; restart it with: {anew}"
     )
 }
 
@@ -346,7 +346,7 @@ fn state(view: &StatusView) -> String {
         words.push(format!("{} lost", Size(view.lost_bytes)));
     }
     if view.in_doubt_bytes > 0 {
-        words.push(format!("{} in doubt", Size(view.in_doubt_bytes)));
+        words.push(format!("{} dirty", Size(view.in_doubt_bytes)));
     }
     words.join(", ")
 }

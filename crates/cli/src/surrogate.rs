@@ -13,14 +13,14 @@ use std::fmt::Write;
 /// Behind each of the surrogate's members in an array's list.
 pub const MARK: &str = "  (surrogate)";
 /// And behind each of its buffer's.
-pub const BUFFER_MARK: &str = "  (buffer)";
+pub const BUFFER_MARK: &str = "  (NVRAM buffer)";
 
 pub fn run(verb: &SurrogateStatus) -> Outcome {
     let session = Session::open_to_look(&verb.name, &verb.offline)?;
     let status = session.end_after(Session::status)?;
     let Some(surrogate) = status.surrogate else {
         let what = format!("{} is served without a surrogate", verb.name);
-        let hint = "surrogate add makes one; its members are named to serve with the array's";
+        let hint = "add one with `restripe surrogate add`; then name its members together with the array's";
         return Err(Failure::new(what).hint(hint));
     };
     if verb.json {
@@ -41,7 +41,7 @@ pub fn text(view: &SurrogateView) -> String {
     // Writing to a string cannot fail.
     let _ = match view.state.as_str() {
         // Nothing is known of one that is not there, not even its name.
-        "none" => writeln!(out, "  no surrogate: first copies alone have new writes"),
+        "none" => writeln!(out, "  no surrogate: new writes are on primary copies only"),
         "absent" => writeln!(out, "  surrogate: absent"),
         _ => writeln!(
             out,
@@ -59,7 +59,7 @@ pub fn text(view: &SurrogateView) -> String {
         let bytes = Size(view.repaired_sectors * SECTOR_BYTES);
         let _ = writeln!(
             out,
-            "    {bytes} of its members were wrong or unreadable, and are rewritten"
+            "    {bytes} on its members were wrong or unreadable, and are rewritten"
         );
     }
     if let Some(overlay) = &view.overlay {
@@ -84,14 +84,16 @@ fn buffer_text(view: &BufferView) -> String {
         ..
     } = view;
     let what = match state.as_str() {
-        "absent" => "buffer: absent".to_string(),
-        _ => format!("buffer {name}: {state}, {level}"),
+        "absent" => "NVRAM buffer: absent".to_string(),
+        _ => format!("NVRAM buffer {name}: {state}, {level}"),
     };
     let use_of_it = match view.used {
         true => {
-            format!("flushes go there; {records} records in it, {versions} written since the start")
+            format!(
+                "flushes write to it; {records} records in it, {versions} written since the start"
+            )
         }
-        false => "not in use: flushes seal records".into(),
+        false => "not in use: flushes close records early".into(),
     };
     // Writing to a string cannot fail.
     let _ = writeln!(out, "    {what}; {use_of_it}");
@@ -101,40 +103,43 @@ fn buffer_text(view: &BufferView) -> String {
     out
 }
 
-/// What lies there now: `redirect ido; 12M away, going home; 3M of clean copies; map 40 of 262144 extents`.
+/// What lies there now: `redirect ido; 12M in log, destaging; 3M of cached copies; map 40 of 262144 extents`.
 fn away_line(overlay: &OverlayView) -> String {
     let mut parts = vec![format!("redirect {}", overlay.redirect)];
     let going = if overlay.going_home {
-        ", going home"
+        ", destaging"
     } else {
         ""
     };
     parts.push(match overlay.away_bytes {
-        0 if overlay.ahead_bytes > 0 => "nothing in the log alone".into(),
-        0 => "nothing away".into(),
-        away => format!("{} away{going}", Size(away)),
+        0 if overlay.ahead_bytes > 0 => "no sole copies in log".into(),
+        0 if overlay.redirect == "eraid" => "nothing to destage".into(),
+        0 => "log empty".into(),
+        away => format!("{} in log{going}", Size(away)),
     });
     if overlay.ahead_bytes > overlay.exposed_bytes {
         parts.push(format!(
-            "{} on first copies{going}",
+            "{} on primary copies only{going}",
             Size(overlay.ahead_bytes)
         ));
     }
     if overlay.exposed_bytes > 0 {
         let exposed = Size(overlay.exposed_bytes);
-        parts.push(format!("{exposed} EXPOSED, in one copy each{going}"));
+        parts.push(format!("{exposed} EXPOSED, in a single copy{going}"));
     }
     if overlay.clean_bytes > 0 {
-        parts.push(format!("{} of clean copies", Size(overlay.clean_bytes)));
+        parts.push(format!("{} of cached copies", Size(overlay.clean_bytes)));
     }
     let (extents, most) = (overlay.extents, overlay.extents_max);
     parts.push(format!("map {extents} of {most} extents"));
     if overlay.mirrors_asleep > 0 {
-        parts.push(format!("{} mirrors asleep", overlay.mirrors_asleep));
+        parts.push(format!("{} mirrors in standby", overlay.mirrors_asleep));
     }
     if overlay.mirrors_restless > 0 {
         let count = overlay.mirrors_restless;
-        parts.push(format!("{count} mirrors cannot sleep (see serve --power)"));
+        parts.push(format!(
+            "{count} mirrors cannot enter standby (see serve --power)"
+        ));
     }
     parts.extend(trouble_of_log(overlay).map(|(what, then)| format!("the log {what}: {then}")));
     parts.join("; ")
@@ -142,20 +147,22 @@ fn away_line(overlay: &OverlayView) -> String {
 
 /// What follows where first copies have all that a log disk had that failed.
 pub const WITHOUT_LOG: &str =
-    "writes go on without it, and mirrors stay awake until a start with a log";
+    "writes continue without it, and mirrors stay active until a start with a log";
 
 /// That the log takes no more, and what follows from that.
 fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)> {
     let what = match (overlay.full, overlay.broken) {
         (true, true) => "has NO SPACE",
         (false, true) => "FAILED",
-        (true, false) => return Some(("is FULL", "what lies there does not go home")),
+        (true, false) => return Some(("is FULL", "it cannot be destaged")),
         (false, false) => return None,
     };
     let then = match overlay.without_log {
-        true if overlay.full => "writes go on without it, and mirrors stay awake until it has room",
+        true if overlay.full => {
+            "writes continue without it, and mirrors stay active until it has space"
+        }
         true => WITHOUT_LOG,
-        false => "what must go there is refused",
+        false => "writes that need it are refused",
     };
     Some((what, then))
 }
@@ -170,7 +177,7 @@ pub fn troubles(surrogate: &SurrogateView) -> Vec<String> {
     words.extend(log.map(|(what, _)| format!("the log {what}")));
     let buffer = surrogate.buffer.as_ref();
     let trouble = buffer.filter(|buffer| buffer.is_degraded());
-    words.extend(trouble.map(|buffer| format!("buffer {}", buffer.state)));
+    words.extend(trouble.map(|buffer| format!("NVRAM buffer {}", buffer.state)));
     words
 }
 
@@ -178,7 +185,7 @@ pub fn troubles(surrogate: &SurrogateView) -> Vec<String> {
 fn done_line(overlay: &OverlayView) -> String {
     let reads = overlay.log_reads + overlay.split_reads;
     let mut line = format!(
-        "since the start: {} writes redirected, {reads} reads of the log, {} home",
+        "since the start: {} writes redirected, {reads} reads from the log, {} destaged",
         overlay.redirected_writes,
         Size(overlay.home_bytes)
     );
@@ -188,8 +195,8 @@ fn done_line(overlay: &OverlayView) -> String {
             _ => format!("{count} {word}s"),
         };
         let destages = of(overlay.destages, "destage");
-        let rests = of(overlay.rests, "time");
-        let _ = write!(line, " in {destages}; mirrors slept {rests}");
+        let rests = of(overlay.rests, "spin-down");
+        let _ = write!(line, " in {destages}; {rests} of mirrors");
     }
     if overlay.cleanings > 0 {
         let times = match overlay.cleanings {
@@ -197,7 +204,7 @@ fn done_line(overlay: &OverlayView) -> String {
             count => format!("{count} times"),
         };
         let moved = Size(overlay.moved_bytes);
-        let _ = write!(line, "; the log was cleaned {times}, and {moved} moved");
+        let _ = write!(line, "; log cleaned {times}, {moved} moved");
     }
     line
 }
@@ -208,7 +215,7 @@ fn seals_line(overlay: &OverlayView) -> Option<String> {
     let causes: Vec<String> = some
         .map(|(cause, count)| format!("{count} {cause}"))
         .collect();
-    (!causes.is_empty()).then(|| format!("records sealed, by cause: {}", causes.join(", ")))
+    (!causes.is_empty()).then(|| format!("records closed, by cause: {}", causes.join(", ")))
 }
 
 /// What only `surrogate status` has room for.
@@ -217,7 +224,7 @@ fn details(view: &SurrogateView) -> String {
     if let Some(overlay) = &view.overlay {
         let _ = writeln!(
             out,
-            "    log of {}; of its reads {} from home too; {} clean copies made",
+            "    log of {}; {} of its reads also from the main set; {} cached copies made",
             Size(overlay.log_bytes),
             overlay.split_reads,
             overlay.clean_copies
@@ -264,8 +271,8 @@ mod tests {
     #[test]
     fn a_status_tells_what_is_away_and_what_was_done() {
         let expected = "  surrogate tank-surrogate: healthy, raid1, 63M usable
-    redirect ido; 12M away, going home; 3M of clean copies; map 40 of 1000 extents
-    since the start: 7 writes redirected, 3 reads of the log, 1M home
+    redirect ido; 12M in log, destaging; 3M of cached copies; map 40 of 1000 extents
+    since the start: 7 writes redirected, 3 reads from the log, 1M destaged
 ";
         assert_eq!(text(&view()), expected);
     }
@@ -279,8 +286,8 @@ mod tests {
                 ..OverlayView::default()
             })
         };
-        assert!(line(1, 2).ends_with("in 1 destage; mirrors slept 2 times"));
-        assert!(line(2, 1).ends_with("in 2 destages; mirrors slept 1 time"));
+        assert!(line(1, 2).ends_with("in 1 destage; 2 spin-downs of mirrors"));
+        assert!(line(2, 1).ends_with("in 2 destages; 1 spin-down of mirrors"));
     }
 
     #[test]
@@ -293,8 +300,8 @@ mod tests {
             })
         };
         assert!(!line(0).contains("cleaned"));
-        assert!(line(1).ends_with("; the log was cleaned once, and 3M moved"));
-        assert!(line(2).ends_with("; the log was cleaned 2 times, and 3M moved"));
+        assert!(line(1).ends_with("; log cleaned once, 3M moved"));
+        assert!(line(2).ends_with("; log cleaned 2 times, 3M moved"));
     }
 
     #[test]
@@ -305,7 +312,7 @@ mod tests {
             ..OverlayView::default()
         };
         let line = seals_line(&overlay);
-        let wanted = "records sealed, by cause: 3 flush, 12 full";
+        let wanted = "records closed, by cause: 3 flush, 12 full";
         assert_eq!(line.as_deref(), Some(wanted));
         overlay.seals.values_mut().for_each(|count| *count = 0);
         assert_eq!(seals_line(&overlay), None);
