@@ -206,7 +206,7 @@ impl Config {
             None if self.arrays.len() == 1 => Some(0),
             None => {
                 return Err(Failure::usage("the configuration has several arrays")
-                    .hint("name the one you mean"));
+                    .hint("pass the name of one of them"));
             }
         };
         let position = position.ok_or_else(|| {
@@ -311,7 +311,7 @@ fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(deserializer: D) -> Result<Op
                 .collect::<Vec<_>>()
                 .join(", ")
         };
-        T::from_str(text, false).map_err(|_| format!("{text:?} is not one of {}", names()))
+        T::from_str(text, false).map_err(|_| format!("{text:?} is invalid: use one of {}", names()))
     })
 }
 

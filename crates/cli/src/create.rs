@@ -99,7 +99,7 @@ pub fn run(verb: Create) -> Outcome {
 fn warn_of_namesake(name: &str) {
     if control::ask(name, &control::Request::Status).is_ok() {
         warn(format_args!(
-            "an array called {name:?} is served already, and every verb would go to that one; serve this one with an XDG_RUNTIME_DIR of its own, or create it anew under another name"
+            "an array named {name:?} is already served, and all verbs would act on that array; serve the new array with a separate XDG_RUNTIME_DIR, or create it under another name"
         ));
     }
 }
@@ -143,7 +143,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
 fn check_name(name: Option<&str>, members: &[String]) -> Outcome {
     let Some(name) = name else { return Ok(()) };
     if name.contains('/') || is_like_all(name, members) || looks_like_member(name, members) {
-        let what = format!("{name:?} is not a name for an array, but a member");
+        let what = format!("{name:?} is a member, not a name for an array");
         let hint = "the name comes first: restripe create NAME --level LEVEL MEMBER...";
         return Err(Failure::usage(what).hint(hint));
     }
@@ -197,7 +197,7 @@ fn check(wanted: &ArrayConfig) -> Outcome {
     }
     if wanted.members.is_empty() {
         return Err(
-            Failure::usage("the array needs members").hint("name files, block devices or NBD URIs")
+            Failure::usage("the array needs members").hint("list files, block devices or NBD URIs")
         );
     }
     refuse_as_member(&wanted.members)?;
@@ -221,7 +221,7 @@ fn check_named(names: &[String], whose: &str) -> Outcome {
     match names.iter().any(String::is_empty) {
         true => {
             let what = format!("{whose} has no name: {:?}", names.join(","));
-            Err(Failure::usage(what).hint("a comma stands between two names, and nowhere else"))
+            Err(Failure::usage(what).hint("separate the names by single commas"))
         }
         false => Ok(()),
     }
@@ -371,7 +371,7 @@ impl Image {
 // ---------------------------------------------------------------------------------------------------------- losses
 
 fn losses(members: &mut [Plain]) -> Outcome<Vec<Lost>> {
-    let looked = Extent::new("looking at what members hold", members.len() as u64);
+    let looked = Extent::new("checking the contents of the members", members.len() as u64);
     let found = on_each(members, &looked, |_, member| {
         let what = content(member)?;
         Ok(what.map(|what| Lost {
@@ -391,9 +391,9 @@ fn permit(losses: &[Lost], force: bool, yes: bool) -> Outcome {
         } else {
             format!("{} and {more} more", first.at)
         };
-        let hint = "name an empty one, or say --force to overwrite it";
+        let hint = "choose an empty one, or pass --force to overwrite it";
         return Err(
-            Failure::new(format!("this member already carries {}", first.what))
+            Failure::new(format!("this member already contains {}", first.what))
                 .at(at)
                 .hint(hint),
         );
@@ -549,11 +549,11 @@ fn level(wanted: &ArrayConfig) -> Outcome<Level> {
     };
     let rotates = matches!(level, Level::Raid5(_) | Level::Raid6(_));
     if wanted.rotation.is_some() && !rotates {
-        return Err(Failure::usage(format!("{level} has no rotation")).hint("leave --rotation out"));
+        return Err(Failure::usage(format!("{level} has no rotation")).hint("omit --rotation"));
     }
     if wanted.copies.is_some() && !matches!(level, Level::Raid10 { .. }) {
         return Err(
-            Failure::usage(format!("{level} takes no number of copies")).hint("leave --copies out")
+            Failure::usage(format!("{level} has no number of copies")).hint("omit --copies")
         );
     }
     Ok(level)
@@ -575,7 +575,7 @@ fn sectors(bytes: Option<u64>, option: &str) -> Outcome<Option<u64>> {
 }
 
 fn create_failure(error: &CreateError, members: &[String]) -> Failure {
-    let failure = Failure::new(format!("the array cannot be made so: {error}"));
+    let failure = Failure::new(format!("the array cannot be created: {error}"));
     match error {
         CreateError::MemberTooSmall { member, needs, .. } => {
             let at = members.get(*member).map_or("", String::as_str);
@@ -619,7 +619,7 @@ pub fn check_disks(creation: &Creation, members: &[Plain]) -> Outcome {
             let other = |entry: &MemberEntry| Some(entry.uuid) == found;
             let other = creation.superblock.members.iter().position(other);
             let other = other.map_or("another member", |index| members[index].name());
-            let what = format!("this member is the disk of {other} by a second path");
+            let what = format!("this member is the same disk as {other}, by a second path");
             return Err(Failure::new(what)
                 .at(member.name())
                 .hint("name each disk once"));
@@ -716,14 +716,14 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         superblock.array,
     );
     if whole > size {
-        outln!("  {} set aside for leases", Size(whole - size));
+        outln!("  {} reserved for leases", Size(whole - size));
     }
     if let Some(surrogate) = &plans.surrogate {
         outln!("{}", surrogate::told(surrogate, "surrogate", "a log"));
         tell_unused(surrogate, &wanted.surrogate);
     }
     if let Some(buffer) = &plans.buffer {
-        let holds = "what users flush";
+        let holds = "flushed data";
         outln!("{}", surrogate::told(buffer, "buffer", holds));
     }
     tell_unused(creation, &wanted.members);

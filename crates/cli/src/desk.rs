@@ -312,11 +312,11 @@ impl Desk {
                 force,
             } => self.add_surrogate(&members, level.as_deref(), force),
             Request::RemoveSurrogate => self.remove_surrogate(),
-            Request::Destage => self.simple(Command::Destage, "what lies in the log goes home"),
+            Request::Destage => self.simple(Command::Destage, "destage started"),
             Request::Scrub { repair, sync } => self.scrub(repair, sync),
             Request::Pause => self.simple(Command::Pause(true), "paused"),
-            Request::Resume => self.simple(Command::Pause(false), "it goes on"),
-            Request::Cancel => self.simple(Command::Cancel, "the scrub is stopped"),
+            Request::Resume => self.simple(Command::Pause(false), "resumed"),
+            Request::Cancel => self.simple(Command::Cancel, "the scrub is cancelled"),
             Request::Rate {
                 min_bytes: min,
                 max_bytes: max,
@@ -397,7 +397,7 @@ impl Desk {
         };
         // Its dates are those of a clock that may have been set since the start.
         self.command(engine::date())?;
-        self.simple(Command::Scrub(mode), "the scrub runs")
+        self.simple(Command::Scrub(mode), "scrub started")
     }
 
     fn fail(&self, text: &str, accept_loss: bool, dry_run: bool) -> Result<Reply, Refusal> {
@@ -407,15 +407,18 @@ impl Desk {
         let exposed = exposed.map_or(0, |one| one.exposed_bytes);
         if exposed > 0 && !accept_loss {
             let what = format!(
-                "up to {} that only this member has would be lost",
+                "up to {} would be lost: only this member holds the current data",
                 Size(exposed)
             );
-            let hint = format!("restripe surrogate destage {} --wait first", view.name);
+            let hint = format!(
+                "run `restripe surrogate destage {} --wait` first",
+                view.name
+            );
             return Err(Refusal::new(what).at(name).hint(hint));
         }
         if self.state_of(member)? == Some(MemberState::Failed) {
             return Ok(done(&format!(
-                "{name} has failed already: restripe add takes it back, restripe remove forgets it"
+                "{name} has failed already: `restripe add` adds it again, `restripe remove` removes it"
             )));
         }
         if dry_run {
@@ -424,14 +427,14 @@ impl Desk {
             return may.map(|()| done(&format!("{name} may be failed")));
         }
         self.command(Command::Fail(member))?;
-        Ok(done(&format!("{name} is out of service")))
+        Ok(done(&format!("{name} failed")))
     }
 
     fn remove(&self, text: &str) -> Result<Reply, Refusal> {
         let (member, name) = self.resolve(text)?;
         self.command(Command::Remove(member))?;
         self.remote.close(self.array, member).map_err(ended)?;
-        Ok(done(&format!("{name} is forgotten and closed")))
+        Ok(done(&format!("{name} is removed and closed")))
     }
 
     /// The member that is meant, and its name.
@@ -456,7 +459,7 @@ impl Desk {
             Some(member) => Ok((member.member, name_of(member).to_string())),
             None => Err(Refusal::new("the array has no such member")
                 .at(text)
-                .hint(format!("its members are {}", listed()))),
+                .hint(format!("the members are {}", listed()))),
         }
     }
 }
@@ -478,9 +481,9 @@ fn set_named(to_surrogate: bool, to_buffer: bool) -> Option<Whose> {
 
 fn not_taken(why: NotTaken) -> Refusal {
     match why {
-        NotTaken::NoArray => Refusal::new("the array takes no more devices"),
+        NotTaken::NoArray => Refusal::new("the array accepts no more devices"),
         NotTaken::Promised => Refusal::new(VOLATILE)
-            .hint("clients that are connected were offered FLUSH: disconnect them first"),
+            .hint("connected clients were offered FLUSH: disconnect them first"),
     }
 }
 
@@ -506,7 +509,7 @@ fn in_the_array(name: &str, state: &str) -> Refusal {
 fn of_absent_surrogate(path: &str) -> Refusal {
     Refusal::new("this device is a member of the array's surrogate, which is not served")
         .at(path)
-        .hint("stop the array, and name the surrogate's members to serve, too; --force makes it the array's own")
+        .hint("stop the array and start `serve` with the surrogate's members as well; --force makes the device a member of the array itself")
 }
 
 /// Puts facts into words.
@@ -535,7 +538,7 @@ impl Teller {
             Fact::OfSurrogate(fact)
                 if **fact == Fact::Halted(Halt::TooFew) && self.goes_on_without_log() =>
             {
-                told.text = format!("surrogate: the log disk is gone: {WITHOUT_LOG}");
+                told.text = format!("surrogate: the log disk is missing: {WITHOUT_LOG}");
             }
             _ => {}
         }
@@ -568,21 +571,23 @@ fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {
         true => String::new(),
         false => format!(" ({})", refused.at),
     };
-    format!("goes on without {what}: {}{at}", refused.what)
+    format!("continues without {what}: {}{at}", refused.what)
 }
 
 fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> String {
     let told = match why {
-        CommandError::BufferMissing => "goes on without its buffer, which is not here".into(),
-        CommandError::OfBuffer(inner) if forgone && **inner == CommandError::Metadata => {
-            "what its buffer has cannot be read".into()
+        CommandError::BufferMissing => {
+            "continues without its NVRAM buffer, which is missing".into()
         }
-        CommandError::OfBuffer(inner) => absent_text("its buffer", inner, names),
-        why => absent_text("its buffer", why, names),
+        CommandError::OfBuffer(inner) if forgone && **inner == CommandError::Metadata => {
+            "the contents of its NVRAM buffer cannot be read".into()
+        }
+        CommandError::OfBuffer(inner) => absent_text("its NVRAM buffer", inner, names),
+        why => absent_text("its NVRAM buffer", why, names),
     };
     let then = match forgone {
-        true => "WHAT USERS FLUSHED LAST IS GIVEN UP, the array is as the log has it",
-        false => "flushes seal records",
+        true => "THE LAST FLUSHED WRITES ARE DISCARDED, the array returns to the state of the log",
+        false => "flushes close records early",
     };
     format!("{told}: {then}")
 }
@@ -660,11 +665,11 @@ fn owned(by: &ArrayOwner, rival: Rival) -> Refusal {
     let run = format!("another daemon (run {}, process {})", by.run, by.process);
     let what = match rival {
         Rival::Renews => {
-            format!("{run} serves this array: it renews its record in the superblocks")
+            format!("{run} serves this array: it renews its owner record in the superblocks")
         }
         Rival::Claims => format!("{run} has taken this array"),
         Rival::Silent => format!(
-            "{run} may serve this array: it was not stopped, and left locks to guard its members"
+            "{run} may serve this array: it was not stopped, and it guards its members by locks"
         ),
     };
     let hint = match rival {
@@ -685,43 +690,43 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     match error {
         CommandError::Owned { by, rival } => owned(by, *rival),
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
-            .hint("`restripe examine` shows what they hold; where only their beginning was wiped, `restripe create` with the options and the order of members of the first time, and --init sync --force (raid0: trust), makes the array anew over its data"),
-        CommandError::Clone(one, other) => Refusal::new("two members claim one place: one is a copy of the other")
+            .hint("`restripe examine` shows their contents. If only the start of each member was wiped, recreate the array over its data: `restripe create` with the original options and order of members, and --init sync --force (raid0: --init trust)"),
+        CommandError::Clone(one, other) => Refusal::new("two members claim the same slot: one is a copy of the other")
             .at(format!("{} and {}", name(one), name(other)))
-            .hint("leave the copy out, or wipe it"),
-        CommandError::Split(one, other) => Refusal::new("two halves of this array were started apart and differ since")
+            .hint("omit the copy, or wipe it"),
+        CommandError::Split(one, other) => Refusal::new("split brain: two groups of members were started separately and have diverged")
             .at(format!("{} and {}", name(one), name(other)))
-            .hint("name only the members of the side to keep, to serve --from-minority if they are few; add the others later"),
+            .hint("choose one group and start with its members only (`serve --from-minority` if it is the smaller one); add the other members later"),
         CommandError::Foreign(member) => foreign(&name(member)),
         CommandError::SameDevice(path, other) => same_device(&name(path), &name(other)),
         CommandError::OtherHistory { member, theirs, ours } => other_history(&name(member), *theirs, *ours),
         CommandError::Unreadable(member) => unreadable(&name(member)),
         CommandError::Unsound { member, error } => unsound(&name(member), error),
         CommandError::Minority { present, current } => {
-            Refusal::new(format!("only {present} of the {current} current members are here"))
-                .hint("bring the others; if they are gone for good, serve --from-minority starts it, with --accept-loss where these few do not have all data")
+            Refusal::new(format!("only {present} of the {current} current members are present"))
+                .hint("attach the others; if they are permanently lost, start with `serve --from-minority`, and --accept-loss if the present members do not hold all data")
         }
         CommandError::TooFew { missing } => too_few(missing),
         CommandError::WouldLose { extents } => would_lose(extents),
         CommandError::SurrogateMissing { surrogate, extents } => {
-            surrogate_missing(&format!("the surrogate {surrogate} is not here"), extents)
-                .hint("bring the surrogate; or say --accept-loss to give those bytes up, and the surrogate with them")
+            surrogate_missing(&format!("the surrogate {surrogate} is missing"), extents)
+                .hint("attach the surrogate; or pass --accept-loss to discard these bytes and the surrogate")
         }
         CommandError::LogDamaged { surrogate, extents } => {
             surrogate_missing(&format!("the log of the surrogate {surrogate} is damaged"), extents)
-                .hint("bring members of it that are not here; or say --accept-loss to give those bytes up")
+                .hint("attach its missing members; or pass --accept-loss to discard these bytes")
         }
         CommandError::IsSurrogate { of } => is_surrogate(*of),
         CommandError::Indispensable(member) => {
-            Refusal::new("without this member data would be lost").at(name(member))
-                .hint("bring redundancy back first: restripe add takes a device in (--to-surrogate: into the surrogate), restripe rebuild waits for that and for a resync")
+            Refusal::new("data would be lost without this member").at(name(member))
+                .hint("restore redundancy first: add a device with `restripe add` (--to-surrogate for the surrogate), then wait with `restripe rebuild`")
         }
         CommandError::NoSuchMember(member) => Refusal::new("the array has no such member").at(name(member)),
         CommandError::Volatile(member) => volatile(&name(member)),
         CommandError::FailedAgain(member) => failed_again(&name(member)),
         CommandError::TooSmall { has, needs } => {
             Refusal::new(format!("the device has {} bytes", has * SECTOR_BYTES))
-                .hint(format!("it needs {} bytes or more", needs * SECTOR_BYTES))
+                .hint(format!("it needs at least {} bytes", needs * SECTOR_BYTES))
         }
         CommandError::LogicalBlock { member, array } => Refusal::new(format!(
             "the device has logical blocks of {member} bytes, the array of {array}"
@@ -729,16 +734,16 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Busy(why) => Refusal::new(format!("not now: {why}")),
         CommandError::Unsuited(why) => Refusal::new(*why),
         CommandError::NoSpace => Refusal::new("no space is left on a member")
-            .hint("nothing is lost: make room there, and say it again"),
+            .hint("nothing is lost: free space on its file system, then retry"),
         CommandError::Metadata => Refusal::new(UNREADABLE),
         CommandError::Lease(error) => lease_refusal(*error),
         CommandError::LogIsOld => {
-            Refusal::new("it is as it was before the array's last start or clean stop, and lacks what was written since")
-                .hint("bring its members as they were when the array stopped; or say --accept-loss to give up all that may lie there alone")
+            Refusal::new("it is stale: it misses the array's last start or clean stop, and all writes since")
+                .hint("attach its current members; or pass --accept-loss to discard data that only it holds")
         }
         CommandError::LogIsNewer => {
-            Refusal::new("it is of a later start or stop than the array's own members, which are an old copy")
-                .hint("bring the array's members as they were when it stopped; serve --from-minority takes them as they are")
+            Refusal::new("it is newer than the array's own members, which are a stale copy: they miss a start or stop")
+                .hint("attach the array's current members; `serve --from-minority` starts with the stale ones")
         }
         CommandError::BufferMissing | CommandError::BufferIsOld => without_buffer(error),
         CommandError::OfBuffer(error) => of_buffer(error, names),
@@ -748,46 +753,46 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
 
 fn is_surrogate(of: Uuid) -> Refusal {
     Refusal::new(format!("these members are the surrogate of the array {of}"))
-        .hint("it is started together with that array, and not alone")
+        .hint("start it together with that array")
 }
 
 fn volatile(path: &str) -> Refusal {
     Refusal::new(VOLATILE).at(path).hint(
-        "stop the array and serve it with --volatile-members: then clients are offered neither FLUSH nor FUA",
+        "stop the array and serve it with --volatile-members: clients are then offered neither FLUSH nor FUA",
     )
 }
 
 fn same_device(path: &str, other: &str) -> Refusal {
-    let what = format!("this device is the disk of the member {other} by a second path");
+    let what = format!("this device is the same disk as the member {other}, by a second path");
     Refusal::new(what)
         .at(path)
         .hint("name a disk that the array does not use")
 }
 
 fn failed_again(path: &str) -> Refusal {
-    Refusal::new("the member failed as it was added")
+    Refusal::new("the member failed while it was added")
         .at(path)
-        .hint("the journal says why; add it again when its device or server answers")
+        .hint("the daemon's log contains the cause; add the member again when its device or server responds")
 }
 
 fn unreadable(path: &str) -> Refusal {
     Refusal::new("the superblocks of this device cannot be read, so its content is not known")
         .at(path)
-        .hint("name another device, or say --force to overwrite this one")
+        .hint("choose another device, or pass --force to overwrite this one")
 }
 
 fn foreign(path: &str) -> Refusal {
     Refusal::new("this member belongs to another array")
         .at(path)
-        .hint("leave it out")
+        .hint("omit it")
 }
 
 fn unsound(path: &str, error: &MetaError) -> Refusal {
     Refusal::new(format!(
-        "the superblock of this member is whole, and cannot be right: {error}"
+        "the superblock of this member has a valid checksum but invalid contents: {error}"
     ))
     .at(path)
-    .hint("restripe examine shows what the members hold; serve the others --degraded without this one, and add it again")
+    .hint("`restripe examine` shows the contents; serve the other members with --degraded, then add this member again")
 }
 
 /// Generations and sequences of a device and of the running array, which parted.
@@ -797,15 +802,15 @@ fn other_history(path: &str, theirs: (u64, u64), ours: (u64, u64)) -> Refusal {
     };
     let written = last_written(path).map_or(String::new(), |when| format!(", last written {when}"));
     let what = format!(
-        "this member went on without the array that runs, and has writes that the array does not have: \
+        "this member was used without the running array, and holds writes that the array does not have: \
          the device has {}{written}; the array has {}",
         age(theirs),
         age(ours),
     );
     Refusal::new(what).at(path).hint(
-        "to keep the device's side, stop the array and restripe serve that side alone (--from-minority, \
-         and --accept-loss where it does not have all data); \
-         to give up what the device has, say --force",
+        "to use the device's data, stop the array and serve only the device's group of members (--from-minority, \
+         and --accept-loss if the group does not hold all data); \
+         to discard the device's data, pass --force",
     )
 }
 
@@ -823,10 +828,10 @@ fn last_written(path: &str) -> Option<String> {
 fn of_buffer(error: &CommandError, names: &[MemberName]) -> Refusal {
     match error {
         CommandError::Metadata => Refusal::new(
-            "the buffer: what it has cannot be read, and users may have flushed that",
+            "the NVRAM buffer: part of its contents cannot be read, and may be flushed data",
         )
-        .hint("bring members of it that are not here; or say --accept-loss to give up what cannot be read of it"),
-        error => of_set("the buffer", error, names),
+        .hint("attach its missing members; or pass --accept-loss to discard the unreadable part"),
+        error => of_set("the NVRAM buffer", error, names),
     }
 }
 
@@ -834,7 +839,7 @@ fn of_buffer(error: &CommandError, names: &[MemberName]) -> Refusal {
 fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
     let refused = match (refusal(error, names), error) {
         (refused, CommandError::NoSpace) => {
-            refused.hint("make room where its members lie, and say it again")
+            refused.hint("free space on the file system that holds its members, then retry")
         }
         (refused, _) => refused,
     };
@@ -848,37 +853,37 @@ fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
 fn without_buffer(error: &CommandError) -> Refusal {
     match error {
         CommandError::BufferIsOld => Refusal::new(
-            "it is as it was before the array's last start or clean stop, and lacks what users flushed since",
+            "it is stale: it misses the array's last start or clean stop, and all data flushed since",
         )
-        .hint("bring its members as they were when the array stopped; or say --accept-loss to go back to what the log has"),
+        .hint("attach its current members; or pass --accept-loss to return to the state of the log"),
         _ => Refusal::new(
-            "the buffer of its code cache is not here, and what users flushed last may lie there alone",
+            "the NVRAM buffer of its code cache is missing, and may hold the only copy of the last flushed data",
         )
-        .hint("name its members too; or say --accept-loss to go back to what the log has, some moments before the crash"),
+        .hint("name its members as well; or pass --accept-loss to return to the state of the log, some seconds before the crash"),
     }
 }
 
 const BORROWED_HINT: &str =
-    "it may hold the only copy of what was written there; --force takes it back and loses that";
+    "it may hold the only copy of some data; --force removes the lease and loses that data";
 
 fn lease_refusal(error: LeaseError) -> Refusal {
     match error {
-        LeaseError::NotLending => Refusal::new("this array has nothing set aside for leases")
-            .hint("create --lend SIZE makes an array that lends"),
+        LeaseError::NotLending => Refusal::new("this array has no space reserved for leases")
+            .hint("`restripe create --lend SIZE` creates an array with such space"),
         LeaseError::NoRoom { largest } => {
             let free = Size(largest * SECTOR_BYTES);
             Refusal::new(format!(
-                "a lease of {free} is the largest that can be had here"
+                "the largest possible lease of this array is {free}"
             ))
-            .hint("restripe lease list shows what is free")
+            .hint("`restripe lease list` shows the free space")
         }
-        LeaseError::Borrowed { name, by } => {
-            Refusal::new(format!("the array {by} has this lease on record"))
-                .at(name.as_str())
-                .hint(BORROWED_HINT)
-        }
+        LeaseError::Borrowed { name, by } => Refusal::new(format!(
+            "the array {by} records this lease as its surrogate"
+        ))
+        .at(name.as_str())
+        .hint(BORROWED_HINT),
         LeaseError::BorrowerUnknown(name) => {
-            let what = "it cannot be told who borrows this lease: what lies there is damaged, or could not be read or noted";
+            let what = "the borrower of this lease is unknown: its contents are damaged, or could not be read or recorded";
             Refusal::new(what).at(name.as_str()).hint(BORROWED_HINT)
         }
         other => Refusal::new(other.to_string()),
@@ -889,10 +894,10 @@ fn too_few(missing: &[u16]) -> Refusal {
     let slots: Vec<String> = missing.iter().map(u16::to_string).collect();
     let word = if slots.len() == 1 { "slot" } else { "slots" };
     Refusal::new(format!(
-        "too many members are missing: nothing current stands in {word} {}",
+        "too many members are missing: no current member for {word} {}",
         slots.join(", ")
     ))
-    .hint("start it with one that was current, or with --accept-loss to read what is left")
+    .hint("attach a current member, or pass --accept-loss to read the remaining data")
 }
 
 fn would_lose(extents: &[(u64, u64)]) -> Refusal {
@@ -902,7 +907,7 @@ fn would_lose(extents: &[(u64, u64)]) -> Refusal {
         Size(sectors * SECTOR_BYTES)
     ))
     .at(extents_line(extents))
-    .hint("bring the missing members, or say --accept-loss to start without those bytes")
+    .hint("attach the missing members, or pass --accept-loss to start without these bytes")
 }
 
 fn surrogate_missing(what: &str, extents: &[(u64, u64)]) -> Refusal {
@@ -989,7 +994,8 @@ mod tests {
             current: 2,
         };
         let told = absent_text("the surrogate", &why, &[]);
-        let expected = "goes on without the surrogate: only 1 of the 2 current members are here";
+        let expected =
+            "continues without the surrogate: only 1 of the 2 current members are present";
         assert_eq!(told, expected);
     }
 

@@ -216,12 +216,12 @@ pub fn read_cache(bytes: u64, rule: Option<Rule>) -> Outcome<Option<CacheLimits>
     if bytes > CACHE_BYTES_MAX {
         let (asked, most) = (Size(bytes), Size(CACHE_BYTES_MAX));
         return Err(Failure::usage(format!(
-            "a cache of {asked} is too large: at most {most}"
+            "a cache of {asked} is too large: the maximum is {most}"
         )));
     }
     if (1..u64::from(SMALL_BYTES)).contains(&bytes) {
         return Err(Failure::usage(format!(
-            "a cache of {bytes} bytes does not hold a block of 4K"
+            "a cache of {bytes} bytes is smaller than one block of 4K"
         ))
         .hint("sizes take K, M, G or T, as in 256M"));
     }
@@ -390,12 +390,11 @@ impl Running {
 
 fn stuck(patience: Duration) -> Failure {
     let what = format!(
-        "the end is stuck: nothing has moved for {}",
+        "the shutdown hangs: no progress for {}",
         seconds(patience.as_secs())
     );
-    Failure::new(what).hint(
-        "look for a member that does not answer; the next start recovers what was being written",
-    )
+    Failure::new(what)
+        .hint("check for a member that does not respond; the next start recovers writes in flight")
 }
 
 fn reactor_failure(error: io::Error) -> Failure {
@@ -417,8 +416,11 @@ fn spec(members: &[String], name: Option<&str>, setup: &Setup) -> Outcome<(Array
     };
     let fits = |redirect| matches!(redirect, Redirect::Graid | Redirect::None);
     if form == Form::LogDisk && !setup.redirect.is_none_or(fits) {
-        let what = "a log disk would lose with it what only it holds";
-        return Err(Failure::usage(what).hint("--redirect graid (the default with it), or none"));
+        let what =
+            "a log disk has no redundancy of its own, and this policy would lose data with it";
+        return Err(
+            Failure::usage(what).hint("use --redirect graid (the default with a log disk) or none")
+        );
     }
     let owners = sets.owners();
     let (members, others) = sets.into_members();
@@ -463,17 +465,17 @@ fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
     let (here, remote): (Vec<_>, Vec<_>) =
         restless.partition(|one| matches!(one.device, Device::File(_)));
     let told_by = match setup.power.is_some() {
-        true => "nor can --power tell",
-        false => "nor could --power tell",
+        true => "and --power cannot control",
+        false => "and --power could not control",
     };
     for (members, why) in [
         (
             here,
-            "being no disks of the kernel's: --power exec:CMD tells them".to_string(),
+            "because the kernel does not control their disks: use --power exec:CMD".to_string(),
         ),
         (
             remote,
-            format!("{told_by} what is no file or disk of this host"),
+            format!("{told_by} members that are not a file or disk of this host"),
         ),
     ] {
         if let Some(first) = members.first() {
@@ -482,7 +484,7 @@ fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
                 more => format!(" and {more} more"),
             };
             warn(format_args!(
-                "{name}: {}{more} cannot be told to sleep, {why}",
+                "{name}: {}{more} cannot enter standby, {why}",
                 first.name
             ));
         }
@@ -551,9 +553,9 @@ pub fn by_array(names: Vec<String>, start: StartMode) -> Outcome<Vec<Vec<String>
         (_, 0) => Ok(groups),
         (0 | 1, _) => Ok(vec![groups.into_iter().flatten().chain(rest).collect()]),
         (..) => Err(
-            Failure::new("it cannot be told which array this member belongs to")
+            Failure::new("it is unknown which array this member belongs to")
                 .at(rest.join(", "))
-                .hint("serve each array by itself, or name their members in a configuration"),
+                .hint("serve each array separately, or list the members in a configuration file"),
         ),
     }
 }

@@ -156,9 +156,7 @@ fn text(name: &str, found: &Found) -> String {
         bytes => writeln!(out, "{name}: {}", Size(bytes)),
     };
     if found.in_use {
-        out.push_str(
-            "  in use (by a daemon, or mounted): what is told may have changed meanwhile\n",
-        );
+        out.push_str("  in use (by a daemon, or mounted): these values may have changed since\n");
     }
     for (at, copy) in &found.copies.found {
         let _ = writeln!(out, "  superblock at sector {at}: {}", copy_words(copy));
@@ -166,14 +164,14 @@ fn text(name: &str, found: &Found) -> String {
     if let [_] = found.copies.found[..]
         && found.copies.newest().is_some()
     {
-        out.push_str("  the other copy of the superblock is gone: the next start that writes makes it anew\n");
+        out.push_str("  the other copy of the superblock is damaged: the next start that may write rewrites it\n");
     }
     match (found.copies.newest(), &found.other) {
         (Some(superblock), _) => describe(&mut out, superblock),
         (None, Some(other)) => {
-            let _ = writeln!(out, "  no Restripe superblock; it carries {}", shown(other));
+            let _ = writeln!(out, "  no Restripe superblock; contains {}", shown(other));
         }
-        (None, None) => out.push_str("  no Restripe superblock, and nothing else that is known\n"),
+        (None, None) => out.push_str("  no Restripe superblock, and no other known format\n"),
     }
     out
 }
@@ -208,7 +206,7 @@ fn describe(out: &mut String, superblock: &Superblock) {
     let shut = if superblock.clean {
         "clean"
     } else {
-        "not shut down cleanly"
+        "not stopped cleanly"
     };
     let _ = writeln!(
         out,
@@ -222,9 +220,11 @@ fn describe(out: &mut String, superblock: &Superblock) {
         let _ = writeln!(out, "  {}", partner_words(partner));
         match superblock.buffer {
             BufferMark::None => {}
-            BufferMark::Idle => out.push_str("  it has a buffer, and all that this had\n"),
+            BufferMark::Idle => {
+                out.push_str("  it has an NVRAM buffer, which holds no data that the log lacks\n")
+            }
             BufferMark::Counts => {
-                out.push_str("  it has a buffer, which may hold what users flushed\n")
+                out.push_str("  it has an NVRAM buffer, which may hold flushed data\n")
             }
         }
     }
@@ -256,17 +256,17 @@ fn partner_words(partner: &Partner) -> String {
     match partner.role {
         PartnerRole::Main => format!("its surrogate is array {array}, epoch {epoch}"),
         PartnerRole::Surrogate => format!("it is the surrogate of array {array}, epoch {epoch}"),
-        PartnerRole::Buffer => format!("it is the buffer of the code cache of array {array}"),
+        PartnerRole::Buffer => format!("it is the NVRAM buffer of the code cache of array {array}"),
     }
 }
 
 fn parcel_words(parcel: &Parcel) -> String {
     let bytes = Size(parcel.sectors * SECTOR_BYTES);
     match parcel.lease {
-        None => format!("{bytes} free to be lent"),
+        None => format!("{bytes} free for leases"),
         Some(Lease { name, borrower }) => {
-            let by = borrower.map_or("nobody".into(), |array| format!("array {array}"));
-            format!("{bytes} lent as {name}, borrowed by {by}")
+            let by = borrower.map_or("none".into(), |array| format!("array {array}"));
+            format!("{bytes} lent as {name}, borrower: {by}")
         }
     }
 }

@@ -130,7 +130,7 @@ impl From<Refusal> for Failure {
 impl From<PlaceError> for Failure {
     fn from(error: PlaceError) -> Failure {
         let hint = match &error {
-            PlaceError::Taken { .. } => "stop that one first, or choose another path",
+            PlaceError::Taken { .. } => "stop that daemon first, or choose another path",
             PlaceError::InTheWay { .. } => "remove it or choose another path",
             PlaceError::Unsafe { .. } => OWN_FOLDER,
             PlaceError::TooLong { .. } => "choose a shorter path",
@@ -148,7 +148,7 @@ impl From<ClientError> for Failure {
                 "start it with `restripe serve`, or name its members with --offline"
             }
             ClientError::NoReply { .. } => {
-                "the process hangs, is stopped (SIGSTOP), or is still at work: look at it with ps"
+                "the process hangs, is stopped (SIGSTOP), or is still working: check it with ps"
             }
             _ => "",
         };

@@ -70,8 +70,8 @@ fn the_growth<'a>(status: &'a StatusView, members: &WithoutDaemon) -> Outcome<&'
     let found = status.tasks.iter().find(|task| is_growth(&task.kind));
     found.ok_or_else(|| {
         let name = &status.name;
-        let hint = format!("restripe grow {name} --add DEVICE{members} begins one");
-        Failure::new("no growth runs").hint(hint)
+        let hint = format!("start one with: restripe grow {name} --add DEVICE{members}");
+        Failure::new("no growth is running").hint(hint)
     })
 }
 
@@ -79,14 +79,14 @@ fn watch_growth(session: &Session, since: u64) -> Outcome {
     let ended = watch(session, since, Whose::Array, is_growth);
     let ended = ended.map_err(|failure| match session.status() {
         Err(_) => {
-            Failure::new("the daemon has ended: the growth goes on when the array is served again")
+            Failure::new("the daemon has ended: the growth resumes when the array is served again")
         }
         Ok(_) => failure,
     });
     ended?.succeed("the growth")?;
     let status = session.status()?;
     print(format_args!(
-        "{} has {} members now, and {}; clients see that when they connect anew",
+        "{} now has {} members and {}; clients see the new size when they reconnect",
         shown(&status.name),
         status.slots,
         Size(status.size_bytes)
@@ -113,7 +113,7 @@ fn tell(session: &Session, members: Vec<String>) -> Outcome {
             Ok(())
         }
         _ => Err(Failure::new(
-            "the daemon answered `grow` with something else",
+            "the daemon sent an unexpected reply to `grow`",
         )),
     }
 }
@@ -122,10 +122,10 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
     let redundant = status.level != "raid0";
     let risk = match redundant {
         true => {
-            "a member may fail and power may be cut at any time; a growth waits while a member is missing"
+            "none: a member may fail and power may be cut at any time; a growth waits while a member is missing"
         }
         false => {
-            "no more than always in a raid0, which no member may leave; power may be cut at any time"
+            "no more than usual for a raid0, which does not tolerate a failed member; power may be cut at any time"
         }
     };
     format!(
@@ -133,7 +133,7 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
            moves    about {}: {}\n  \
            takes    {}\n  \
            at risk  {risk}\n  \
-           then     the new capacity reads as zeros; clients see it when they connect anew\n",
+           then     the new capacity reads as zeros; clients see it when they reconnect\n",
         shown(&status.name),
         plan.slots,
         plan.slots_after,
@@ -148,11 +148,11 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
 fn what_moves(plan: &GrowthView, redundant: bool) -> &'static str {
     match (plan.least_moves, redundant) {
         (true, true) => {
-            "the new members' share of what is written, each chunk within its row; no parity"
+            "the new members' share of written data, each chunk within its row; no parity"
         }
-        (true, false) => "the new members' share of what is written, each chunk within its row",
+        (true, false) => "the new members' share of written data, each chunk within its row",
         (false, _) => {
-            "all that is written, and parity; users of the rows that are just moved wait, and at its beginning all who write"
+            "all written data and parity; requests to rows that are being moved wait, and at the start all writes wait"
         }
     }
 }
@@ -161,15 +161,11 @@ fn what_moves(plan: &GrowthView, redundant: bool) -> &'static str {
 fn duration(plan: &GrowthView) -> String {
     let at = |rate: u64| plan.member_bytes.div_ceil(rate.max(1));
     let least = match plan.rate_min_bytes {
-        0 => "as long as users leave no room".into(),
-        rate => format!(
-            "{} at {}/s, the least it goes",
-            seconds(at(rate)),
-            Size(rate)
-        ),
+        0 => "while users leave no bandwidth".into(),
+        rate => format!("{} at {}/s, the minimum", seconds(at(rate)), Size(rate)),
     };
     let most = plan.rate_max_bytes.map_or(String::new(), |rate| {
-        format!("; {} at {}/s, the most", seconds(at(rate)), Size(rate))
+        format!("; {} at {}/s, the maximum", seconds(at(rate)), Size(rate))
     });
-    format!("{least}{most}; as fast as the members can in between")
+    format!("{least}{most}; between these limits, as fast as the members allow")
 }

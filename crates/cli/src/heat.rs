@@ -18,7 +18,7 @@ pub fn run(verb: &Heat) -> Outcome {
         Ok(Reply::Refused(refusal)) => return Err(refusal.into()),
         Ok(_) => {
             return Err(Failure::new(
-                "the daemon answered `heat` with something else",
+                "the daemon sent an unexpected reply to `heat`",
             ));
         }
         Err(error @ ClientError::NotRunning { .. }) => {
@@ -28,7 +28,7 @@ pub fn run(verb: &Heat) -> Outcome {
     };
     if verb.json {
         let json = serde_json::to_string_pretty(&view)
-            .map_err(|error| Failure::new(format!("the heat cannot be shown: {error}")))?;
+            .map_err(|error| Failure::new(format!("the heat cannot be printed: {error}")))?;
         outln!("{json}");
     } else {
         out!("{}", text(&view));
@@ -41,8 +41,8 @@ fn served() -> Outcome<String> {
     let answering = everything()?.into_iter().flatten();
     let names: Vec<String> = answering.map(|view| view.name).collect();
     Ok(match names.is_empty() {
-        true => "no array is served; heat is learned while one is".into(),
-        false => format!("served are {}", names.join(", ")),
+        true => "no array is served; start it with `restripe serve`".into(),
+        false => format!("the served arrays are {}", names.join(", ")),
     })
 }
 
@@ -59,7 +59,7 @@ fn text(view: &HeatView) -> String {
     }
     let _ = writeln!(
         out,
-        "{:.0}% of the reads are of the hottest fifth of all zones\n\n{:>10} {:>10} {:>7}",
+        "{:.0}% of the reads are in the hottest fifth of all zones\n\n{:>10} {:>10} {:>7}",
         view.hot_share * 100.0,
         "offset",
         "reads",
@@ -102,7 +102,7 @@ mod tests {
         };
         let shown = "\
 tank: 20 zones of 12M, 3 of them read
-100% of the reads are of the hottest fifth of all zones
+100% of the reads are in the hottest fifth of all zones
 
     offset      reads   share
        24M       32.0   80.0% ########################################

@@ -143,8 +143,9 @@ fn write_all(entries: &Receiver<Entry>) {
     for entry in entries {
         let lost = queue.lost.swap(0, Ordering::Relaxed);
         if lost > 0 {
-            let what =
-                format!("restripe: {lost} lines of this log are missing: nothing read them\n");
+            let what = format!(
+                "restripe: {lost} lines of this log are missing: the reader was too slow\n"
+            );
             show(&format!("{}{what}", stamp(Level::Warning)));
         }
         match entry {

@@ -89,11 +89,9 @@ pub fn is_lease(member: &str) -> bool {
 /// Refuses leases as members of an array: they are room for surrogates. So chains of them have one link.
 pub fn refuse_as_member<'a>(members: impl IntoIterator<Item = &'a String>) -> Outcome {
     match members.into_iter().find(|member| is_lease(member)) {
-        Some(lease) => Err(
-            Failure::usage("a lease is room for a surrogate, not a member")
-                .at(lease)
-                .hint("name it with --surrogate"),
-        ),
+        Some(lease) => Err(Failure::usage("a lease can be a surrogate, not a member")
+            .at(lease)
+            .hint("pass it with --surrogate")),
         None => Ok(()),
     }
 }
@@ -124,7 +122,7 @@ fn confirm_taking(status: &StatusView, lease: &str, yes: bool) -> Outcome {
     let lent = status.lends.iter().flat_map(|lends| &lends.leases);
     let found = lent.into_iter().find(|view| view.name == lease);
     let whose = match found {
-        Some(view) if view.borrower_unknown => "whoever borrows it".to_string(),
+        Some(view) if view.borrower_unknown => "the borrower".to_string(),
         Some(LeaseView {
             borrower: Some(borrower),
             ..
@@ -133,17 +131,18 @@ fn confirm_taking(status: &StatusView, lease: &str, yes: bool) -> Outcome {
     };
     let losses = [Lost {
         at: lease.into(),
-        what: format!("what {whose} has there, perhaps the only copy"),
+        what: format!("data of {whose}, perhaps the only copy"),
     }];
-    confirm("This lease will be taken back and wiped:", &losses, yes)
+    confirm("This lease will be removed and wiped:", &losses, yes)
 }
 
 fn list(verb: &LeaseList) -> Outcome {
     let session = Session::open_to_look(&verb.name, &verb.offline)?;
     let status = session.end_after(Session::status)?;
     let Some(lends) = status.lends else {
-        let what = format!("{} has nothing set aside for leases", verb.name);
-        return Err(Failure::new(what).hint("create --lend SIZE makes an array that lends"));
+        let what = format!("{} has no space reserved for leases", verb.name);
+        return Err(Failure::new(what)
+            .hint("`restripe create --lend SIZE` creates an array with such space"));
     };
     if verb.json {
         let json = serde_json::to_string(&lends);
@@ -177,18 +176,15 @@ fn table(lends: &LendingView) -> String {
     if lends.leases.is_empty() {
         return out;
     }
-    let _ = writeln!(
-        out,
-        "      size  used  export, and the array that borrows it"
-    );
+    let _ = writeln!(out, "      size  used  export, and its borrower");
     for lease in &lends.leases {
         let size = Size(lease.bytes).to_string();
         let used = if lease.in_use { "yes" } else { "no" };
         let borrower = match (&lease.borrower, lease.borrower_unknown) {
-            (None, false) => "nobody".to_string(),
+            (None, false) => "none".to_string(),
             (None, true) => "unknown".to_string(),
             (Some(array), false) => array.clone(),
-            (Some(array), true) => format!("unknown, {array} on record"),
+            (Some(array), true) => format!("unknown, {array} is recorded"),
         };
         let _ = writeln!(
             out,
@@ -237,13 +233,13 @@ mod tests {
         };
         let shown = "\
 lends 48M: 1 lease, 16M free, 12M at once
-      size  used  export, and the array that borrows it
+      size  used  export, and its borrower
        32M  yes   lease/pool/one  abcd
 ";
         assert_eq!(table(&lends), shown);
         let mut doubtful = lends;
         for (borrower, told) in [
-            (Some("abcd".into()), "unknown, abcd on record"),
+            (Some("abcd".into()), "unknown, abcd is recorded"),
             (None, "unknown"),
         ] {
             doubtful.leases[0].borrower = borrower;

@@ -91,10 +91,10 @@ pub fn open_failure(error: OpenError) -> Failure {
     let hint = match &error.why {
         OpenFailure::InUse => "stop the daemon that serves it, or unmount it",
         OpenFailure::Io(error) if error.kind() == ErrorKind::NotFound => {
-            "check the path; `truncate -s SIZE FILE` makes a file for a member, `restripe create --image-size` all of a new array"
+            "check the path; `truncate -s SIZE FILE` creates a file for one member, `restripe create --image-size` all files of a new array"
         }
         OpenFailure::Io(error) if error.kind() == ErrorKind::PermissionDenied => {
-            "check who may read and write it"
+            "check its permissions"
         }
         _ => "",
     };
@@ -102,9 +102,8 @@ pub fn open_failure(error: OpenError) -> Failure {
 }
 
 /// What a member is that can make nothing durable.
-pub const VOLATILE: &str =
-    "this member makes nothing durable: it takes neither flushes nor durable writes";
-const VOLATILE_HINT: &str = "let its server offer FLUSH or FUA; or say --volatile-members: then clients are offered neither";
+pub const VOLATILE: &str = "this member makes no write durable: it supports neither FLUSH nor FUA";
+const VOLATILE_HINT: &str = "enable FLUSH or FUA on its server; or pass --volatile-members: clients are then offered neither";
 
 /// Refuses members that make nothing durable, or names them in a warning where they are allowed.
 pub fn refuse_volatile<'a>(names: impl Iterator<Item = &'a str>, allowed: bool) -> Outcome {
@@ -117,7 +116,7 @@ pub fn refuse_volatile<'a>(names: impl Iterator<Item = &'a str>, allowed: bool) 
                 .hint(VOLATILE_HINT));
         }
         (false, true) => say(format_args!(
-            "warning: {}: nothing is durable there: clients are offered neither FLUSH nor FUA",
+            "warning: {}: no write is durable there: clients are offered neither FLUSH nor FUA",
             names.join(", ")
         )),
     }
@@ -198,13 +197,13 @@ pub fn refuse_cycle(name: &str, array: Uuid, member: &str, beneath: &[Uuid]) -> 
     let what = match own {
         true => format!("this is an export of the array {name:?} itself"),
         false => format!(
-            "the array {name:?} lies beneath this export: {name:?} is beneath the array {}, whose export this is",
+            "this export depends on the array {name:?} itself: {name:?} is below the array {}, which serves this export",
             beneath[0]
         ),
     };
     Err(Failure::new(what)
         .at(member)
-        .hint("an array cannot be its own member: name a device that no part of it feeds"))
+        .hint("an array cannot be its own member: choose a device that does not depend on it"))
 }
 
 /// What a member already carries, in words; `None` if nothing known.
@@ -215,7 +214,7 @@ pub fn content(member: &Plain) -> Outcome<Option<String>> {
             superblock.name, superblock.array
         )));
     }
-    let failed = io_failure(member, "reading what is there");
+    let failed = io_failure(member, "reading the existing data");
     let length = |most: usize| usize::try_from(member.bytes()).unwrap_or(most).min(most);
     let mut head = vec![0; length(HEAD_BYTES)];
     member.read(0, &mut head).map_err(&failed)?;

@@ -48,7 +48,7 @@ pub fn fail(fails: &FailMember) -> Outcome {
         } else if let Some(set) = surrogate.filter(|set| set.members.iter().any(serves)) {
             warn_of_thin_redundancy("surrogate", &set.state, &set.name, &member, verb.yes)?;
         } else if let Some(set) = buffer.filter(|set| set.members.iter().any(serves)) {
-            warn_of_thin_redundancy("buffer", &set.state, &set.name, &member, verb.yes)?;
+            warn_of_thin_redundancy("NVRAM buffer", &set.state, &set.name, &member, verb.yes)?;
         }
         session.order(&Request::Fail {
             member,
@@ -67,7 +67,7 @@ fn confirm_exposed(status: &StatusView, member: &str, accept_loss: bool) -> Outc
         return Ok(accept_loss);
     }
     let what = format!(
-        "up to {} that no other member has; restripe surrogate destage {} --wait brings them to the others first",
+        "up to {} that no other member holds; `restripe surrogate destage {} --wait` copies them to the other members first",
         Size(bytes),
         status.name
     );
@@ -76,7 +76,7 @@ fn confirm_exposed(status: &StatusView, member: &str, accept_loss: bool) -> Outc
         what,
     }];
     confirm("Data would be lost:", &losses, false)
-        .map_err(|failure| failure.hint("say --accept-loss if this is what you want"))?;
+        .map_err(|failure| failure.hint("pass --accept-loss to confirm the loss"))?;
     Ok(true)
 }
 
@@ -88,7 +88,7 @@ fn warn_of_thin_redundancy(set: &str, state: &str, name: &str, member: &str, yes
     let what =
         format!("the {set} is degraded already; without {member} it may have no redundancy left");
     confirm(
-        "Redundancy would go:",
+        "Redundancy would be lost:",
         &[Lost {
             at: name.into(),
             what,
@@ -151,7 +151,7 @@ pub fn destage(verb: &DestageNow) -> Outcome {
             None if resyncs => {
                 let since = begun_at(session, is_rebuild)?;
                 watch(session, since, Whose::Array, is_rebuild)?.succeed("the resync")?;
-                print("all copies are in step");
+                print("all copies are in sync");
                 Ok(())
             }
             overlay => {
@@ -173,22 +173,22 @@ fn wait_for_home(session: &Session, begun: u64) -> Outcome {
     loop {
         let status = session.status()?;
         let Some(overlay) = overlay_of(&status) else {
-            return Err(Failure::new("the log is not served any more"));
+            return Err(Failure::new("the log is no longer served"));
         };
         let left = overlay.away_bytes + overlay.ahead_bytes;
         let ended = overlay.destages > begun && !overlay.going_home;
         // Users go on to write.
         if left == 0 || ended && session.is_served() {
             drop(progress);
-            print("all that lay away is home");
+            print("destage complete");
             return Ok(());
         }
         let fails = overlay.broken || !["healthy", "degraded"].contains(&status.state.as_str());
         if fails || ended {
-            let what = format!("{} cannot go home", Size(left));
-            return Err(Failure::new(what).hint("restripe status tells what failed"));
+            let what = format!("{} cannot be destaged", Size(left));
+            return Err(Failure::new(what).hint("`restripe status` shows the failure"));
         }
-        progress.show(&format!("{} to go home", Size(left)));
+        progress.show(&format!("{} to destage", Size(left)));
         thread::sleep(LOOK_EVERY);
     }
 }
@@ -249,10 +249,13 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
         without_daemon,
     } = &verb.target;
     if status.own_state != "healthy" {
-        let said = format!("the array is {} and no rebuild runs", status.own_state);
+        let said = format!(
+            "the array is {} and no rebuild is running",
+            status.own_state
+        );
         let hint = match &status.refuses_writes {
             Some(refusal) => refusal.hint.clone(),
-            None => format!("give it a spare: restripe add {name} DEVICE{without_daemon}"),
+            None => format!("add a spare: restripe add {name} DEVICE{without_daemon}"),
         };
         return Err(Failure::new(said).hint(hint));
     }
@@ -260,7 +263,7 @@ pub fn rebuild(verb: &Rebuild) -> Outcome {
         true => print(format_args!("{name} is healthy")),
         // The surrogate's members are no rebuild of the array's.
         false => print(format_args!(
-            "the array's own members are healthy; {name} is {}: restripe status {name} says why",
+            "the array's own members are healthy; {name} is {}: `restripe status {name}` shows the cause",
             status.state
         )),
     }
@@ -331,11 +334,11 @@ pub fn scrub(verb: &Scrub) -> Outcome {
     if status.own_state != "healthy" {
         let state = status.own_state;
         let said = format!("the array is {state}: not every row could be compared");
-        return Err(Failure::new(said).hint("restripe status says who is missing"));
+        return Err(Failure::new(said).hint("`restripe status` lists the missing members"));
     }
     judge_scrub(&status, verb)?;
     if status.surrogate.is_some() {
-        print("the surrogate's log is not compared by a scrub");
+        print("a scrub does not check the surrogate's log");
     }
     Ok(())
 }
@@ -385,8 +388,8 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
         ),
         (
             last.rows_in_sync_unverified,
-            "is brought in sync, and its data is not verified",
-            "are brought in sync, and their data is not verified",
+            "is brought in sync, but its data is not verified",
+            "are brought in sync, but their data is not verified",
         ),
     ] {
         if count > 0 {
@@ -408,7 +411,7 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
             "was not compared",
             "were not compared",
         );
-        let hint = "a member was missing, or a resync was under way: scrub again when the array is healthy";
+        let hint = "a member was missing, or a resync was running: repeat the scrub when the array is healthy";
         return Err(Failure::new(said).hint(hint));
     }
     if last.mismatches == 0 {
@@ -439,13 +442,13 @@ fn way_to_repair(last: &LastScrubView, verb: &Scrub) -> String {
     } = &verb.target;
     match last.mode.as_str() {
         "check" => format!(
-            "restripe scrub {name} --repair{without_daemon} repairs what is unreadable or proven wrong"
+            "`restripe scrub {name} --repair{without_daemon}` repairs what is unreadable or proven wrong"
         ),
         "repair" => format!(
-            "which member is wrong is not known: compare the rows with a backup, then restripe scrub {name} --repair --yes{without_daemon} brings them in sync, right or wrong"
+            "the wrong member is unknown: compare the rows with a backup, then bring them in sync with `restripe scrub {name} --repair --yes{without_daemon}`; their data may stay wrong"
         ),
         _ => format!(
-            "these rows cannot be recovered: restripe status {name}{without_daemon} lists the first of them; write them anew from a backup"
+            "these rows cannot be recovered: `restripe status {name}{without_daemon}` lists the first of them; rewrite them from a backup"
         ),
     }
 }
@@ -479,12 +482,12 @@ fn watched_from(session: &Session) -> Outcome<u64> {
     if running(session)?.is_none() {
         let hint = match session.status()? {
             status if status.last_scrub.is_some() => format!(
-                "restripe status {} tells what the last one found; restripe scrub without --watch starts one",
+                "`restripe status {}` shows the result of the last scrub; `restripe scrub` without --watch starts one",
                 status.name
             ),
-            _ => "restripe scrub without --watch starts one".to_owned(),
+            _ => "`restripe scrub` without --watch starts one".to_owned(),
         };
-        return Err(Failure::new("no scrub runs").hint(hint));
+        return Err(Failure::new("no scrub is running").hint(hint));
     }
     begun_at(session, is_scrub)
 }
@@ -616,16 +619,18 @@ pub fn check_moves(status: &StatusView) -> Outcome {
     if !status.read_only {
         return Ok(());
     }
-    let what = "nothing is written to this array: its tasks wait";
+    let what = "this array is read-only: its tasks wait";
     Err(Failure::new(what)
-        .hint("it was started read-only, or has halted for want of space or of members: its journal says which"))
+        .hint("it was started read-only, or halted for lack of space or members: the daemon's log contains the cause"))
 }
 
 /// Nor for a task behind one that is paused: who waits here may be the only one who could let that go on.
 fn check_its_turn_comes(task: &TaskView, tasks: &[TaskView], name: &str) -> Outcome {
     let goes = |other: &TaskView| !other.paused && other.waits.is_empty();
     if task.waits == "members" && !tasks.iter().any(goes) {
-        let hint = format!("restripe add {name} DEVICE, and it goes on when that is rebuilt");
+        let hint = format!(
+            "add a device with `restripe add {name} DEVICE`; the task resumes when the device is rebuilt"
+        );
         let said = format!("the {} waits until no member is missing", task.kind);
         return Err(Failure::new(said).hint(hint));
     }
@@ -639,7 +644,9 @@ fn check_its_turn_comes(task: &TaskView, tasks: &[TaskView], name: &str) -> Outc
         "the {} waits for the {}, which is paused",
         task.kind, first.kind
     );
-    let hint = format!("restripe rebuild {name} --resume, with the members if it is not served");
+    let hint = format!(
+        "run `restripe rebuild {name} --resume` (with --offline and the members if it is not served)"
+    );
     Err(Failure::new(said).hint(hint))
 }
 
@@ -659,7 +666,8 @@ fn counted(mut ended: Ended) -> Ended {
 pub fn stop(verb: &Stop) -> Outcome {
     let session = Session::open_to_look(&verb.name, &[])?;
     // The usual hint, to work on the members, leads nowhere: there is nothing to stop.
-    let hint = "restripe status lists the arrays that are served; one that is not needs no stop";
+    let hint =
+        "`restripe status` lists the served arrays; an array that is not served needs no stop";
     session
         .status()
         .map_err(|failure| match failure.is_not_running() {
@@ -671,7 +679,7 @@ pub fn stop(verb: &Stop) -> Outcome {
     if ended && !wait_until_free(&verb.name, FREE_WITHIN)? {
         let name = &verb.name;
         print_note(&format!(
-            "the name {name} is still in use: the daemon has not ended, or another has begun"
+            "the name {name} is still in use: the daemon has not ended, or another daemon has started"
         ));
     }
     stopped
@@ -685,7 +693,7 @@ pub fn metrics(target: &Metrics) -> Outcome {
             Ok(())
         }
         _ => Err(Failure::new(
-            "the daemon answered `metrics` with something else",
+            "the daemon sent an unexpected reply to `metrics`",
         )),
     }
 }

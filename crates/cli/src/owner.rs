@@ -97,13 +97,13 @@ fn lives(name: &str, found: &ArrayOwner) -> Failure {
 }
 
 /// The way out where a run that locks its members has an array: it never looks at superblocks.
-const HOLDS_LOCKS: &str = "stop that daemon: it holds its members by locks, and --force-owner would not make it stop writing";
+const HOLDS_LOCKS: &str = "stop that daemon: it guards its members by locks, and --force-owner would not make it stop writing";
 
 /// The way out where another run may have an array, and locks its members.
-pub const HINT_SILENT: &str = "stop that daemon; once it has surely ended, restripe serve or assemble with --force-owner takes the array over: a daemon that locks its members does not see that, and would write on";
+pub const HINT_SILENT: &str = "stop that daemon. When it has certainly ended, take the array over with --force-owner (serve or assemble): a daemon that locks its members does not notice the takeover and would continue to write";
 
 /// The way out where another run has an array.
-pub const HINT: &str = "stop that daemon; if it has ended or hangs for good, restripe serve or assemble with --force-owner takes the array over and makes that daemon stop writing";
+pub const HINT: &str = "stop that daemon. If it has ended or hangs permanently, take the array over with --force-owner (serve or assemble): that daemon then stops writing";
 
 /// Refuses devices to which a living daemon may write, whatever else was asked for.
 pub fn refuse_served<'a>(devices: impl Iterator<Item = &'a Plain>) -> Outcome {
@@ -170,7 +170,7 @@ fn served(device: &Plain, record: &Superblock, by: &str) -> Failure {
     );
     Failure::new(what)
         .at(device.name())
-        .hint("name another device, or stop that array first; if it was removed from that array, wipe it first")
+        .hint("choose another device, or stop that array first; if the device was removed from that array, wipe it first")
 }
 
 fn this_run(interval_ms: u32) -> Outcome<ArrayOwner> {

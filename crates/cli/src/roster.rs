@@ -68,10 +68,10 @@ impl Prospect {
         }
         match &self.remake {
             Some(command) => refused.hint(format!(
-                "where a member can be read again, try it; else make the array anew over its data, with copies of the members at hand, since what was never written then reads as what lies there: {command}"
+                "retry if a member becomes readable. Otherwise copy the members, then recreate the array over its data; unwritten extents then no longer read as zeros: {command}"
             )),
             None => refused.hint(
-                "where a member can be read again, try it; else restore the first MiB of the members from a copy of them",
+                "retry if a member becomes readable; otherwise restore the first MiB of each member from a backup",
             ),
         }
     }
@@ -81,7 +81,7 @@ impl Prospect {
     pub fn warn_of_reading(&self) {
         if self.may_lose {
             warn(format_args!(
-                "{}: was not shut down cleanly and has members missing: what they held of what was being written reads as an error; a start that writes recovers it, or says what is lost",
+                "{}: not stopped cleanly, and members are missing: their part of rows that were being written reads as an error; a start that may write recovers these rows, or lists them as lost",
                 self.name
             ));
         }
@@ -91,7 +91,7 @@ impl Prospect {
     pub fn warn_of_lacking_surrogate(&self) {
         if self.lacks_surrogate {
             warn(format_args!(
-                "{}: is served without its surrogate, to which nothing goes then",
+                "{}: served without its surrogate: nothing is redirected",
                 self.name
             ));
         }
@@ -216,7 +216,7 @@ impl Roster {
             .map_err(|error| self.refused(&error, &self.old_copies()))?;
         let found = &choice.superblock.name;
         if let Some(name) = name.filter(|name| name != found) {
-            let what = format!("these members are of the array {found:?}, not {name:?}");
+            let what = format!("these members belong to the array {found:?}, not {name:?}");
             return Err(Failure::new(what).hint("check the name and the members"));
         }
         let vacant = vacant_slots(&choice);
@@ -260,23 +260,23 @@ impl Roster {
         }
         let slots: Vec<String> = left.iter().map(u16::to_string).collect();
         let what = format!(
-            "this start would go on without a current member of the array {:?}: slot {} is missing",
+            "this start would omit a current member of the array {:?}: slot {} is missing",
             choice.superblock.name,
             slots.join(", ")
         );
         let old = old_copies(choice);
         let hint = match old.is_empty() {
             true => {
-                "name every member; or say --degraded, and what is left out must be rebuilt when it comes back"
+                "name every member; or pass --degraded: omitted members become stale and must be rebuilt"
             }
             false => {
-                "bring the member as it was when the array stopped; or say --degraded, and restripe add has the old copy rebuilt"
+                "attach the current member; or pass --degraded, and `restripe add` rebuilds the stale copy"
             }
         };
         Err(Failure::new(what).at(self.roll_call(&old)).hint(hint))
     }
 
-    /// Who is here only in an old copy, as far as that can be told without a majority.
+    /// Who is here only as a stale copy, as far as that can be told without a majority.
     fn old_copies(&self) -> Vec<usize> {
         let anyhow = StartMode {
             from_minority: true,
@@ -329,9 +329,9 @@ impl Roster {
                 old.iter()
                     .map(|place| self.members[*place].name())
                     .collect(),
-                " only in an old copy",
+                " only as a stale copy",
             ),
-            (with(Carries::Part), " shorter than its superblock says"),
+            (with(Carries::Part), " smaller than its superblock records"),
             (with(Carries::Nothing), " without a Restripe superblock"),
             (
                 self.absent.iter().map(String::as_str).collect(),
@@ -360,16 +360,16 @@ pub fn refuse_to_lose(unanswering: &[String], start: StartMode) -> Outcome {
     if unanswering.is_empty() || !start.accept_loss || start.read_only {
         return Ok(());
     }
-    let what = "a member does not answer, and what it holds would be lost for good";
+    let what = "a member does not respond, and its data would be permanently lost";
     Err(Failure::new(what)
         .at(unanswering.join(", "))
-        .hint("wait for it; or leave it out by name, and --accept-loss goes on without it"))
+        .hint("wait until it responds; or start without naming it to continue with --accept-loss"))
 }
 
 /// Says of a member that is open and cannot be read that it is gone without.
 pub fn warn_of_mute(name: &str, error: &io::Error) {
     warn(format_args!(
-        "{name}: cannot be read: {error}; it is taken for missing"
+        "{name}: cannot be read: {error}; it counts as missing"
     ));
 }
 
@@ -412,7 +412,7 @@ fn left_behind(choice: &Choice) -> Vec<u16> {
     })
 }
 
-/// Who is here only in an old copy, by their places among the candidates.
+/// Who is here only as a stale copy, by their places among the candidates.
 fn old_copies(choice: &Choice) -> Vec<usize> {
     let entries = choice.outdated.iter();
     entries

@@ -119,7 +119,7 @@ pub fn serve(verb: Serve) -> Outcome {
     let (groups, file) = what_to_serve(&verb)?;
     if verb.record.is_some() && groups.len() > 1 {
         return Err(
-            Failure::usage("a record holds one array").hint("serve the others by themselves")
+            Failure::usage("a record holds one array").hint("serve the other arrays separately")
         );
     }
     let places = Places::choose(&verb, &file, inherited)?;
@@ -166,8 +166,8 @@ fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
 fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
     let cache = verb.cache.or(file.cache).unwrap_or(0);
     if cache == 0 && verb.cache_policy.is_some() {
-        let what = "--cache-policy is the rule of a cache, and there is none";
-        return Err(Failure::usage(what).hint("say --cache SIZE too"));
+        let what = "--cache-policy requires a cache";
+        return Err(Failure::usage(what).hint("pass --cache SIZE as well"));
     }
     Ok(Setup {
         start: StartMode {
@@ -244,9 +244,7 @@ fn watch_signals(termination: Termination, ends: Sender<End>, power: Option<Powe
             let first = Instant::now();
             while termination.wait().is_ok() {
                 if first.elapsed() > ECHO {
-                    warn(
-                        "a second signal ends restripe without draining; no member is marked clean",
-                    );
+                    warn("a second signal ends restripe at once; no member is marked clean");
                     if let Some(hook) = power {
                         hook.end();
                     }
@@ -269,8 +267,8 @@ type Claimed = (Claim, UnixListener);
 fn claim_all(names: &[&str]) -> Outcome<Vec<Claimed>> {
     for (nth, name) in names.iter().enumerate() {
         if names[..nth].contains(name) {
-            let what = format!("two of these arrays are called {name:?}");
-            let hint = "serve them by two daemons, each with an XDG_RUNTIME_DIR of its own";
+            let what = format!("two of these arrays have the name {name:?}");
+            let hint = "serve them in two daemons, each with its own XDG_RUNTIME_DIR";
             return Err(Failure::new(what).hint(hint));
         }
     }
@@ -318,7 +316,7 @@ fn wait(
         journal.tell();
         match end {
             Some(End::Signal) => {
-                say("restripe: told to end by a signal");
+                say("restripe: stopping on a signal");
                 return Ok(());
             }
             Some(End::Stopped(array)) => {
@@ -328,7 +326,7 @@ fn wait(
                 }
             }
             None => {
-                let ended = |_| Failure::new("the reactor has ended by itself");
+                let ended = |_| Failure::new("the reactor ended unexpectedly");
                 let clients = running.remote().connections().map_err(ended)?;
                 if stdio && had_client && clients == 0 {
                     return Ok(());
@@ -490,7 +488,7 @@ impl Doors {
     fn open(self, running: &Running) -> Outcome<Vec<String>> {
         let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
         let remote = running.remote();
-        let ended = |_| Failure::new("the reactor has ended by itself");
+        let ended = |_| Failure::new("the reactor ended unexpectedly");
         for listener in self.listeners {
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
         }
@@ -537,13 +535,13 @@ fn listen_tcp(address: SocketAddr) -> io::Result<Listener> {
 
 fn listen_failure(error: &io::Error, at: impl ToText) -> Failure {
     let hint = match error.kind() {
-        ErrorKind::AddrInUse => "stop the process that listens there, or choose another place",
-        ErrorKind::NotFound => "make its folder first (mkdir -p), or choose another place",
-        ErrorKind::PermissionDenied => "choose a place where you may write, or a port above 1023",
+        ErrorKind::AddrInUse => "stop the process that listens there, or choose another address",
+        ErrorKind::NotFound => "create its folder first (mkdir -p), or choose another path",
+        ErrorKind::PermissionDenied => "choose a path with write permission, or a port above 1023",
         ErrorKind::AddrNotAvailable => {
-            "choose an address of this machine, as `ip address` lists them"
+            "choose an address of this machine (`ip address` lists them)"
         }
-        _ => "choose another place",
+        _ => "choose another address",
     };
     Failure::new(format!("cannot listen: {error}"))
         .at(at.to_text())
@@ -573,7 +571,7 @@ fn tcp_address(text: &str) -> Outcome<SocketAddr> {
     }
     let wrong = || {
         Failure::usage(format!("{text:?} is not an address"))
-            .hint("a port such as 10809, or HOST:PORT")
+            .hint("use a port such as 10809, or HOST:PORT")
     };
     let address = text
         .to_socket_addrs()
@@ -582,7 +580,7 @@ fn tcp_address(text: &str) -> Outcome<SocketAddr> {
         .ok_or_else(wrong)?;
     if !address.ip().is_loopback() {
         warn(format_args!(
-            "whoever reaches {address} can read and write the array; nothing is encrypted"
+            "anyone who can reach {address} can read and write the array; the connection is not encrypted"
         ));
     }
     Ok(address)
@@ -623,7 +621,10 @@ fn escaped(path: &str) -> String {
 /// Tells people (one line an array and place) and systemd that clients can connect.
 fn announce(names: &[String], uris: &[String], stdio: bool) {
     let what = if uris.is_empty() {
-        names.iter().map(|name| format!("{name}: serves")).collect()
+        names
+            .iter()
+            .map(|name| format!("{name}: serving"))
+            .collect()
     } else {
         uris.to_vec()
     };

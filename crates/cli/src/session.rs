@@ -162,8 +162,8 @@ fn unanswered(array: &str, request: &Request, error: ClientError) -> Failure {
     let failure = Failure::from(error);
     match request {
         Request::RemoveSurrogate if goes_on => failure.hint(format!(
-            "it goes on in the daemon, and the surrogate's members are free when it ends: restripe status {array} tells \
-             whether the surrogate is there still; say it once more if it is"
+            "the removal continues in the daemon, and frees the surrogate's members at its end: `restripe status {array}` shows \
+             whether the surrogate is still present; if it is, retry"
         )),
         _ => failure,
     }
@@ -171,10 +171,10 @@ fn unanswered(array: &str, request: &Request, error: ClientError) -> Failure {
 
 fn unexpected(request: &Request) -> Failure {
     Failure::new(format!(
-        "the daemon answered `{}` with something else",
+        "the daemon sent an unexpected reply to `{}`",
         request.verb()
     ))
-    .hint("is it of the same version as this command?")
+    .hint("check that the daemon and this command have the same version")
 }
 
 #[cfg(test)]
@@ -192,8 +192,11 @@ mod tests {
         let told = unanswered("tank", &Request::RemoveSurrogate, error(120)).to_string();
         let no_reply = "tank.sock: no reply within 120s from process 7";
         assert!(told.contains(no_reply), "{told}");
-        assert!(told.contains(" hint: it goes on in the daemon"), "{told}");
-        assert!(told.contains("restripe status tank tells"), "{told}");
+        assert!(
+            told.contains(" hint: the removal continues in the daemon"),
+            "{told}"
+        );
+        assert!(told.contains("`restripe status tank` shows"), "{told}");
         for (request, within) in [(Request::Stop, 120), (Request::RemoveSurrogate, 10)] {
             let told = unanswered("tank", &request, error(within)).to_string();
             assert!(told.contains(" hint: the process hangs"), "{told}");

@@ -83,11 +83,11 @@ impl Sets {
             let told = given_up(&found.name, surrogate);
             // A surrogate is wiped after its array has given it up: what has begun is as good as done.
             if surrogate.check(None, &Setup::default()).is_ok() || !self.home.has_blank() {
-                return Err(told.hint("leave these members out"));
+                return Err(told.hint("omit these members"));
             }
             let (what, at, _) = told.into_parts();
             warn(format_args!(
-                "{what}, and part of it is wiped already: {at} left out, free to whoever says --force"
+                "{what}, and is partly wiped: {at} omitted; --force overwrites these members"
             ));
             self.surrogate = None;
             return Ok(found);
@@ -165,10 +165,10 @@ fn may_do_without(setup: &Setup) -> bool {
 /// should come to that by leaving a name out.
 fn without_log_disk(name: &str) -> Failure {
     let what = format!(
-        "this start would go on without the log disk of the array {name:?}, whose first copies may have what the others lack"
+        "this start would omit the log disk of the array {name:?}, whose primary copies may be newer than the secondary copies"
     );
     Failure::new(what).hint(
-        "name it with the members; or say --degraded: first copies have all, the others are brought in step, and that log is given up for good",
+        "name it with the members; or pass --degraded: the primary copies hold all data, the secondary copies are resynced, and the log is permanently discarded",
     )
 }
 
@@ -184,14 +184,14 @@ fn alone(surrogate: &Roster, setup: &Setup) -> Failure {
         found.name
     ))
     .at(surrogate.names())
-    .hint("a surrogate is started together with its array: name that array's members too")
+    .hint("a surrogate is started together with its array: name that array's members as well")
 }
 
 /// A surrogate of this array, which has it on record no more.
 fn given_up(home: &str, surrogate: &Roster) -> Failure {
     let name = surrogate.array_name().unwrap_or_default();
     Failure::new(format!(
-        "the array {home:?} has given up its surrogate {name:?}"
+        "the array {home:?} no longer uses its surrogate {name:?}"
     ))
     .at(surrogate.names())
 }
@@ -200,12 +200,14 @@ fn given_up(home: &str, surrogate: &Roster) -> Failure {
 fn buffer_alone(buffer: &Roster, setup: &Setup) -> Failure {
     match buffer.check(None, setup) {
         Ok(found) => Failure::new(format!(
-            "these members are the buffer {:?} of a code cache",
+            "these members are the NVRAM buffer {:?} of a code cache",
             found.name
         ))
         .at(buffer.names())
-        .hint("a buffer is started together with its array: name that array's members too"),
-        Err(failure) => failure.of("a buffer"),
+        .hint(
+            "an NVRAM buffer is started together with its array: name that array's members as well",
+        ),
+        Err(failure) => failure.of("an NVRAM buffer"),
     }
 }
 
@@ -215,19 +217,19 @@ fn check_buffer(home: &Prospect, buffer: &Roster, setup: &Setup) -> Outcome {
         Ok(theirs) => theirs,
         Err(failure) if setup.degraded || setup.start.accept_loss => {
             let (what, ..) = failure.into_parts();
-            warn(format_args!("the buffer: {what}"));
+            warn(format_args!("the NVRAM buffer: {what}"));
             return Ok(());
         }
-        Err(failure) => return Err(failure.of("the buffer")),
+        Err(failure) => return Err(failure.of("the NVRAM buffer")),
     };
     match buffer_of(theirs.partner) == Some(home.array) {
         true => Ok(()),
         false => Err(Failure::new(format!(
-            "{:?} is the buffer of another array, not of {:?}",
+            "{:?} is the NVRAM buffer of another array, not of {:?}",
             theirs.name, home.name
         ))
         .at(buffer.names())
-        .hint("leave these members out")),
+        .hint("omit these members")),
     }
 }
 
@@ -244,5 +246,5 @@ fn check_pair(home: &Prospect, surrogate: &Prospect, members: &Roster) -> Outcom
     );
     Err(Failure::new(what)
         .at(members.names())
-        .hint("leave these members out"))
+        .hint("omit these members"))
 }

@@ -100,8 +100,7 @@ pub fn finish() -> Outcome {
         Some(error) if error.kind() == ErrorKind::BrokenPipe => Err(Failure::silent(BY_THE_PIPE)),
         Some(error) => {
             let what = format!("standard output cannot be written: {error}");
-            Err(Failure::new(what)
-                .hint("what was asked for is done, but not all of it could be said"))
+            Err(Failure::new(what).hint("the operation is done, but its output is incomplete"))
         }
     }
 }
@@ -124,10 +123,11 @@ pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
     }
     if !io::stdin().is_terminal() {
         return Err(
-            Failure::new("nobody is there to be asked").hint("say --yes if this is what you want")
+            Failure::new("confirmation is required, but there is no terminal")
+                .hint("pass --yes to confirm"),
         );
     }
-    show("Type yes to go on: ");
+    show("Type yes to continue: ");
     let mut answer = String::new();
     let read = io::stdin().lock().read_line(&mut answer);
     match read {
@@ -195,9 +195,9 @@ pub fn task_line(task: &TaskView) -> String {
     match task.waits.as_str() {
         _ if task.paused => line.push_str(", paused"),
         "" => line.push_str(&speed(task)),
-        "read-only" => line.push_str(", waits for a start that writes"),
+        "read-only" => line.push_str(", waits for a start that may write"),
         "members" => line.push_str(", waits until no member is missing"),
-        _ => line.push_str(", waits until another task is done"),
+        _ => line.push_str(", waits for another task"),
     }
     if task.mismatches > 0 {
         line.push_str(&format!(", {} rows differ", task.mismatches));
@@ -241,7 +241,7 @@ pub fn aim_line(aim: &AimView) -> String {
                 true => format!("p{percentile} is {is}, above {at_most} even at its minimum"),
                 false => {
                     let rate = Size(rate_bytes);
-                    format!("p{percentile} is {is}, {at_most} at most; {rate}/s beside users")
+                    format!("p{percentile} is {is}, {at_most} at most; {rate}/s under load")
                 }
             }
         }
@@ -252,9 +252,11 @@ pub fn aim_line(aim: &AimView) -> String {
         } => {
             let (within, needs) = (seconds(within_seconds), Size(needs_bytes));
             match (missed, within_seconds) {
-                (_, 0) => "it was to be done by now".into(),
-                (true, _) => format!("it will not be done in {within}, which takes {needs}/s"),
-                (false, _) => format!("to be done in {within}, which takes {needs}/s"),
+                (_, 0) => "the deadline has passed".into(),
+                (true, _) => {
+                    format!("it will not finish within {within}, which requires {needs}/s")
+                }
+                (false, _) => format!("to finish within {within}, which requires {needs}/s"),
             }
         }
     }
@@ -295,11 +297,11 @@ mod tests {
         for (aim, line) in [
             (
                 latency(None, false),
-                "p99 is not known, 20ms at most; 12M/s beside users",
+                "p99 is not known, 20ms at most; 12M/s under load",
             ),
             (
                 latency(Some(9_200), false),
-                "p99 is 9200us, 20ms at most; 12M/s beside users",
+                "p99 is 9200us, 20ms at most; 12M/s under load",
             ),
             (
                 latency(Some(30_500), true),
@@ -307,13 +309,13 @@ mod tests {
             ),
             (
                 finish(4320, false),
-                "to be done in 1h 12m, which takes 14M/s",
+                "to finish within 1h 12m, which requires 14M/s",
             ),
             (
                 finish(61, true),
-                "it will not be done in 1m 01s, which takes 14M/s",
+                "it will not finish within 1m 01s, which requires 14M/s",
             ),
-            (finish(0, true), "it was to be done by now"),
+            (finish(0, true), "the deadline has passed"),
         ] {
             assert_eq!(aim_line(&aim), line);
         }
@@ -332,11 +334,11 @@ mod tests {
         task.eta_seconds = Some(75);
         assert_eq!(task_line(&task), "rebuild 41.6%, 48M/s, 1m 15s left");
         for (waits, told) in [
-            ("read-only", "rebuild 41.6%, waits for a start that writes"),
             (
-                "another-task",
-                "rebuild 41.6%, waits until another task is done",
+                "read-only",
+                "rebuild 41.6%, waits for a start that may write",
             ),
+            ("another-task", "rebuild 41.6%, waits for another task"),
         ] {
             task.waits = waits.into();
             assert_eq!(task_line(&task), told);

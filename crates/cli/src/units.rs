@@ -24,7 +24,7 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         .map_err(|_| format!("{text:?} is not a size such as 64K, 512M or 2G"))?;
     number
         .checked_mul(1 << shift)
-        .ok_or_else(|| format!("{text} is more than 64 bits hold"))
+        .ok_or_else(|| format!("{text} does not fit in 64 bits"))
 }
 
 fn unit_shift(letter: char) -> Option<u32> {
@@ -57,7 +57,9 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 /// A time that is waited for: none at all would be over before anything was done.
 pub fn parse_wait(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
-        Duration::ZERO => Err(format!("{text}: a time above zero, such as 500ms or 30s")),
+        Duration::ZERO => Err(format!(
+            "{text}: use a time above zero, such as 500ms or 30s"
+        )),
         time => Ok(time),
     }
 }
@@ -65,7 +67,7 @@ pub fn parse_wait(text: &str) -> Result<Duration, String> {
 /// Memory for requests: what is smaller than the largest of them is taken as that much.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
-        0 => Err(format!("{text}: requests take memory, 32M at least")),
+        0 => Err(format!("{text}: requests need at least 32M of memory")),
         memory => Ok(memory),
     }
 }
@@ -103,7 +105,7 @@ impl fmt::Display for Speed {
 /// `10M..200M`, `..200M`, `10M..`: without a unit, bytes.
 pub fn parse_rate(text: &str) -> Result<Rate, String> {
     let (min, max) = text.split_once("..").ok_or_else(|| {
-        format!("{text:?} is not MIN..MAX, such as 10M..200M; ..{text} sets the most alone")
+        format!("{text:?} is not MIN..MAX, such as 10M..200M; use ..{text} to set only the maximum")
     })?;
     let side = |side: &str, open: u64| {
         if side.is_empty() {
@@ -123,14 +125,16 @@ impl Rate {
     /// The same, if a task can keep to it.
     pub fn checked(self) -> Result<Rate, &'static str> {
         match self.max == 0 || self.min > self.max {
-            true => Err("the least must not be above the most, and the most not zero"),
+            true => {
+                Err("the minimum must not exceed the maximum, and the maximum must not be zero")
+            }
             false => Ok(self),
         }
     }
 }
 
 fn no_such(what: &str, text: &str, names: &[&str]) -> String {
-    format!("{text:?} is no {what}: there are {}", names.join(", "))
+    format!("{text:?} is not a {what}: use one of {}", names.join(", "))
 }
 
 /// What paces background work, by its name.
@@ -142,7 +146,7 @@ pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
 pub fn parse_zone(text: &str) -> Result<u64, String> {
     let zone = parse_size(text)?;
     if zone < 64 << 10 {
-        return Err(format!("{text}: zones are of 64K or more"));
+        return Err(format!("{text}: use zones of 64K or more"));
     }
     Ok(zone)
 }
@@ -151,7 +155,7 @@ pub fn parse_zone(text: &str) -> Result<u64, String> {
 pub fn parse_epoch(text: &str) -> Result<Duration, String> {
     let epoch = parse_time(text)?;
     if epoch < Duration::from_secs(1) {
-        return Err(format!("{text}: epochs last 1s or more"));
+        return Err(format!("{text}: use epochs of 1s or more"));
     }
     Ok(epoch)
 }
@@ -167,7 +171,7 @@ pub fn parse_power(text: &str) -> Result<PowerCommand, String> {
     let words: Vec<String> = words.collect();
     match words.is_empty() {
         true => Err(format!(
-            "{text}: exec: and a command, as exec:/usr/sbin/hdpower"
+            "{text}: use exec: and a command, such as exec:/usr/sbin/hdpower"
         )),
         false => Ok(PowerCommand(words)),
     }
@@ -204,10 +208,10 @@ pub fn parse_destage_memory(text: &str) -> Result<u64, String> {
     let memory = parse_size(text)?;
     match memory {
         _ if !(1 << 20..=1 << 30).contains(&memory) => {
-            Err(format!("{text}: memory for a destage is from 1M to 1G"))
+            Err(format!("{text}: use 1M to 1G of memory for a destage"))
         }
         _ if !memory.is_multiple_of(DESTAGE_STEP) => Err(format!(
-            "{text}: memory for a destage comes in steps of 64K"
+            "{text}: use a multiple of 64K for the memory of a destage"
         )),
         _ => Ok(memory),
     }
@@ -294,9 +298,9 @@ mod tests {
         assert_eq!(parse_destage_memory("1G"), Ok(1 << 30));
         let wrong = |text: &str| parse_destage_memory(text).expect_err("it is wrong");
         for text in ["0", "1023K", "2G"] {
-            assert!(wrong(text).contains("from 1M to 1G"), "{}", wrong(text));
+            assert!(wrong(text).contains("use 1M to 1G"), "{}", wrong(text));
         }
-        assert!(wrong("1025K").contains("steps of 64K"));
+        assert!(wrong("1025K").contains("a multiple of 64K"));
         assert!(parse_destage_order("mcfd").is_ok() && parse_destage_order("pr").is_err());
     }
 

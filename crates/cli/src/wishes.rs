@@ -53,7 +53,7 @@ impl Verdict {
     }
 }
 
-const NOT_HERE: &str = "its surrogate is not here";
+const NOT_HERE: &str = "its surrogate is missing";
 const READ_ONLY: &str = "it is served read-only";
 
 /// Those of the command line and of the file; the command line has the last word.
@@ -122,7 +122,7 @@ pub fn judge(prospects: &[&Prospect], setup: &Setup) -> Outcome {
         }
         if let Some((why, hint)) = never {
             let names: Vec<&str> = prospects.iter().map(|one| one.name.as_str()).collect();
-            let what = format!("{} would do nothing here: {why}", wish.word);
+            let what = format!("{} would have no effect here: {why}", wish.word);
             return Err(Failure::usage(what).at(names.join(", ")).hint(hint));
         }
     }
@@ -147,9 +147,9 @@ fn tell_idle(prospect: &Prospect, setup: &Setup) {
         }
     }
     for (why, words) in told {
-        let does = if words.len() == 1 { "does" } else { "do" };
+        let does = if words.len() == 1 { "has" } else { "have" };
         warn(format_args!(
-            "{}: {} {does} nothing: {why}",
+            "{}: {} {does} no effect: {why}",
             prospect.name,
             words.join(", ")
         ));
@@ -167,9 +167,10 @@ fn verdict(prospect: &Prospect, subject: Subject, setup: &Setup) -> Verdict {
         Subject::Destage => of_constant(prospect, setup),
         Subject::CodeCache => of_code_cache(prospect),
         Subject::Sleep => of_sleep(prospect, setup),
-        Subject::OfSleep if setup.destage.sleep.is_none() => {
-            Verdict::never("no mirror is to sleep", "say --sleep TIME too")
-        }
+        Subject::OfSleep if setup.destage.sleep.is_none() => Verdict::never(
+            "secondary copies are not put in standby",
+            "pass --sleep TIME as well",
+        ),
         Subject::OfSleep => of_sleep(prospect, setup),
     };
     // What moves only out of the way of a rebuild is for another time, too.
@@ -193,19 +194,16 @@ fn of_redirect(prospect: &Prospect, setup: &Setup) -> Verdict {
 /// Every write is to go to a log, and there is none here.
 fn without_surrogate(prospect: &Prospect, setup: &Setup) -> Verdict {
     const NONE: &str = "it has no surrogate";
-    const HINT: &str = "--redirect eraid is for mirrors without one (docs/how-to/code-cache.md has what that risks); `restripe create --code-cache` or --log-disk makes an array with a log";
+    const HINT: &str = "use --redirect eraid without a surrogate (docs/how-to/code-cache.md describes the risk), or create the array with `restripe create --code-cache` or --log-disk";
     let level = prospect.geometry.level;
     match setup.redirect {
         _ if prospect.lacks_surrogate => Verdict::Idle(NOT_HERE),
-        Some(Redirect::Graid) if !level.mirrors() => Verdict::never(
-            "redirect graid is for raid1 and raid10 only",
-            "leave it out",
-        ),
-        _ if level == Level::Raid0 => {
-            Verdict::never("a raid0 never has a surrogate", "leave it out")
+        Some(Redirect::Graid) if !level.mirrors() => {
+            Verdict::never("redirect graid requires raid1 or raid10", "omit it")
         }
+        _ if level == Level::Raid0 => Verdict::never("a raid0 cannot have a surrogate", "omit it"),
         Some(Redirect::Reraid | Redirect::Graid) => {
-            Verdict::Idle("it has no surrogate, until `restripe surrogate add` makes one")
+            Verdict::Idle("it has no surrogate; `restripe surrogate add` adds one")
         }
         _ => Verdict::never(NONE, HINT),
     }
@@ -214,7 +212,7 @@ fn without_surrogate(prospect: &Prospect, setup: &Setup) -> Verdict {
 /// Of what goes to a log at all times, or to first copies.
 fn of_constant(prospect: &Prospect, setup: &Setup) -> Verdict {
     const HINT: &str =
-        "say --redirect reraid (or graid, of mirrors), which takes every write at all times";
+        "pass --redirect reraid (or graid for mirrors), which redirects all writes at all times";
     let usual = prospect.form.map(Form::usual_redirect);
     let redirect = setup.redirect.or(usual).unwrap_or_default();
     match (redirect, prospect.form) {
@@ -233,8 +231,8 @@ fn of_code_cache(prospect: &Prospect) -> Verdict {
         Some(Form::CodeCache) => Verdict::Works,
         None if prospect.lacks_surrogate => Verdict::Idle(NOT_HERE),
         _ => Verdict::never(
-            "it is for a code cache, and this array has none",
-            "leave it out; `restripe create --code-cache` makes an array with one",
+            "it requires a code cache, and this array has none",
+            "omit it; `restripe create --code-cache` creates an array with a code cache",
         ),
     }
 }
@@ -243,15 +241,15 @@ fn of_sleep(prospect: &Prospect, setup: &Setup) -> Verdict {
     let geometry = prospect.geometry;
     if !geometry.level.mirrors() {
         return Verdict::never(
-            "only further copies of a raid1 or raid10 sleep",
-            "leave it out",
+            "only secondary copies of a raid1 or raid10 enter standby",
+            "omit it",
         );
     }
     let has_firsts =
         |layout: &Layout| (0..geometry.slots).all(|slot| layout.has_firsts(Slot(slot)));
     match of_constant(prospect, setup) {
         Verdict::Works if Layout::new(geometry).is_ok_and(|layout| has_firsts(&layout)) => {
-            Verdict::Idle("each member has first copies of something, and none may sleep")
+            Verdict::Idle("every member holds primary copies, so none may enter standby")
         }
         verdict => verdict,
     }

@@ -21,19 +21,15 @@ pub fn check_buffer(wanted: &ArrayConfig) -> Outcome {
     let members = &wanted.buffer_file;
     match members.len() {
         0 => Ok(()),
-        _ if !wanted.code_cache => Err(Failure::usage(
-            "a buffer is for a code cache, which gathers what users write",
-        )
-        .hint(
-            "say --code-cache and name its members with --surrogate, or leave --buffer-file out",
-        )),
+        _ if !wanted.code_cache => Err(Failure::usage("an NVRAM buffer requires a code cache")
+            .hint("pass --code-cache and --surrogate MEMBERS, or omit --buffer-file")),
         3.. => Err(Failure::usage(
-            "a buffer has one member, or two that mirror each other",
+            "an NVRAM buffer has one member, or two that mirror each other",
         )),
         _ => match members.iter().find(|name| is_lease(name)) {
-            Some(lease) => Err(Failure::usage("a lease is no persistent memory")
+            Some(lease) => Err(Failure::usage("a lease is not persistent memory")
                 .at(lease)
-                .hint("name files or devices on this host")),
+                .hint("use files or devices of this host")),
             None => Ok(()),
         },
     }
@@ -41,9 +37,9 @@ pub fn check_buffer(wanted: &ArrayConfig) -> Outcome {
 
 fn too_small(member: &Plain) -> Failure {
     let (has, wanted) = (Size(member.bytes()), Size(BUFFER_FILE_BYTES));
-    Failure::new(format!("this member has {has}, and it takes {wanted}"))
+    Failure::new(format!("this member has {has}, but {wanted} are required"))
         .at(member.name())
-        .hint("name a larger one, or a file that does not exist: it is made")
+        .hint("choose a larger one, or name a file that does not exist to create it")
 }
 
 /// The buffer as an array of its own; none if there is to be none.
@@ -64,7 +60,7 @@ pub fn plan(wanted: &ArrayConfig, array: Uuid, devices: &[Plain]) -> Outcome<Opt
         size_per_member: Some(SLOTS_BYTES),
         ..ArrayConfig::default()
     };
-    let of_buffer = |why: Failure| why.of("the buffer");
+    let of_buffer = |why: Failure| why.of("the NVRAM buffer");
     let mut options = options(&wanted, devices).map_err(of_buffer)?;
     options.partner = Some(Partner::new(PartnerRole::Buffer, array));
     let planned = planned(&options, &wanted.members);

@@ -9,8 +9,8 @@ pub fn skew(wanted: &ArrayConfig) -> Outcome<Option<Skew>> {
     let Some(groups) = wanted.groups else {
         return match wanted.partitions {
             None => Ok(None),
-            Some(_) => Err(Failure::usage("partitions are those of members in groups")
-                .hint("say --groups too, or leave --partitions out")),
+            Some(_) => Err(Failure::usage("--partitions requires --groups")
+                .hint("pass --groups as well, or omit --partitions")),
         };
     };
     let spares = wanted.spares.unwrap_or(0);

@@ -32,30 +32,30 @@ pub(crate) fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
     }
     let level = wanted.surrogate_level.map(SurrogateLevel::name);
     if let (false, Some(LevelName::ReedSolomon(parities))) = (wanted.code_cache, level) {
-        let what = format!("{parities} parities are for a surrogate that is written by whole rows");
-        let hint = "say --code-cache as the array is created, or choose raid6";
+        let what = format!("{parities} parities require a surrogate that is written in whole rows");
+        let hint = "pass --code-cache when the array is created, or choose raid6";
         return Err(Failure::usage(what).hint(hint));
     }
     match wanted.surrogate.len() {
         0 if wanted.surrogate_level.is_some() => Err(Failure::usage(
-            "a level for a surrogate, and no members for it",
+            "--surrogate-level requires members of a surrogate",
         )
-        .hint("name them: --surrogate A,B")),
+        .hint("list them: --surrogate A,B")),
         1.. if wanted.lend.is_some() => Err(Failure::usage(
-            "an array that lends has no surrogate, so that none waits for another in a ring",
+            "an array with space for leases cannot have a surrogate, to exclude cyclic dependencies",
         )
-        .hint("leave --lend out, or --surrogate")),
+        .hint("omit --lend or --surrogate")),
         1 if !is_lease(&wanted.surrogate[0]) => Err(Failure::usage(
-            "a surrogate of one member would lose with it what only it holds",
+            "a surrogate with one member has no redundancy: its failure would lose data",
         )
         .at(&wanted.surrogate[0])
-        .hint("name two members or more: --surrogate A,B; a lease of another array; or --log-disk, for first copies that go ahead")),
+        .hint("use two or more members (--surrogate A,B), a lease of another array, or --log-disk")),
         1 if wanted.surrogate_level.is_some() => Err(Failure::usage(
-            "a lease alone has the redundancy of the array that lends it, and no level of its own",
+            "a single lease has the redundancy of the array that lends it, and no level",
         )
-        .hint("leave --surrogate-level out")),
+        .hint("omit --surrogate-level")),
         1.. if wanted.level == Some(LevelName::Raid0) => Err(Failure::usage(
-            "a raid0 is never rebuilt, and has no use for a surrogate",
+            "a raid0 cannot have a surrogate: it is never rebuilt",
         )),
         _ => Ok(()),
     }
@@ -65,18 +65,18 @@ pub(crate) fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
 fn check_log_disk(wanted: &ArrayConfig) -> Outcome {
     let mirrors = matches!(wanted.level, Some(LevelName::Raid1 | LevelName::Raid10));
     match wanted.surrogate.len() {
-        _ if wanted.code_cache => Err(Failure::usage("a log disk is no code cache")),
-        1 if is_lease(&wanted.surrogate[0]) => Err(Failure::usage(
-            "a lease has the redundancy of the array that lends it, and is no log disk",
-        )
-        .at(&wanted.surrogate[0])
-        .hint("name a disk, or leave --log-disk out: the lease is a surrogate then")),
-        1 if mirrors && wanted.lend.is_none() => Ok(()),
-        1 if mirrors => Err(Failure::usage("an array that lends has no surrogate")),
-        1 => Err(Failure::usage(
-            "a log disk is for arrays of copies: raid1 and raid10",
+        _ if wanted.code_cache => Err(Failure::usage(
+            "--log-disk and --code-cache exclude each other",
         )),
-        _ => Err(Failure::usage("a log disk is one disk").hint("name it: --surrogate DISK")),
+        1 if is_lease(&wanted.surrogate[0]) => Err(Failure::usage("a lease cannot be a log disk")
+            .at(&wanted.surrogate[0])
+            .hint("use a disk, or omit --log-disk to use the lease as an ordinary surrogate")),
+        1 if mirrors && wanted.lend.is_none() => Ok(()),
+        1 if mirrors => Err(Failure::usage(
+            "an array with space for leases cannot have a surrogate",
+        )),
+        1 => Err(Failure::usage("a log disk requires raid1 or raid10")),
+        _ => Err(Failure::usage("a log disk is a single disk").hint("use --surrogate DISK")),
     }
 }
 
@@ -84,17 +84,19 @@ fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
     let members = wanted.surrogate.len();
     if !matches!(wanted.level, Some(LevelName::Raid1 | LevelName::Raid10)) {
         return Err(Failure::usage(
-            "a code cache is for arrays of copies: raid1 and raid10, whose further copies sleep beside it",
+            "a code cache requires raid1 or raid10",
         )
-        .hint("leave --code-cache out: a surrogate takes writes while a member is rebuilt"));
+        .hint("omit --code-cache for an ordinary surrogate, which takes writes while a member is rebuilt"));
     }
     if !(3..=CODE_CACHE_MEMBERS_MAX).contains(&members) {
         let what = format!("a code cache has 3 to {CODE_CACHE_MEMBERS_MAX} members, not {members}");
-        return Err(Failure::usage(what).hint("name a partition of each disk that stays awake"));
+        return Err(
+            Failure::usage(what).hint("use one partition of each disk that holds primary copies")
+        );
     }
     if let Some(SurrogateLevel::Raid1 | SurrogateLevel::Raid10) = wanted.surrogate_level {
         return Err(Failure::usage(
-            "a code cache is of level raid5, raid6 or rs3 to rs8: its clusters are data and parity",
+            "a code cache has level raid5, raid6, or rs3 to rs8",
         ));
     }
     let most = code_cache_chunk(level_of(wanted), members);
@@ -103,10 +105,10 @@ fn check_code_cache(wanted: &ArrayConfig) -> Outcome {
             if !chunk.is_power_of_two() || !(CODE_CACHE_CHUNK_MIN..=most).contains(&chunk) =>
         {
             let what = format!(
-                "a chunk of {} does not suit a code cache of {members} members",
+                "invalid chunk size {} for a code cache of {members} members",
                 Size(chunk)
             );
-            let hint = format!("a power of two from 4K to {}", Size(most));
+            let hint = format!("use a power of two from 4K to {}", Size(most));
             Err(Failure::usage(what).hint(hint))
         }
         _ => Ok(()),
@@ -178,10 +180,10 @@ pub fn of_array(array: Uuid) -> Partner {
 pub fn check_fit(array: &Creation, surrogate: &Creation) -> Outcome {
     let ours = &array.superblock;
     if ours.region(RegionKind::Redirected).is_none() {
-        return Err(
-            Failure::usage("this array has no room to record what a surrogate holds")
-                .hint("leave --data-offset out, or choose another --write-hole"),
-        );
+        return Err(Failure::usage(
+            "this array has no space for the redirect map that a surrogate requires",
+        )
+        .hint("omit --data-offset, or choose another --write-hole"));
     }
     check_size(ours.logical_block, surrogate)
 }
@@ -192,16 +194,16 @@ pub fn check_size(logical_block: u32, surrogate: &Creation) -> Outcome {
     if theirs.logical_block > logical_block {
         let large = theirs.logical_block;
         return Err(Failure::new(format!(
-            "the surrogate has logical blocks of {large} bytes, and the array takes writes of {logical_block}"
+            "the surrogate has logical blocks of {large} bytes, the array of {logical_block} bytes"
         ))
-        .hint("choose devices whose logical blocks are no larger than the array's"));
+        .hint("use devices with logical blocks no larger than the array's"));
     }
     let bytes = theirs.geometry.size_bytes_or_zero();
     if bytes < LOG_BYTES_MIN {
         let (has, needs) = (Size(bytes), Size(LOG_BYTES_MIN));
         return Err(
-            Failure::new(format!("the surrogate has room for {has} only")).hint(format!(
-                "it needs {needs}, and takes more users' writes the larger it is"
+            Failure::new(format!("the surrogate has space for only {has}")).hint(format!(
+                "it needs at least {needs}; a larger surrogate can log more writes"
             )),
         );
     }

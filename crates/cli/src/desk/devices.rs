@@ -26,8 +26,8 @@ impl Desk {
         let member = self.admit(path, force, into)?;
         let note = match self.state_of(member)? {
             Some(MemberState::Spare) => "is a spare",
-            Some(MemberState::Rebuilding) => "is taken in; its rebuild runs",
-            _ => "is taken in",
+            Some(MemberState::Rebuilding) => "is added; its rebuild has started",
+            _ => "is added",
         };
         Ok(done(&format!("{path} {note}")))
     }
@@ -45,7 +45,7 @@ impl Desk {
         let whose = whose_is(&self.look()?.0, failed.member);
         if into.is_some_and(|into| into != whose) {
             return Err(in_the_array(path, "failed")
-                .hint("restripe remove forgets it; then it is free for the other set"));
+                .hint("remove it with `restripe remove`, then add it to the other set"));
         }
         if force {
             // What is there now is looked at as on any device.
@@ -136,7 +136,7 @@ impl Desk {
             }
         }
         Ok(done(&format!(
-            "{old_name} is being copied to {path}, which then takes its place"
+            "{old_name} is being copied to {path}, which will replace it"
         )))
     }
 
@@ -149,12 +149,12 @@ impl Desk {
         };
         let (what, hint) = match state {
             Some(MemberState::Failed) => (
-                "the member has failed, and is no source for a copy",
-                "restripe add takes another device in, which is rebuilt from the others",
+                "the member has failed and cannot be copied",
+                "add another device with `restripe add`; it is rebuilt from the other members",
             ),
             Some(MemberState::Spare) => (
                 "the member is a spare: it has no data",
-                "restripe remove forgets it, restripe add takes another one in",
+                "remove it with `restripe remove`, and add another with `restripe add`",
             ),
             _ => return Ok(()),
         };
@@ -288,9 +288,9 @@ impl Desk {
         }
         match carried {
             None => Ok((device.into_member(), whose)),
-            Some(what) => Err(Refusal::new(format!("this device already carries {what}"))
+            Some(what) => Err(Refusal::new(format!("this device already contains {what}"))
                 .at(path)
-                .hint("name an empty one, or say --force to overwrite it")),
+                .hint("choose an empty one, or pass --force to overwrite it")),
         }
     }
 }

@@ -22,7 +22,7 @@ impl Desk {
         dry_run: bool,
     ) -> Result<Reply, Refusal> {
         let Ok(_changing) = self.changing.try_lock() else {
-            return Err(Refusal::new("another growth, or another change, has begun"));
+            return Err(Refusal::new("another growth or another change has started"));
         };
         let by = u16::try_from(members.len()).unwrap_or(u16::MAX);
         let plan = self.growth_plan(by)?;
@@ -39,7 +39,7 @@ impl Desk {
         });
         grown.map_err(|refusal| self.let_all_go(&taken, refusal))?;
         Ok(done(&format!(
-            "grows from {} to {} members; {} then; its next start is to name all {1}",
+            "grows from {} to {} members, then {}; name all {1} members at the next start",
             view.slots,
             view.slots_after,
             Size(view.size_bytes_after),
@@ -89,7 +89,7 @@ impl Desk {
         match kept.count() {
             0 => refusal,
             some => refusal.hint(format!(
-                "{some} of the devices are spares of the array now: restripe remove forgets them"
+                "{some} of the devices are now spares of the array: remove them with `restripe remove`"
             )),
         }
     }
@@ -108,7 +108,7 @@ impl Desk {
         if bytes < plan.needs_bytes {
             return Err(Refusal::new(format!("the device has {bytes} bytes"))
                 .at(path)
-                .hint(format!("it needs {} bytes or more", plan.needs_bytes)));
+                .hint(format!("it needs at least {} bytes", plan.needs_bytes)));
         }
         self.checked(device, force, Some(Whose::Array)).map(|_| ())
     }
@@ -139,8 +139,8 @@ impl Desk {
             return Ok(());
         }
         Err(
-            Refusal::new("the array has spares that came later than these")
-                .hint("name those, or all of them; restripe remove forgets a spare"),
+            Refusal::new("the array has spares that were added later than these")
+                .hint("name the later spares, or all of them; `restripe remove` removes a spare"),
         )
     }
 }

@@ -32,7 +32,7 @@ impl Desk {
         let name = lease_name(name)?;
         if bytes < BYTES_MIN {
             let what = format!("a lease of {} is too small", Size(bytes));
-            return Err(Refusal::new(what).hint(format!("at least {}", Size(BYTES_MIN))));
+            return Err(Refusal::new(what).hint(format!("use at least {}", Size(BYTES_MIN))));
         }
         let sectors = bytes.div_ceil(SECTOR_BYTES);
         self.zero_before_lending(name, sectors)?;
@@ -64,7 +64,7 @@ impl Desk {
                 Refusal::new(format!(
                     "the space for the lease {name} could not be zeroed: {error}"
                 ))
-                .hint("nothing is lent; look at restripe status, and try again")
+                .hint("no lease was created; check `restripe status`, then retry")
             })
     }
 
@@ -83,12 +83,12 @@ impl Desk {
         if let Some(parcel) = parcel {
             self.wipe(&parcel).map_err(|error| {
                 Refusal::new(format!(
-                    "{name} is taken back, and could not be wiped: {error}"
+                    "{name} is removed, but could not be wiped: {error}"
                 ))
-                .hint("its bytes stay until the space is lent again, which zeroes it first")
+                .hint("its contents remain until the space is lent again; it is zeroed then")
             })?;
         }
-        Ok(done(&format!("{name} is taken back")))
+        Ok(done(&format!("{name} is removed")))
     }
 
     /// Waits until it is known who borrows a lease, for as long as that may take.
@@ -123,9 +123,9 @@ impl Desk {
                 return Ok(());
             }
             if begin.elapsed() > ENDING {
-                return Err(Refusal::new("borrowers have leases of this array attached")
+                return Err(Refusal::new("leases of this array are in use by other arrays")
                     .at(names.join(", "))
-                    .hint("stop them first; a signal ends this daemon all the same, and cuts off their logs"));
+                    .hint("stop those arrays first; a signal still ends this daemon, and their logs then fail"));
             }
             thread::sleep(LOOK_EVERY);
         }

@@ -45,9 +45,9 @@ fn of_start(refused: Refusal, error: &CommandError, mode: StartMode) -> Refusal 
     }
 }
 
-const NO_SPACE_BESIDE: &str = "nothing is lost: make room and start again; or leave its members out and say --accept-loss, which loses what is only there";
+const NO_SPACE_BESIDE: &str = "nothing is lost: free space and start again; or omit its members and pass --accept-loss, which loses data that only they hold";
 
-const GIVES_NOTHING_UP: &str = "bring members of it that are not here; or start without --read-only: only a start that may write gives up what cannot be read";
+const GIVES_NOTHING_UP: &str = "attach its missing members; or start without --read-only: only a start that may write can discard unreadable data";
 
 /// Whether one member more might have been enough.
 fn is_for_want_of_members(error: &CommandError) -> bool {
@@ -70,16 +70,16 @@ fn is_for_want_of_members(error: &CommandError) -> bool {
 fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {
     let what = match error {
         // Their superblocks were read before the start.
-        CommandError::NoArray => "none of these members answered in time".to_string(),
+        CommandError::NoArray => "none of these members responded in time".to_string(),
         _ => refused.what,
     };
     let late = format!(
-        "members that do not answer within --io-timeout ({time:?} here) are taken for missing: give them longer"
+        "members that do not respond within --io-timeout ({time:?} here) count as missing: increase it"
     );
     let hint = match error {
         CommandError::NoArray => late,
         _ if refused.hint.is_empty() => late,
-        _ => format!("{late}; else: {}", refused.hint),
+        _ => format!("{late}; otherwise: {}", refused.hint),
     };
     Refusal {
         what,
@@ -101,7 +101,7 @@ mod tests {
             full(CommandError::OfBuffer(Box::new(CommandError::NoSpace))),
         ] {
             let refused = refusal(&error, &[]);
-            assert!(refused.hint.contains("say it again"), "{}", refused.hint);
+            assert!(refused.hint.contains("then retry"), "{}", refused.hint);
             assert_eq!(
                 of_start(refused, &error, StartMode::default()).hint,
                 NO_SPACE_BESIDE
@@ -126,7 +126,7 @@ mod tests {
                 told.hint
             );
             assert_eq!(
-                told.hint.contains("say --accept-loss"),
+                told.hint.contains("pass --accept-loss"),
                 !read_only,
                 "{}",
                 told.hint
@@ -148,7 +148,7 @@ mod tests {
             told.hint
         );
         assert!(
-            told.hint.ends_with("; else: --accept-loss"),
+            told.hint.ends_with("; otherwise: --accept-loss"),
             "{}",
             told.hint
         );

@@ -122,7 +122,7 @@ impl Desk {
         let failed = of_kind("member-failed").map(|fact| &*fact.text);
         let failed: Vec<&str> = failed.filter(|text| !is_old(text)).collect();
         if of_kind("stopped").next().is_none() {
-            let why = Refusal::new("the array could not be stopped as it should");
+            let why = Refusal::new("the array could not be stopped cleanly");
             return Err(ended_unclean(why));
         }
         match failed.is_empty() {
@@ -137,12 +137,13 @@ fn name_of(member: &MemberStatus, names: &[MemberName]) -> String {
     member_name(member.member, found.map(|found| found.name.as_str()))
 }
 
-const AFTER_ROOM: &str = "make room there, and serve it again: all that was flushed is there, and what was not may be lost";
+const AFTER_ROOM: &str =
+    "free space there and serve the array again: flushed data is safe, unflushed data may be lost";
 
 /// A stop that its array could not follow as it should: a start goes by what is on record.
 fn ended_unclean(why: Refusal) -> Refusal {
     let what = format!(
-        "{}; the array is served no more, and not marked clean (a daemon that serves no other ends)",
+        "{}; the array is no longer served, and not marked clean (a daemon without further arrays ends)",
         why.what
     );
     Refusal {
@@ -154,10 +155,10 @@ fn ended_unclean(why: Refusal) -> Refusal {
 
 /// A stop during which members failed: the others have it on record, and are flushed.
 fn ended_without(failed: &str) -> Refusal {
-    let what = "stopped, but not every member could be flushed and marked clean; the others are";
+    let what = "stopped, but some members could not be flushed and marked clean; the others are";
     let refusal = Refusal::new(what)
         .at(failed)
-        .hint("start it with --degraded, and add what failed or another device");
+        .hint("start it with --degraded, and add the failed members again, or other devices");
     Refusal {
         ended: true,
         ..refusal

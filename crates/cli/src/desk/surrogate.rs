@@ -95,7 +95,7 @@ impl Desk {
         drop(held);
         self.check_all_serve()?;
         Ok(done(&format!(
-            "{} has a surrogate; its members are named to serve with the array's from now on",
+            "{} has a surrogate; from now on name its members together with the array's",
             status.name
         )))
     }
@@ -107,9 +107,10 @@ impl Desk {
         if state == Some(ArrayState::Healthy) {
             return Ok(());
         }
-        let what = "the array has the surrogate on record, but not all of its members serve";
+        let what =
+            "the array records the surrogate, but some members of the surrogate are not in service";
         let hint = format!(
-            "restripe status {} names them; restripe add takes one in again",
+            "`restripe status {}` lists them; `restripe add` adds a member again",
             status.name
         );
         Err(Refusal::new(what).hint(hint))
@@ -126,7 +127,7 @@ impl Desk {
         let Some(surrogate) = served(&status) else {
             self.command(Command::Surrogate(None))?;
             return Ok(done(
-                "the array has no surrogate any more; its members were not here, and are left as they are",
+                "the surrogate is removed; its members were not present and are unchanged",
             ));
         };
         let uuid = on_record.unwrap_or(surrogate.set.uuid);
@@ -143,7 +144,7 @@ impl Desk {
         may.map_err(|why| still_served(&status.name, why))?;
         let Some(surrogate) = served(&status) else {
             return Err(Refusal::new(
-                "the array is not served with its surrogate any more",
+                "the array is no longer served with its surrogate",
             ));
         };
         let members = members_of(&surrogate.set);
@@ -160,9 +161,9 @@ impl Desk {
         let mut unwiped = self.dismiss(&members, uuid)?;
         unwiped.extend(self.dismiss(&of_buffer, buffer)?);
         Ok(done(&match unwiped.is_empty() {
-            true => "the array has no surrogate any more, and its members are free".to_string(),
+            true => "the surrogate is removed, and its members are free".to_string(),
             false => format!(
-                "the array has no surrogate any more; could not be wiped: {}",
+                "the surrogate is removed; could not be wiped: {}",
                 unwiped.join(", ")
             ),
         }))
@@ -185,19 +186,19 @@ impl Desk {
 
     fn is_being_emptied(&self) -> Result<Refusal, Refusal> {
         let name = self.look()?.0.set.name;
-        let what = "not now: the array's surrogate is being emptied already, to be taken away";
-        let hint = format!("restripe surrogate status {name} tells how much is left");
+        let what = "not now: a removal of the array's surrogate is already running";
+        let hint = format!("`restripe surrogate status {name}` shows how much is left");
         Ok(Refusal::new(what).hint(hint))
     }
 
     /// Whether the array would start again, and the engine can be exchanged.
     fn check_may_exchange(&self, status: &Status) -> Result<(), Refusal> {
         if status.read_only {
-            return Err(Refusal::new("nothing is written to this array"));
+            return Err(Refusal::new("this array is read-only"));
         }
         if !matches!(status.state, ArrayState::Healthy | ArrayState::Degraded) {
             let what = "the array has lost too many members to be started again";
-            return Err(Refusal::new(what).hint("bring its redundancy back first"));
+            return Err(Refusal::new(what).hint("restore its redundancy first"));
         }
         let may = self.remote.may_exchange(self.array).map_err(ended)?;
         may.map_err(|why| Refusal::new(format!("not now: {why}")))
@@ -298,14 +299,14 @@ fn served(status: &Status) -> Option<&SurrogateStatus> {
 
 fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
     if status.has_surrogate.is_some() || served(status).is_some() {
-        let hint = format!("restripe surrogate remove {} takes it off", status.name);
+        let hint = format!("remove it with `restripe surrogate remove {}`", status.name);
         return Err(Refusal::new("the array has a surrogate already").hint(hint));
     }
     if !status.lent.is_empty() {
         return Err(Refusal::new(LeaseError::Lends.to_string()));
     }
     if !status.redirectable {
-        let what = "this array has no room to record what a surrogate holds";
+        let what = "this array has no space for the redirect map that a surrogate requires";
         return Err(Refusal::new(what));
     }
     Ok(())
@@ -314,12 +315,12 @@ fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
 /// The engine sends nothing there any more, and goes on.
 fn still_served(array: &str, why: Refusal) -> Refusal {
     let what = format!(
-        "the array has no surrogate on record any more, but its members are not free yet: {}",
+        "the array no longer records the surrogate, but its members are not yet free: {}",
         why.what
     );
     let hint = format!(
-        "nothing is away; restripe surrogate remove {array}, once more, frees them. \
-         They are free when this daemon ends, too, to whoever says --force"
+        "the log is empty; repeat `restripe surrogate remove {array}` to free them. \
+         After the daemon has ended they can also be overwritten with --force"
     );
     Refusal::new(what).at(why.at).hint(hint)
 }
@@ -337,7 +338,10 @@ fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), R
     });
     if away > AWAY_MAX {
         let constant = overlay.is_some_and(|overlay| overlay.redirect.is_constant());
-        let what = format!("{} of the array are away in its surrogate", Size(away));
+        let what = format!(
+            "the surrogate's log holds {} of the array's data",
+            Size(away)
+        );
         return Err(Refusal::new(what).hint(way_home(&status.name, constant)));
     }
     let sends = |task: &&TaskStatus| {
@@ -349,7 +353,7 @@ fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), R
     };
     match status.tasks.iter().find(sends) {
         Some(task) => {
-            let what = "the array is being rebuilt, and writes go to its surrogate";
+            let what = "the array is being rebuilt, and writes are redirected to its surrogate";
             Err(Refusal::new(what).hint(end_of_rebuild(&status.name, task.paused)))
         }
         None => Ok(()),
@@ -360,19 +364,21 @@ fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), R
 fn way_home(array: &str, constant: bool) -> String {
     match constant {
         true => format!(
-            "restripe surrogate destage {array} --wait brings it home; of what users write meanwhile the removal brings home {}",
+            "destage it with `restripe surrogate destage {array} --wait`; the removal itself destages at most {}",
             Size(AWAY_MAX)
         ),
         false => format!(
-            "it goes home when the array's rebuild has ended: restripe surrogate status {array} tells how much is left"
+            "it is destaged after the array's rebuild: `restripe surrogate status {array}` shows how much is left"
         ),
     }
 }
 
 fn end_of_rebuild(array: &str, paused: bool) -> String {
     match paused {
-        true => format!("it is paused: restripe rebuild {array} --resume lets it go on"),
-        false => format!("restripe rebuild {array} waits for its end"),
+        true => {
+            format!("the rebuild is paused: resume it with `restripe rebuild {array} --resume`")
+        }
+        false => format!("wait for its end with `restripe rebuild {array}`"),
     }
 }
 
@@ -448,7 +454,10 @@ mod tests {
     #[test]
     fn a_removal_that_is_half_done_says_what_is_left() {
         let told = still_served("tank", Refusal::new("no space is left on a member"));
-        assert!(told.what.contains("no surrogate on record"), "{told:?}");
+        assert!(
+            told.what.contains("no longer records the surrogate"),
+            "{told:?}"
+        );
         assert!(
             told.what.ends_with("no space is left on a member"),
             "{told:?}"

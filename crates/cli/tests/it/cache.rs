@@ -69,11 +69,11 @@ fn what_makes_no_sense_is_refused() {
         ("cache-sim t.spc --policy mru", "vdf-arc"),
         ("cache-sim", "<FILE>"),
         ("cache-sim --workload web2 --seed x", "invalid value"),
-        ("cache-sim t.spc --csv runs.csv", "--csv is of a grid"),
-        ("cache-sim t.spc --scale short", "--scale is of a grid"),
+        ("cache-sim t.spc --csv runs.csv", "--csv requires a grid"),
+        ("cache-sim t.spc --scale short", "--scale requires a grid"),
         (
             "cache-sim --workload web2 --traces .",
-            "--traces is of a grid",
+            "--traces requires a grid",
         ),
         ("cache-sim --grid vdf-size --disks 5", "--disks"),
         ("cache-sim --grid vdf-size --failed 0", "--failed"),
@@ -83,7 +83,7 @@ fn what_makes_no_sense_is_refused() {
             "cache-sim --grid vdf-size --follow-rebuild",
             "--follow-rebuild",
         ),
-        ("cache-sim t.spc --warm-up 12", "none is counted"),
+        ("cache-sim t.spc --warm-up 12", "none would be counted"),
     ] {
         let run = place.run(&line.split(' ').collect::<Vec<_>>());
         assert_eq!(run.status, 2, "{line}\n{}", run.stderr);
@@ -125,5 +125,9 @@ fn a_grid_of_traces_that_are_not_here_says_how_to_name_them() {
     let run =
         place("cache-samples").run(&["cache-sim", "--grid", "vdf-samples", "--traces", "none"]);
     assert_eq!(run.status, 1, "{}", run.stderr);
-    assert!(run.stderr.contains("hint: say where"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("hint: pass the folder"),
+        "{}",
+        run.stderr
+    );
 }

@@ -173,7 +173,7 @@ fn a_member_that_was_cut_off_is_named() {
         refused.status == 1
             && refused
                 .stderr
-                .contains("a.img, c.img; b.img shorter than its superblock says"),
+                .contains("a.img, c.img; b.img smaller than its superblock records"),
         "{}",
         refused.stderr
     );
@@ -196,7 +196,7 @@ fn a_copy_of_a_member_in_service_is_not_overwritten_unasked() {
             refused.status == 1
                 && refused
                     .stderr
-                    .contains("already carries a copy of the member b.img"),
+                    .contains("already contains a copy of the member b.img"),
             "{verb:?}: {}",
             refused.stderr
         );
@@ -231,7 +231,7 @@ fn a_device_whose_superblocks_name_two_members_is_judged_by_both() {
         refused.status == 1
             && refused
                 .stderr
-                .contains("already carries a copy of the member c.img"),
+                .contains("already contains a copy of the member c.img"),
         "{}",
         refused.stderr
     );
@@ -253,13 +253,13 @@ fn an_old_copy_of_a_member_is_called_one() {
             && refused.stderr.contains("slot 1 is missing")
             && refused
                 .stderr
-                .contains("at: a.img, c.img; b.old only in an old copy"),
+                .contains("at: a.img, c.img; b.old only as a stale copy"),
         "{}",
         refused.stderr
     );
     let few = place.run(&["assemble", "a.img", "b.old", "--degraded"]);
     assert!(
-        few.status == 1 && few.stderr.contains("b.old only in an old copy"),
+        few.status == 1 && few.stderr.contains("b.old only as a stale copy"),
         "{}",
         few.stderr
     );
@@ -273,7 +273,7 @@ fn two_arrays_of_one_name_are_not_served_by_one_daemon() {
     }
     let refused = place.run(&["serve", "a.img", "b.img", "c.img", "d.img"]);
     assert!(
-        refused.status == 1 && refused.stderr.contains("two of these arrays are called"),
+        refused.status == 1 && refused.stderr.contains("two of these arrays have the name"),
         "{}",
         refused.stderr
     );
@@ -298,7 +298,7 @@ fn array_that_is_stopped_gives_up_its_name_and_members_while_others_are_served()
     );
     for verb in [&["status", "x"][..], &["scrub", "x"], &["stop", "x"]] {
         let refused = place.run(verb);
-        let said = refused.stderr.contains("no daemon answers");
+        let said = refused.stderr.contains("no daemon responds");
         assert!(refused.status == 1 && said, "{verb:?}: {}", refused.stderr);
     }
     let looked = place.run(&[&["status", "x", "--offline"][..], &x].concat());
@@ -346,7 +346,7 @@ fn failed_array_that_is_served_says_what_is_missing() {
         &["rebuild", "tank", "--watch"],
     ] {
         let refused = place.run(verb);
-        let back = refused.stderr.contains("bring them back");
+        let back = refused.stderr.contains("attach them again");
         assert!(refused.status == 1 && back, "{verb:?}: {}", refused.stderr);
     }
     let stopped = place.run(&["stop", "tank"]);
@@ -417,7 +417,7 @@ fn a_member_is_known_by_its_file_whatever_its_name() {
     let daemon = place.serve(&["--config", &place.path("tank.toml")]);
     let failed = place.shell("cd other && restripe fail tank link");
     assert_eq!(failed.status, 0, "{}", failed.stderr);
-    assert!(failed.stdout.contains("b.img is out of service"));
+    assert!(failed.stdout.contains("b.img failed"));
     let removed = place.run(&["remove", "tank", "b.img"]);
     assert_eq!(removed.status, 0, "{}", removed.stderr);
     let status = place.run(&["status", "tank"]).stdout;
@@ -632,9 +632,9 @@ fn a_replacement_is_not_taken_for_a_spare() {
     assert_eq!(few.status, 0, "{}", few.stderr);
     for yes in [&[][..], &["--yes"]] {
         let last = place.run(&[&["fail", "tank", "d.img"][..], yes].concat());
-        let asked = last.stderr.contains("Redundancy would go");
+        let asked = last.stderr.contains("Redundancy would be lost");
         assert!(
-            last.status == 1 && !asked && last.stderr.contains("hint: bring redundancy back"),
+            last.status == 1 && !asked && last.stderr.contains("hint: restore redundancy first"),
             "{}",
             last.stderr
         );
@@ -720,11 +720,7 @@ fn a_name_in_our_folder_is_not_taken_for_one_in_the_daemons() {
     assert!(before == place.bytes("other/a.img"), "not overwritten");
     // What is no file here is a name as the daemon knows it.
     let failed = place.shell("cd other && restripe fail tank b.img");
-    assert!(
-        failed.stdout.contains("b.img is out of service"),
-        "{}",
-        failed.stderr
-    );
+    assert!(failed.stdout.contains("b.img failed"), "{}", failed.stderr);
     let status = place.run(&["status", "tank"]).stdout;
     assert!(line_of(&status, "a.img").contains("active"), "{status}");
     assert_eq!(place.run(&["stop", "tank"]).status, 0);
@@ -798,7 +794,11 @@ fn a_read_cache_is_asked_for_by_size_and_rule() {
     );
     let large = place.run(&["serve", "--cache", "64T", "a.img", "b.img", "c.img"]);
     assert_eq!(large.status, 2);
-    assert!(large.stderr.contains("at most 32G"), "{}", large.stderr);
+    assert!(
+        large.stderr.contains("the maximum is 32G"),
+        "{}",
+        large.stderr
+    );
     let cached = ["--cache", "4M", "--cache-policy", "vdf-lru"];
     let _daemon = place.serve(&[&cached[..], &["a.img", "b.img", "c.img"]].concat());
     assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
@@ -849,7 +849,10 @@ fn a_remote_member_whose_server_was_restarted_comes_back() {
     wait_until(&place, |status| status["state"] == "degraded");
     let server = export();
     let told = good(place.run(&["add", "tank", &far]));
-    assert!(told.ends_with(" is taken in; its rebuild runs\n"), "{told}");
+    assert!(
+        told.ends_with(" is added; its rebuild has started\n"),
+        "{told}"
+    );
     let found = wait_until(&place, |status| status["state"] == "healthy");
     let listed = found["members"].as_array().map(Vec::len);
     assert_eq!(listed, Some(2), "what it was before is forgotten: {found}");
@@ -885,7 +888,7 @@ fn a_newer_half_is_taken_in_only_by_force() {
         let refused = place.run(verb);
         assert_eq!(refused.status, 1, "{verb:?}: {}", refused.stderr);
         let told = [
-            "went on without",
+            "was used without",
             "generation",
             "--force",
             "at: ",

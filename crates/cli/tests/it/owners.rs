@@ -95,7 +95,7 @@ fn second_daemon_elsewhere_sees_the_record_renewed_and_is_refused() {
     let daemon = exports.place.serve(&exports.members());
     let (code, said) = exports.second("unshare --pid --fork --mount-proc");
     assert_eq!(code, 1, "{said}");
-    assert!(said.contains("it renews its record"), "{said}");
+    assert!(said.contains("it renews its owner record"), "{said}");
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
     let (code, said) = exports.second("unshare --pid --fork --mount-proc");
@@ -274,7 +274,7 @@ fn daemon_that_locks_its_members_is_not_taken_over() {
         let (code, said) = exports.second_with("", force);
         assert_eq!(code, 1, "{said}");
         assert!(said.contains("is served by the process"), "{said}");
-        assert!(said.contains("stop that daemon: it holds"), "{said}");
+        assert!(said.contains("stop that daemon: it guards"), "{said}");
     }
     daemon.kill();
     let (code, said) = exports.second("");
@@ -331,7 +331,7 @@ fn array_takes_no_export_that_it_feeds() {
             place.run(&[&[verb, "large"], old, &[name.as_str(), "--force", "--yes"]].concat());
         assert_eq!(ring.status, 1, "{verb}: {}", ring.stdout);
         assert!(
-            ring.stderr.contains("lies beneath this export"),
+            ring.stderr.contains("this export depends on"),
             "{}",
             ring.stderr
         );

@@ -87,12 +87,12 @@ fn a_goal_is_told_and_shown() {
         status.contains("throttle finish:2h, order pr\n"),
         "{status}"
     );
-    let shown = line_of(&status, "to be done in 1h 59m, which takes ");
+    let shown = line_of(&status, "to finish within 1h 59m, which requires ");
     assert!(shown.ends_with("/s"), "{status}");
     let told = place.run(&["rebuild", "tank", "--throttle", "p99:20ms"]);
     assert_eq!(good(told), "throttle: p99:20ms\n");
     let status = good(place.run(&["status", "tank"]));
-    let shown = "    p99 is not known, 20ms at most; 1M/s beside users\n";
+    let shown = "    p99 is not known, 20ms at most; 1M/s under load\n";
     assert!(status.contains(shown), "{status}");
     let wrong = place.run(&["rebuild", "tank", "--throttle", "p99:20"]);
     assert_eq!(wrong.status, 2);
@@ -165,7 +165,10 @@ fn a_rebuild_that_nobody_serves_waits_and_is_not_paused() {
     left_undone(&place, &[]);
     let status = good(run_offline(&place, &["status"]));
     let task = line_of(&status, "rebuild ");
-    assert!(task.contains("waits for a start that writes"), "{status}");
+    assert!(
+        task.contains("waits for a start that may write"),
+        "{status}"
+    );
 }
 
 #[test]
@@ -204,12 +207,12 @@ fn heat_without_its_daemon_names_the_arrays_that_are_served() {
     let place = raid5("unheard");
     let nobody = place.run(&["heat", "tank"]);
     assert_eq!(nobody.status, 1);
-    let hint = "hint: no array is served; heat is learned while one is\n";
+    let hint = "hint: no array is served; start it with `restripe serve`\n";
     assert!(nobody.stderr.ends_with(hint), "{}", nobody.stderr);
     let daemon = place.serve(&harness::THREE);
     let other = place.run(&["heat", "tnak"]);
     assert!(
-        other.stderr.ends_with("hint: served are tank\n"),
+        other.stderr.ends_with("hint: the served arrays are tank\n"),
         "{}",
         other.stderr
     );

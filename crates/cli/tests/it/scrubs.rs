@@ -104,7 +104,7 @@ fn check_json(found: &serde_json::Value) {
 
 fn check_text(place: &Place) {
     let text = good(place.run(&["status", "tank"]));
-    let line = line_of(&text, "last scrub: check completed, began 2");
+    let line = line_of(&text, "last scrub: check completed, started 2");
     assert!(line.contains(", ended 2"), "{text}");
     assert!(
         text.contains("2 wrong (cells disagree), 2 left with findings"),
@@ -175,7 +175,7 @@ fn what_has_no_second_witness_stays_as_it_is_until_yes_is_said() {
             );
         }
         let forced = good(place.run(&offline(&["scrub", "tank", "--repair", "--yes"], members)));
-        let said = "1 row is brought in sync, and its data is not verified";
+        let said = "1 row is brought in sync, but its data is not verified";
         assert!(forced.contains(said), "{forced}");
         assert!(!forced.contains("repaired"), "{forced}");
         let told = good(place.run(&offline(&["status", "tank"], members)));

@@ -47,7 +47,7 @@ fn a_read_only_array_is_not_said_to_be_marked_clean() {
     assert_eq!(
         bare(&ended.stdout),
         "stopped, nothing was written\n\
-         restripe: tank: serves, generation 1, 0 rows recovered\n\
+         restripe: tank: serving, generation 1, 0 rows recovered\n\
          restripe: tank: stopped, nothing was written\n",
         "{}",
         ended.stderr
@@ -62,7 +62,7 @@ fn a_hang_up_ends_a_daemon_cleanly_unless_it_was_to_outlive_it() {
         place.shell(&format!(
             "exec 3< <({prefix} exec restripe serve --unix nbd.sock a.img b.img c.img 2>journal)
              id=$!; read -u 3 uri; kill -HUP $id; kill -TERM $id; wait $id; echo \"status $?\"
-             tail -n 1 journal; grep -c 'by a signal' journal"
+             tail -n 1 journal; grep -c 'on a signal' journal"
         ))
     };
     let clean = "status 0\nrestripe: tank: stopped and marked clean\n1\n";
@@ -95,7 +95,7 @@ fn serve_unread(place: &Place) -> Daemon {
     BufReader::new(journal)
         .read_line(&mut line)
         .expect("it says that it serves");
-    assert!(line.contains(" info restripe: tank: serves"), "{line:?}");
+    assert!(line.contains(" info restripe: tank: serving"), "{line:?}");
     daemon
 }
 
@@ -106,7 +106,7 @@ fn a_daemon_whose_words_nobody_reads_ends_cleanly() {
     let daemon = serve_unread(&place);
     let scrubbed = place.run(&["scrub", "tank"]);
     let told = &scrubbed.stdout;
-    assert!(told.starts_with("the scrub runs\n"), "{told}");
+    assert!(told.starts_with("scrub started\n"), "{told}");
     assert!(told.ends_with("every row agrees\n"), "{told}");
     assert_eq!(place.run(&["stop", "tank"]).status, 0);
     assert_eq!(daemon.wait(), 0);
@@ -192,9 +192,9 @@ fn a_member_that_does_not_answer_is_not_accepted_as_lost() {
             let refused = place.run(verb);
             assert!(
                 refused.status == 1
-                    && refused.stderr.contains("error: a member does not answer")
+                    && refused.stderr.contains("error: a member does not respond")
                     && refused.stderr.contains(&format!("at: {named}\n"))
-                    && refused.stderr.contains("or leave it out by name"),
+                    && refused.stderr.contains("or start without naming it"),
                 "{verb:?}: {}",
                 refused.stderr
             );
@@ -360,12 +360,12 @@ fn what_a_read_only_start_leaves_undone_is_told() {
     let daemon = place.serve(&["--read-only", "a.img", "b.img", "c.img"]);
     let status = place.run(&["status", "tank"]).stdout;
     assert!(
-        line_of(&status, "resync").contains("waits for a start that writes"),
+        line_of(&status, "resync").contains("waits for a start that may write"),
         "{status}"
     );
     let waits = place.run(&["rebuild", "tank", "--watch"]);
     assert!(
-        waits.status == 1 && waits.stderr.contains("to this array: its tasks wait"),
+        waits.status == 1 && waits.stderr.contains("is read-only: its tasks wait"),
         "{}",
         waits.stderr
     );
@@ -376,8 +376,10 @@ fn what_a_read_only_start_leaves_undone_is_told() {
          id=$!; read -u 3 uri; restripe stop tank; wait $id; cat journal",
     );
     assert!(
-        told.stdout.contains("held of what was being written")
-            && told.stdout.contains("resync waits for a start that writes"),
+        told.stdout.contains("rows that were being written")
+            && told
+                .stdout
+                .contains("resync waits for a start that may write"),
         "{} {}",
         told.stdout,
         told.stderr
@@ -392,7 +394,7 @@ fn a_rule_without_a_cache_is_refused() {
     let run = place.run(&serve);
     assert_eq!(run.status, 2, "{}", run.stderr);
     assert!(
-        run.stderr.contains("hint: say --cache SIZE too"),
+        run.stderr.contains("hint: pass --cache SIZE as well"),
         "{}",
         run.stderr
     );

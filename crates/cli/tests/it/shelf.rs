@@ -48,7 +48,7 @@ fn an_array_serves_again_when_the_shelf_is_back() {
     assert_eq!(found["read_only"], true);
     let told = refused(place.run(&["stop", "tank"]));
     assert!(
-        told.contains("too many members") && told.contains("is served no more"),
+        told.contains("too many members") && told.contains("is no longer served"),
         "{told}"
     );
     daemon.wait();

@@ -116,7 +116,10 @@ fn a_start_without_space_names_the_members_and_its_way_out_works() {
         told.contains("a.img.sock") || told.contains("b.img.sock"),
         "{told}"
     );
-    assert!(told.contains("make room there, and say it again"), "{told}");
+    assert!(
+        told.contains("free space on its file system, then retry"),
+        "{told}"
+    );
     good(place.shell("rm full-a.img full-b.img"));
     good(place.run(&assemble));
     let daemon = place.serve(&members);

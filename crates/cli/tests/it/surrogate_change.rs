@@ -62,7 +62,7 @@ fn a_removal_that_takes_its_time_is_not_waited_for() {
         for verb in [&REMOVE[..], &ADD] {
             let told = refused(place.run(verb));
             assert!(
-                told.contains("surrogate is being emptied already"),
+                told.contains("removal of the array's surrogate is already running"),
                 "{told}"
             );
             assert!(
@@ -108,11 +108,11 @@ fn an_array_is_given_a_surrogate_under_load_and_goes_on_without_it() {
     });
     let told = refused(place.run(&REMOVE));
     assert!(
-        told.contains("the array is being rebuilt, and writes go to its surrogate"),
+        told.contains("the array is being rebuilt, and writes are redirected to its surrogate"),
         "{told}"
     );
     assert!(
-        told.contains("restripe rebuild tank waits for its end"),
+        told.contains("wait for its end with `restripe rebuild tank`"),
         "{told}"
     );
     fio.verify(0);
@@ -172,10 +172,10 @@ fn a_surrogate_that_is_gone_makes_room_for_another() {
     let place = paired("change-gone");
     let daemon = place.serve(&HOME);
     let told = good(place.run(&REMOVE));
-    assert!(told.contains("are left as they are"), "{told}");
+    assert!(told.contains("are unchanged"), "{told}");
     let told = refused(place.run(&ADD));
     assert!(
-        told.contains("already carries the array \"tank-surrogate\""),
+        told.contains("already contains the array \"tank-surrogate\""),
         "{told}"
     );
     good(place.run(&[&ADD[..], &["--force", "--yes"]].concat()));
@@ -212,7 +212,7 @@ fn what_cannot_be_a_surrogate_is_refused_and_untouched() {
     let daemon = place.serve(&HOME);
     place.write("tiny.img", 64 << 10, 0, &[]);
     for (members, word) in [
-        (&["s0.img"][..], "a surrogate of one member"),
+        (&["s0.img"][..], "a surrogate with one member"),
         (&["s0.img", "s0.img"], "named twice"),
         (&["s0.img", "a.img"], "a.img"),
         (&["s0.img", "tiny.img"], "needs at least"),
@@ -248,7 +248,7 @@ fn a_run_that_is_recorded_keeps_its_engine() {
     let place = plain("change-recorded");
     let daemon = serve(&place, &["--record", "run.rec"], &HOME);
     let told = refused(place.run(&ADD));
-    assert!(told.contains("a run that is recorded"), "{told}");
+    assert!(told.contains("a recorded run"), "{told}");
     assert_eq!(status(&place)["state"], "healthy");
     assert!(place.bytes("s0.img").iter().all(|byte| *byte == 0));
     drop(daemon);
@@ -285,7 +285,7 @@ fn an_end_in_between_leaves_an_array_that_starts() {
     // The surrogate is made, and nobody has it on record.
     keep("before", "img");
     let told = refused(place.run(&[&["assemble"][..], &BOTH].concat()));
-    assert!(told.contains("leave these members out"), "{told}");
+    assert!(told.contains("omit these members"), "{told}");
     still(&HOME);
     keep("after", "img");
     still(&BOTH);
@@ -295,7 +295,7 @@ fn an_end_in_between_leaves_an_array_that_starts() {
     good(place.shell("cp s0.keep s0.img; cp s1.keep s1.img"));
     let told = refused(place.run(&[&["assemble"][..], &BOTH].concat()));
     assert!(
-        line_of(&told, "given up its surrogate").contains("tank"),
+        line_of(&told, "no longer uses its surrogate").contains("tank"),
         "{told}"
     );
     still(&HOME);
@@ -303,13 +303,13 @@ fn an_end_in_between_leaves_an_array_that_starts() {
     good(place.shell("truncate -s 0 s0.img; truncate -s 64M s0.img"));
     let told = place.run(&[&["assemble"][..], &BOTH].concat());
     assert_eq!(told.status, 0, "{}", told.stderr);
-    let told = line_of(&told.stderr, "given up its surrogate");
-    assert!(told.contains("s1.img left out"), "{told}");
+    let told = line_of(&told.stderr, "no longer uses its surrogate");
+    assert!(told.contains("s1.img omitted"), "{told}");
     still(&BOTH);
     // Of one that is not all here, and of which nothing is wiped, nobody can tell.
     let less = [&HOME[..], &["s1.img"]].concat();
     let told = refused(place.run(&[&["assemble"][..], &less].concat()));
-    assert!(told.contains("given up its surrogate"), "{told}");
+    assert!(told.contains("no longer uses its surrogate"), "{told}");
     assert!(!told.contains("minority"), "{told}");
 }
 
@@ -339,7 +339,7 @@ fn killed_in_between_it_has_the_surrogate_or_has_not() {
             0 => &BOTH[..],
             _ => &HOME,
         };
-        let left_out = both.stderr.contains("leave these members out");
+        let left_out = both.stderr.contains("omit these members");
         // A superblock of the surrogate's that is not there yet is a member's that carries nothing.
         assert!(
             both.status == 0 || left_out || both.stderr.contains("the surrogate"),

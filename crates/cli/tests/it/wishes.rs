@@ -54,16 +54,20 @@ fn what_an_array_can_never_use_is_refused() {
             "--destage-memory",
             "a code cache",
         ),
-        (&["--power", "exec:true"], "--power", "say --sleep TIME too"),
+        (
+            &["--power", "exec:true"],
+            "--power",
+            "pass --sleep TIME as well",
+        ),
         (
             &["--starts-a-day", "3"],
             "--starts-a-day",
-            "say --sleep TIME too",
+            "pass --sleep TIME as well",
         ),
     ];
     for (options, word, why) in asked {
         let told = misused(&place, options, &MIRRORS);
-        let first = format!("{word} would do nothing here");
+        let first = format!("{word} would have no effect here");
         assert!(told.contains(&first) && told.contains(why), "{told}");
     }
     create_parity(&place);
@@ -73,7 +77,7 @@ fn what_an_array_can_never_use_is_refused() {
         assert!(told.contains("raid1 or raid10"), "{told}");
     }
     let told = misused(&place, &["--redirect", "graid"], &PARITY);
-    assert!(told.contains("raid1 and raid10 only"), "{told}");
+    assert!(told.contains("requires raid1 or raid10"), "{told}");
     let none = place.shell("ls nbd.sock restripe/*").stdout;
     assert_eq!(none, "", "nothing was begun");
 }
@@ -93,7 +97,7 @@ fn a_plain_surrogate_lets_mirrors_sleep_when_it_takes_every_write() {
     }
     let order = ["--redirect", "reraid", "--destage-order", "oldest"];
     let told = misused(&place, &order, &all);
-    assert!(told.contains("for a code cache"), "{told}");
+    assert!(told.contains("requires a code cache"), "{told}");
 }
 
 /// What may count later is named, and so is what a configuration keeps.
@@ -105,10 +109,10 @@ fn what_does_nothing_now_is_named() {
     let all = [&MIRRORS[..], &["l"]].concat();
     let sleep = ["--sleep", "1s", "--destage-idle", "1s"];
     let told = warned(&place, &[&sleep[..], &["--read-only"]].concat(), &all);
-    let read_only = "--sleep, --destage-idle do nothing: it is served read-only";
+    let read_only = "--sleep, --destage-idle have no effect: it is served read-only";
     assert!(told.contains(read_only), "{told}");
     let told = warned(&place, &sleep, &MIRRORS);
-    let absent = "--sleep, --destage-idle do nothing: its surrogate is not here";
+    let absent = "--sleep, --destage-idle have no effect: its surrogate is missing";
     assert!(told.contains(absent), "{told}");
     let told = warned(&place, &sleep, &all);
     assert!(!told.contains("nothing:"), "{told}");
@@ -144,8 +148,7 @@ fn arrays_share_what_only_one_can_use() {
     good(place.run(&["stop", "parity"]));
     stop(&place, &daemon);
     let told = String::from_utf8(place.bytes("told")).expect("letters");
-    let named =
-        "warning: parity: --sleep does nothing: only further copies of a raid1 or raid10 sleep";
+    let named = "warning: parity: --sleep has no effect: only secondary copies of a raid1 or raid10 enter standby";
     assert!(
         told.contains(named) && !told.contains("tank: --sleep"),
         "{told}"
@@ -167,7 +170,7 @@ fn nothing_is_no_time_and_no_memory() {
         assert!(told.contains("a time above zero"), "{told}");
     }
     let told = misused(&place, &["--memory", "0"], &MIRRORS);
-    assert!(told.contains("32M at least"), "{told}");
+    assert!(told.contains("at least 32M"), "{told}");
 }
 
 /// Members that are slow hold an array all the same.
@@ -187,7 +190,7 @@ fn a_start_that_does_not_wait_for_its_members_says_so() {
         restripe serve --unix nbd.sock --io-timeout 100ms 'nbd+unix:///?socket=slow.sock'
         told=$?; kill $id; wait $id; exit $told";
     let told = harness::steps::refused(place.shell(slow));
-    assert!(told.contains("answered in time"), "{told}");
+    assert!(told.contains("responded in time"), "{told}");
     assert!(told.contains("--io-timeout (100ms here)"), "{told}");
 }
 
@@ -214,7 +217,7 @@ fn members_that_cannot_be_are_named() {
         &MIRRORS,
     );
     assert!(
-        told.contains("has 1M, and it takes 16M") && told.contains("at: small"),
+        told.contains("has 1M, but 16M are required") && told.contains("at: small"),
         "{told}"
     );
     good(place.shell("ln -s a0 cb"));

@@ -36,10 +36,10 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
         copy("now", &members.join(" "));
 
         let told = refused(place.run(&[&["assemble"][..], &without].concat()));
-        assert!(told.contains("may lie there alone"), "{told}");
+        assert!(told.contains("may hold the only copy"), "{told}");
         good(place.shell("cp before/* ."));
         let told = refused(place.run(&[&["assemble"][..], &all].concat()));
-        assert!(told.contains("before the array's last start"), "{told}");
+        assert!(told.contains("misses the array's last start"), "{told}");
         good(place.shell("cp now/* ."));
         let daemon = serve_with(&place, &cache, &[], &[]);
         for pattern in 1..=9 {
@@ -65,14 +65,14 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
         good(read_pattern(&place, 8, "32K", "4K"));
         // It goes on without one, for good.
         let told = good(place.run(&["status", "tank"]));
-        let absent = "buffer: absent; not in use: flushes seal records\n";
+        let absent = "NVRAM buffer: absent; not in use: flushes close records early\n";
         assert!(told.contains(absent), "{told}");
         flushed(&place, 12, "36K", "4K");
         let found = status(&place);
         assert!(seals_for_flushes(&found) > 0, "{found}");
         good(place.shell("truncate -s 16M new"));
         let told = refused(place.run(&["add", "tank", "new", "--to-buffer"]));
-        assert!(told.contains("the array has no buffer here"), "{told}");
+        assert!(told.contains("the array has no NVRAM buffer"), "{told}");
         daemon.kill();
 
         // One that is found again is used from then on, and nothing that it has counts.
@@ -102,7 +102,7 @@ fn a_buffer_is_given_up_only_where_it_must_be() {
     let accepting = ["assemble", "--accept-loss"];
     let told = refused(place.run(&[&accepting[..], &others, &["pb"]].concat()));
     assert!(
-        told.contains("only 1 of the 2 current members are here")
+        told.contains("only 1 of the 2 current members are present")
             && told.contains("--from-minority"),
         "{told}"
     );
@@ -118,8 +118,7 @@ fn a_buffer_is_given_up_only_where_it_must_be() {
     good(place.shell("cp --sparse=always kept/* ."));
     let run = place.run(&[&accepting[..], &others].concat());
     assert_eq!(run.status, 0, "{}", run.stderr);
-    let told =
-        "tank: goes on without its buffer, which is not here: WHAT USERS FLUSHED LAST IS GIVEN UP";
+    let told = "tank: continues without its NVRAM buffer, which is missing: THE LAST FLUSHED WRITES ARE DISCARDED";
     assert!(run.stderr.contains(told), "{}", run.stderr);
 }
 
@@ -224,11 +223,14 @@ fn a_member_of_a_buffer_is_replaced() {
     assert_eq!(in_buffer("pa", &failed), "degraded");
     let text = good(place.run(&["status", "tank"]));
     assert!(
-        text.starts_with("tank: degraded, buffer degraded\n"),
+        text.starts_with("tank: degraded, NVRAM buffer degraded\n"),
         "{text}"
     );
     let told = refused(place.run(&["fail", "tank", "pb"]));
-    assert!(told.contains("the buffer is degraded already"), "{told}");
+    assert!(
+        told.contains("the NVRAM buffer is degraded already"),
+        "{told}"
+    );
     write(2);
     daemon.kill();
 
@@ -247,13 +249,13 @@ fn a_member_of_a_buffer_is_replaced() {
     // The new one alone has what the buffer had.
     let all = [&HOME[..], &CACHE, &["pa", "pc"]].concat();
     let told = refused(place.run(&[&["assemble"][..], &all].concat()));
-    assert!(told.contains("the buffer"), "{told}");
+    assert!(told.contains("the NVRAM buffer"), "{told}");
     let daemon = serve(&["--from-minority"], &["pc"]);
     reads_to(4);
     write(5);
     // The one that was left out is gone for good: there is no old one to name.
     let told = good(place.run(&["add", "tank", "pd", "--to-buffer"]));
-    assert!(told.contains("is taken in"), "{told}");
+    assert!(told.contains("is added"), "{told}");
     wait_until(&place, |found| {
         found["surrogate"]["buffer"]["state"] == "healthy"
     });
@@ -296,7 +298,7 @@ fn a_buffer_is_for_a_code_cache() {
     );
     assert_eq!(plain.status, 2, "{}", plain.stderr);
     assert!(
-        plain.stderr.contains("is for a code cache"),
+        plain.stderr.contains("requires a code cache"),
         "{}",
         plain.stderr
     );
@@ -304,11 +306,11 @@ fn a_buffer_is_for_a_code_cache() {
     assert_eq!(three.status, 2, "{}", three.stderr);
     good(create(&place, &CACHE, &["--buffer-file", "p"]));
     let told = refused(place.run(&["assemble", "p"]));
-    assert!(told.contains("the buffer"), "{told}");
+    assert!(told.contains("the NVRAM buffer"), "{told}");
     let told = good(place.run(&["examine", "p", "ca"]));
     assert!(
-        told.contains("it is the buffer of the code cache"),
+        told.contains("it is the NVRAM buffer of the code cache"),
         "{told}"
     );
-    assert!(told.contains("it has a buffer"), "{told}");
+    assert!(told.contains("it has an NVRAM buffer"), "{told}");
 }

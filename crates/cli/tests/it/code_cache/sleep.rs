@@ -78,7 +78,7 @@ fn an_operators_command_that_fails_is_told() {
     let said = String::from_utf8(place.bytes("said")).expect("letters");
     for mirror in ["a1", "b1", "c1", "d1"] {
         let told = format!(
-            "restripe: {mirror}: ./power.sh standby: exit status: 3; the mirror stays awake: no disk"
+            "restripe: {mirror}: ./power.sh standby: exit status: 3; the mirror stays active: no disk"
         );
         assert_eq!(said.matches(&told).count(), 1, "{said}");
     }

@@ -49,7 +49,7 @@ fn a_code_cache_without_space_says_so_and_goes_on_with_room() {
     assert_eq!(first, "tank: read-only, the log has NO SPACE");
     let refusal = &found["refuses_writes"];
     assert_eq!(refusal["reason"], "log-full", "{refusal}");
-    let hint = "make room: the next write tries again, without a restart; restripe status tank shows when it goes on";
+    let hint = "free space: the next write retries, without a restart; `restripe status tank` shows when writes succeed";
     assert_eq!(refusal["hint"], hint);
     good(place.shell(&format!("prlimit --fsize=unlimited: --pid {}", daemon.id())));
     let tries = || {
@@ -89,7 +89,7 @@ fn a_code_cache_that_cannot_be_emptied_says_so() {
     let text = good(place.run(&["status", "tank"]));
     let first = text.lines().next().expect("a line");
     assert_eq!(first, "tank: read-only, the log is FULL");
-    let why = "the log is FULL: what lies there does not go home";
+    let why = "the log is FULL: it cannot be destaged";
     assert!(text.contains(why), "{text}");
     let overlay_now = &status(&place)["surrogate"]["overlay"];
     assert!(
@@ -150,7 +150,7 @@ fn a_start_without_space_for_the_log_loses_nothing() {
                 told.contains(name) && told.contains("no space is left on a member"),
                 "{told}"
             );
-            let ways = "make room and start again; or leave its members out and say --accept-loss";
+            let ways = "free space and start again; or omit its members and pass --accept-loss";
             assert!(told.contains(ways), "{told}");
         }
         let end = "for pid in *.pid; do kill $(cat $pid); done; rm -f *.pid *.sock";

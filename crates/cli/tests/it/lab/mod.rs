@@ -235,7 +235,7 @@ fn a_replay_says_what_is_wrong_with_what_it_is_given() {
             ),
             ("replay t.spc --chunk 100", 2, &["512"]),
             ("replay t.spc --chunk 3K", 1, &["chunk"]),
-            ("replay t.spc --member-size 1T", 1, &["wd1600aajs", "room"]),
+            ("replay t.spc --member-size 1T", 1, &["wd1600aajs", "space"]),
             ("replay t.spc --write-hole plp", 2, &["plp"]),
             ("replay t.spc --schedule scan", 2, &["fcfs, look or sptf"]),
             ("replay t.spc --speed 0", 2, &["--speed"]),
@@ -451,29 +451,29 @@ fn a_model_refuses_what_it_does_not_look_at() {
                 "lab reliability raid5 --tolerates 2",
                 2,
                 &[
-                    "--tolerates says nothing to the model raid5",
+                    "the model raid5 does not use --tolerates",
                     "for code, reraid-text, reraid\n",
                 ],
             ),
             (
                 "lab reliability raid6 --row 4",
                 2,
-                &["--row says nothing", "for s2-raid5\n"],
+                &["does not use --row", "for s2-raid5\n"],
             ),
             (
                 "lab reliability raid10 --partitions 2",
                 2,
-                &["--partitions says nothing", "for s2-raid5, s2-raid10\n"],
+                &["does not use --partitions", "for s2-raid5, s2-raid10\n"],
             ),
             (
                 "lab reliability reraid-text --asleep 1 --wakes",
                 2,
-                &["--asleep says nothing", "for reraid, graid, eraid\n"],
+                &["does not use --asleep", "for reraid, graid, eraid\n"],
             ),
             (
                 "lab reliability reraid-text --wakes",
                 2,
-                &["--wakes says nothing"],
+                &["does not use --wakes"],
             ),
             ("lab reliability raid5 --seeds 9", 2, &["--simulate"]),
             (
@@ -484,12 +484,12 @@ fn a_model_refuses_what_it_does_not_look_at() {
             (
                 "lab reliability reraid --tolerates 9",
                 2,
-                &["of 10 disks awake at least, of 20 in all: of 8 disks 4 are awake"],
+                &["requires 10 active disks, 20 in total: of 8 disks 4 are active"],
             ),
             (
                 "lab reliability raid6 --disks 2",
                 2,
-                &["bears 2 losses has 3 disks at least: 2 are too few"],
+                &["tolerating 2 losses requires at least 3 disks: 2 are too few"],
             ),
         ],
     );
@@ -520,7 +520,7 @@ fn a_simulation_tells_the_share_of_lives_that_were_lost() {
     let words = "lab reliability raid5 --mttf 1000h --mttr 50h --simulate --seeds 100";
     let words: Vec<&str> = words.split(' ').collect();
     let text = place.run(&words).stdout;
-    let line = "lost within the mission  100 of 100 lives: a chance of 1.0000, 95% between 0.9630 and 1.0000\n";
+    let line = "lost within the mission  100 of 100 arrays: a chance of 1.0000, 95% between 0.9630 and 1.0000\n";
     assert!(text.contains(line), "{text}");
     let run = place.run(&[&words[..], &["--json"]].concat());
     let report: Value = serde_json::from_str(&run.stdout).expect("JSON");

@@ -175,7 +175,7 @@ fn an_address_that_cannot_be_had_is_refused_with_what_to_do() {
     let place = mirror("listen");
     for (address, hint) in [
         ("--unix nowhere/x.nbd", "mkdir -p"),
-        ("--unix a.img", "choose another place"),
+        ("--unix a.img", "choose another address"),
         ("--tcp 192.0.2.1:10809", "choose an address of this machine"),
     ] {
         let run = place.shell(&format!("restripe serve {address} a.img b.img"));
@@ -217,7 +217,7 @@ fn an_array_whose_members_lost_their_first_mebibyte_is_made_anew_as_the_message_
              cat refused >&2
              command=$(grep -o 'restripe create tank .*' refused || true)
              if [ -z \"$command\" ]; then
-                 grep -q 'with the options and the order of members' refused
+                 grep -q 'with the original options and order of members' refused
                  command=\"$create --init {init} --force\"
              fi
              eval \"$command --yes\" 2>/dev/null
@@ -255,7 +255,7 @@ fn data_of(place: &Place, image: &str) -> Vec<u8> {
     place.bytes(image).split_off(sector * 512)
 }
 
-/// Where an array of that name is served already, the session of the README must stop, and leave that one alone.
+/// Where an array of that name is already served, the session of the README must stop, and leave that one alone.
 #[test]
 fn the_session_of_the_readme_stops_where_its_name_is_taken() {
     let place = mirror("taken");
@@ -268,7 +268,7 @@ fn the_session_of_the_readme_stops_where_its_name_is_taken() {
     let session = session.split("```").next().expect("it ends");
     let run = place.shell(&format!("mkdir session; cd session\n{session}\n"));
     assert_ne!(run.status, 0, "{}", run.stdout);
-    assert!(run.stderr.contains("is served already"), "{}", run.stderr);
+    assert!(run.stderr.contains("is already served"), "{}", run.stderr);
     let status = place.run(&["status", "tank"]).stdout;
     assert!(
         status.starts_with("tank: healthy") && status.contains("b.img"),

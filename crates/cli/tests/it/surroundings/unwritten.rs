@@ -115,7 +115,7 @@ fn a_reader_that_leaves_ends_a_verb_quietly() {
     // The last verb has stopped the array.
     let (status, said) = run(&place, 0, "restripe status tank", "");
     assert!(
-        status == 1 && said.contains("no daemon answers"),
+        status == 1 && said.contains("no daemon responds"),
         "{status} {said}"
     );
 }
@@ -195,7 +195,7 @@ fn an_empty_check_is_an_error() {
             run.stdout
         );
         assert!(
-            !run.stdout.contains("no promise was broken"),
+            !run.stdout.contains("no violation was found"),
             "{verb}: {}",
             run.stdout
         );
