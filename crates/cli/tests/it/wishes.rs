@@ -120,13 +120,13 @@ fn what_does_nothing_now_is_named() {
     let place = Place::new("wishes-file");
     good(place.create(&MIRRORS, &["--level", "raid10"]));
     let told = warned(&place, &["--redirect", "reraid"], &MIRRORS);
-    let later = "--redirect does nothing: it has no surrogate, until `restripe surrogate add`";
+    let later = "--redirect has no effect: it has no surrogate; `restripe surrogate add`";
     assert!(told.contains(later), "{told}");
     let config = "[[array]]\nname = \"tank\"\nmembers = [\"a0\", \"a1\", \"b0\", \"b1\"]\n\
                   [serve]\nsleep = \"1s\"\n";
     place.write("tank.toml", 0, 0, config.as_bytes());
     let told = warned(&place, &["--config", "tank.toml"], &[]);
-    let kept = "warning: tank: sleep does nothing: it has no surrogate\n";
+    let kept = "warning: tank: sleep has no effect: it has no surrogate\n";
     assert!(told.contains(kept), "{told}");
 }
 
