@@ -17,10 +17,10 @@
 use crate::boot::{super_place, superblock_in};
 use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment};
 use crate::core::Core;
-use crate::device::{Device, Health};
+use crate::members::device::{Device, Health};
+use crate::members::ops::Owner;
 use crate::meta::superblock::{SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
 use crate::meta::{Candidate, MetaError, admit, copies_of, newest_of};
-use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
@@ -195,7 +195,7 @@ impl Core {
     pub(crate) fn admissions_turn(&mut self) {
         let stepped = |one: &Admission| {
             let version = one.twin.as_ref().and_then(|twin| twin.version);
-            version.is_some_and(|version| self.keeper.is_durable(version))
+            version.is_some_and(|version| self.below.keeper.is_durable(version))
         };
         let stepped: Vec<Admission> = self.admissions.extract_if(.., |one| stepped(one)).collect();
         for mut admission in stepped {

@@ -8,9 +8,28 @@
 
 use crate::contract::TaskKind;
 use crate::core::Core;
+use crate::facts::Facts;
 use crate::report::ArrayState;
 use crate::units::Row;
 use core::ops::Range;
+
+impl Facts {
+    /// Whether further copies may lack what first ones have, and no log has it.
+    pub(crate) fn is_ahead(&self) -> bool {
+        self.superblock.ahead && !self.log_counts
+    }
+
+    /// Whether of this row first copies alone tell what is there: nobody has brought the others in step.
+    pub(crate) fn first_alone(&self, row: Row) -> bool {
+        self.is_ahead() && !self.in_sync(row)
+    }
+
+    /// Whether regions that the intent map calls clean are in step though first copies are ahead: after such a stop, and not after a crash.
+    /// Beside a log the map says nothing, since that had all.
+    pub(crate) fn left_ahead(&self) -> bool {
+        self.superblock.clean && self.superblock.alone
+    }
+}
 
 impl Core {
     /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is redirected before that is
@@ -28,16 +47,6 @@ impl Core {
         self.keeper.note_partner();
     }
 
-    /// Whether further copies may lack what first ones have, and no log has it.
-    pub(crate) fn is_ahead(&self) -> bool {
-        self.superblock.ahead && !self.log_counts
-    }
-
-    /// Whether of this row first copies alone tell what is there: nobody has brought the others in step.
-    pub(crate) fn first_alone(&self, row: Row) -> bool {
-        self.is_ahead() && !self.in_sync(row)
-    }
-
     /// How many of users' sectors that is true of, at most: also of such as nobody ever wrote.
     pub fn sectors_in_doubt(&self) -> u64 {
         let owed = self.tasks.resync_owes().filter(|_| self.is_ahead());
@@ -52,12 +61,6 @@ impl Core {
         self.set_alone();
         extents.for_each(|sectors| self.foresee_writes(sectors, true));
         self.clean_by_and_by();
-    }
-
-    /// Whether regions that the intent map calls clean are in step though first copies are ahead: after such a stop, and not after a crash.
-    /// Beside a log the map says nothing, since that had all.
-    pub(crate) fn left_ahead(&self) -> bool {
-        self.superblock.clean && self.superblock.alone
     }
 
     /// Copies are in step, and nobody lets first ones go ahead any more.

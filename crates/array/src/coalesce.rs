@@ -6,7 +6,7 @@
 
 use crate::contract::{Action, Class, DeviceIo, IoError, Segment};
 use crate::core::Core;
-use crate::ops::Owner;
+use crate::members::ops::Owner;
 use crate::slice::Kind;
 use crate::units::SECTOR_BYTES;
 use alloc::boxed::Box;

@@ -5,8 +5,8 @@ use crate::contract::{
     TaskKind,
 };
 use crate::core::Core;
-use crate::device::{Device, Health, Places};
 use crate::flush::Waiter;
+use crate::members::device::{Device, Health, Places};
 use crate::meta::superblock::{
     MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
 };
@@ -101,13 +101,9 @@ impl Core {
         }
     }
 
-    pub(crate) fn answer(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
-        self.out.push(Action::CommandReply(tag, result));
-    }
-
     /// Commands about paces hold from before the first task is there.
     fn not_started(&self) -> bool {
-        self.state == ArrayState::Starting && self.boot.is_none()
+        self.state == ArrayState::Starting && !self.starts()
     }
 
     /// Takes up a command about the paces of tasks; false if it is about something else.
@@ -126,14 +122,6 @@ impl Core {
             _ => return false,
         }
         true
-    }
-
-    #[inline]
-    pub fn serving(&self) -> bool {
-        matches!(
-            self.state,
-            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
-        )
     }
 
     /// A command is answered once what it changed is on the members.
@@ -220,25 +208,6 @@ impl Core {
         Ok(())
     }
 
-    /// Takes a line out of the member table; those behind it move up.
-    fn drop_entry(&mut self, entry: u16) {
-        self.superblock.members.remove(entry as usize);
-        for device in &mut self.devices {
-            device.entry = device
-                .entry
-                .map(|other| if other > entry { other - 1 } else { other });
-        }
-        let moved = |held: Option<u16>| match held {
-            Some(other) if other == entry => None,
-            Some(other) if other > entry => Some(other - 1),
-            other => other,
-        };
-        for placement in &mut self.superblock.placement {
-            placement.member = moved(placement.member);
-            placement.incoming = moved(placement.incoming);
-        }
-    }
-
     // ---------------------------------------------------------------------------------------------------- adding
 
     /// A former member goes back to its place; anything else becomes a spare.
@@ -274,11 +243,6 @@ impl Core {
         self.flush_for(Waiter::Join);
         self.keeper.note_change();
         Ok(())
-    }
-
-    /// What a member has to have.
-    pub(crate) fn needs_sectors(&self) -> u64 {
-        Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors
     }
 
     fn fits(&self, member: Member) -> Result<(), CommandError> {
@@ -583,14 +547,6 @@ impl Core {
         }
         if let Some(tag) = self.stopping.take() {
             self.out.push(Action::CommandReply(tag, on_record));
-        }
-    }
-
-    /// A halted array has written nothing down.
-    pub(crate) fn on_record(&self) -> Result<(), CommandError> {
-        match self.halt {
-            None => Ok(()),
-            Some(halt) => Err(self.halt_error(halt)),
         }
     }
 }

@@ -3,17 +3,13 @@
 //! A failure takes effect here at once; it is on record when the superblocks that say so are durable, and until then
 //! nothing is acknowledged. The one that redundancy does not bear is never put on record: the array halts.
 
-use crate::contract::{
-    Action, CommandError, DeviceIo, Fact, FailCause, Halt, IoOp, RequestError, RequestOp, Rival,
-    TaskKind,
-};
+use crate::contract::{Action, Fact, FailCause, Halt, TaskKind};
 use crate::core::Core;
-use crate::device::Health;
 use crate::flush::Waiter;
+use crate::members::device::Health;
+use crate::members::device::Power;
 use crate::planted::Bug;
-use crate::power::Power;
-use crate::units::{Member, Row, Slot};
-use alloc::boxed::Box;
+use crate::units::Member;
 use alloc::vec::Vec;
 
 impl Core {
@@ -89,11 +85,6 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------------- halting
 
-    #[inline]
-    pub fn halted(&self) -> bool {
-        self.halt.is_some()
-    }
-
     /// Halts, though no member has failed just now.
     pub fn halt_for(&mut self, why: Halt) {
         if !self.halted() {
@@ -120,7 +111,7 @@ impl Core {
     ///   superblocks has all that was acknowledged, and the array starts again when they are back.
     fn come_to_a_halt(&mut self, why: Halt) {
         self.mode.read_only = true;
-        if self.boot.is_some() {
+        if self.starts() {
             self.flusher.forget_waiters();
             let error = self.halt_error(why);
             self.boot_fail(error);
@@ -143,42 +134,6 @@ impl Core {
         self.slices_wake_waiting();
         self.flush_resume();
         self.fact(Fact::Halted(why));
-    }
-
-    pub fn halt_error(&self, halt: Halt) -> CommandError {
-        match halt {
-            Halt::NoSpace => CommandError::NoSpace,
-            Halt::Owned(by) => CommandError::Owned {
-                by,
-                rival: Rival::Claims,
-            },
-            Halt::TooFew => CommandError::TooFew {
-                missing: self.standing.missing().collect(),
-            },
-        }
-    }
-
-    /// How a halted array answers what it may not do.
-    pub fn refusal(&self, op: RequestOp) -> RequestError {
-        match op {
-            _ if self.halt == Some(Halt::NoSpace) => RequestError::NoSpace,
-            _ if self.disowned() => RequestError::Unavailable,
-            RequestOp::Flush => RequestError::Unavailable,
-            _ => RequestError::ReadOnly,
-        }
-    }
-
-    /// Takes the next operation that a halted array may not start out of the actions.
-    pub(crate) fn refused(&mut self) -> Option<Box<DeviceIo>> {
-        if !self.halted() {
-            return None;
-        }
-        let writes = |action: &Action| matches!(action, Action::Device(io) if io.op != IoOp::Read);
-        let index = self.out.iter().position(writes)?;
-        match self.out.remove(index) {
-            Action::Device(io) => Some(io),
-            _ => None,
-        }
     }
 
     /// These members are filled for a slot no longer: they are gone, or nothing is written any more. The task goes on with
@@ -237,40 +192,6 @@ impl Core {
         }
     }
 
-    /// The data cells in a partition of a slot, by their first lba, that lie in written rows whose parity is not in step, or whose
-    /// further copies are not where first ones go ahead.
-    pub(crate) fn unsynced_cells(
-        &self,
-        slot: usize,
-        partition: u16,
-    ) -> impl Iterator<Item = u64> + '_ {
-        let tells = self.layout.parity() || self.is_ahead();
-        let owed = self.tasks.resync_owes().filter(|_| tells);
-        let rows = owed.into_iter().flatten();
-        let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
-        let cell = move |row: Row| {
-            let map = self.row_map(row);
-            let of_slot = |data: &u8| map.cells[*data as usize].slot.0 as usize == slot;
-            let data = (0..map.data).find(of_slot)?;
-            let addressed = self.layout.is_addressed(row, data);
-            addressed.then(|| self.layout.lba(row, data, 0))
-        };
-        rows.filter(move |&row| self.layout.partition_of(row) == partition)
-            .filter(|&row| self.is_written(row))
-            .filter_map(cell)
-    }
-
-    /// Whether a member alone tells some data: in a row whose parity is not in step.
-    pub(crate) fn tells_alone(&self, member: Member) -> bool {
-        let partitions = 0..self.layout.partitions();
-        let mut places = (0..self.standing.slots())
-            .flat_map(|slot| partitions.clone().map(move |partition| (slot, partition)));
-        places.any(|(slot, partition)| {
-            let standing = self.standing.at(Slot(slot as u16), partition);
-            standing.serves(member) && self.unsynced_cells(slot, partition).next().is_some()
-        })
-    }
-
     /// Gives sectors up for good: they are named, and read as lost until they are written anew.
     pub fn lose(&mut self, lba: u64, sectors: u64) {
         if !self.planted(Bug::LossForgotten) {
@@ -300,10 +221,28 @@ impl Core {
             self.orphaned(owner, member);
         }
     }
+}
 
-    /// No acknowledgement is given while a failure is known here and nowhere else.
-    pub(crate) fn settled(&self) -> bool {
-        let recorded = self.keeper.failures_durable() && !self.owing;
-        recorded || self.planted(Bug::FailureNotRecorded)
+impl Core {
+    /// A member is gone from now on: it may lack every row whose last writes were not flushed.
+    pub(crate) fn owe_unflushed_rows(&mut self) {
+        if self.layout.tolerance() == 0 {
+            return;
+        }
+        self.owing = true;
+        self.owe_inits();
+        self.owe_task_rows();
+        let mut rows = Vec::new();
+        self.logs.live_rows(&mut rows);
+        rows.extend(self.row_in_journal());
+        for row in rows {
+            self.owe_rows(row, row);
+        }
+        for region in 0..self.regions() {
+            let writing = self.intent_users[region as usize].writes > 0;
+            if writing || self.in_doubt(region) {
+                self.below.intent.put(self.below.owed_bit(region), true);
+            }
+        }
     }
 }

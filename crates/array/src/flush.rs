@@ -15,11 +15,14 @@
 
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
-use crate::device::Health;
-use crate::ops::Owner;
+use crate::facts::{NEVER, Wake};
+use crate::members::device::Health;
+use crate::members::ops::Owner;
+use crate::metadata::intent::LAZY;
 use crate::planted::Bug;
-use crate::units::Member;
+use crate::units::{Member, Row};
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// Who waits for a flush.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -204,6 +207,49 @@ impl Core {
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Boot => self.boot_flushed(),
             Waiter::Stop => self.stop_flushed(),
+        }
+    }
+}
+
+impl Core {
+    /// Sectors are going to be written soon, or all that was to be written of them is: until then their regions stay dirty, called so
+    /// in one go and not one after the other.
+    pub fn foresee_writes(&mut self, sectors: Range<u64>, soon: bool) {
+        if self.layout.tolerance() == 0 || self.logged() || self.unguarded() {
+            return;
+        }
+        let row = |lba| self.layout.place(lba).row;
+        let (first, last) = (row(sectors.start), row(sectors.end - 1));
+        for region in self.intent_region(first)..=self.intent_region(last) {
+            let row = Row(region * self.superblock.intent_rows);
+            match soon {
+                true => {
+                    self.below.intent.put(self.below.dirty_bit(region), true);
+                    self.intent_acquire(row);
+                }
+                false => self.intent_release(row),
+            }
+        }
+    }
+
+    pub(crate) fn intent_release(&mut self, row: Row) {
+        let region = self.intent_region(row) as usize;
+        let users = &mut self.below.intent_users[region];
+        users.writes -= 1;
+        users.finished_at = self.flusher.begun;
+        let dirty = self.intent.get(self.dirty_bit(region as u64));
+        let owed = self.complete() && self.intent.get(self.owed_bit(region as u64));
+        if (dirty || owed) && !self.all_dirty && self.wake[Wake::Lazy as usize] == NEVER {
+            self.below
+                .below
+                .below
+                .wake_at(Wake::Lazy, self.below.below.below.now.after(LAZY));
+        }
+    }
+
+    pub(crate) fn lazy_timer(&mut self) {
+        if self.intent.any() {
+            self.flush_for(Waiter::Intent);
         }
     }
 }

@@ -10,32 +10,21 @@
 //! Members that lie on one full store fill up together. So the first error does not fail its member at once: for a moment its
 //! operations are set aside, and the members that run full meanwhile are judged together. Either all of them fail, or none.
 
-use crate::contract::{Fact, FailCause, Halt, IoError, IoOp};
-use crate::core::{Core, Wake};
-use crate::ops::Owner;
+use crate::contract::{FailCause, Halt, IoError, IoOp};
+use crate::core::Core;
+use crate::facts::Wake;
+use crate::members::ops::Owner;
+use crate::members::space::SPARED;
 use crate::units::{Member, Nanos, Slot};
 use alloc::vec::Vec;
 
 /// Members whose errors lie no further apart than this fill up together.
 const AT_ONCE: Nanos = Nanos::from_millis(200);
 
-/// After a halt, what is being replaced or rebuilt has this long before a user's write is tried.
-const SPARED: Nanos = Nanos::from_secs(10);
-
-#[derive(Default)]
-pub(crate) struct Full {
-    /// Operations that found no space, and are not answered yet.
-    aside: Vec<(Owner, Member, FailCause)>,
-    until: Nanos,
-    /// When a member was last found without space.
-    noted: Nanos,
-    spared_until: Nanos,
-}
-
 impl Core {
     /// Sets an operation that found no space aside, if its member's failure is to be judged with that of others.
     pub(crate) fn set_aside(&mut self, owner: Owner, member: Member, op: IoOp) -> bool {
-        let judged = self.boot.is_none() && !self.halted() && self.layout.tolerance() > 0;
+        let judged = !self.starts() && !self.halted() && self.layout.tolerance() > 0;
         if !judged || !self.good(member) || !self.serves(member) {
             return false;
         }
@@ -45,7 +34,10 @@ impl Core {
         };
         if self.full.aside.is_empty() {
             self.full.until = self.now.after(AT_ONCE);
-            self.wake_at(Wake::Full, self.full.until);
+            self.below
+                .below
+                .below
+                .wake_at(Wake::Full, self.below.below.full.until);
         }
         self.full.aside.push((owner, member, cause));
         true
@@ -106,62 +98,16 @@ impl Core {
         self.is_ahead() && !logged && slots.any(|slot| self.layout.has_firsts(Slot(slot as u16)))
     }
 
-    pub(crate) fn serves(&self, member: Member) -> bool {
-        self.standing.iter().any(|one| one.serves(member))
-    }
-
-    /// A write or flush found no space on a member that serves.
-    pub(crate) fn note_full(&mut self, member: Member) {
-        self.full.noted = self.now;
-        let device = &mut self.devices[usize::from(member.0)];
-        if !core::mem::replace(&mut device.full, true) {
-            self.fact(Fact::OutOfSpace { member });
-        }
-    }
-
-    /// A user's write to a member ended well: there is room again. Where one such member halts the array, the next write to
-    /// another one will tell of that.
-    pub(crate) fn note_room(&mut self, member: Member) {
-        if self.boot.is_some() || self.halted() {
-            return;
-        }
-        // Without redundancy each write finds space or does not, and where old bytes lie there is some.
-        let alone = self.layout.tolerance() == 0;
-        if alone && self.now < self.full.noted.after(SPARED) {
-            return;
-        }
-        for index in 0..self.devices.len() {
-            let this = Member(index as u16);
-            if self.devices[index].full && self.serves(this) && (!alone || this == member) {
-                self.devices[index].full = false;
-                self.fact(Fact::RoomAgain { member: this });
-            }
-        }
-    }
-
-    /// The members in service that had no space when last written to.
-    pub fn full_members(&self) -> impl Iterator<Item = Member> + '_ {
-        let members = (0..self.devices.len()).map(|index| Member(index as u16));
-        members.filter(|member| self.devices[usize::from(member.0)].full && self.serves(*member))
-    }
-
-    /// Whether users' writes are refused untried for now: members without space are being replaced, and a write that finds no
-    /// space would halt the array and cut that short.
-    pub(crate) fn spares_the_full(&self) -> bool {
-        let fills = self.now < self.full.spared_until
-            && self.tasks.list.iter().any(|task| task.kind.fills());
-        fills && self.full_members().next().is_some()
-    }
-
     /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
     pub fn go_on_after(&mut self, former: &Core) {
-        for (device, before) in self.devices.iter_mut().zip(&former.devices) {
+        for (device, before) in self.below.below.devices.iter_mut().zip(&former.devices) {
             if device.info != before.info {
                 // The start did not ask this member, which had failed: its record is as before.
                 let uuid = before
                     .entry
                     .map(|entry| former.superblock.members[usize::from(entry)].uuid);
-                device.entry = uuid.and_then(|uuid| self.superblock.index_of(uuid));
+                device.entry =
+                    uuid.and_then(|uuid| self.below.below.below.superblock.index_of(uuid));
                 device.health = before.health;
                 device.regions.clone_from(&before.regions);
                 device.places = before.places;

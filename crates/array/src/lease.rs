@@ -6,24 +6,9 @@
 
 use crate::contract::CommandError;
 use crate::core::Core;
-use crate::meta::leases::{self, LeaseCommand, LeaseError, Parcel};
-use crate::units::SECTOR_BYTES;
+use crate::meta::leases::{self, LeaseCommand, LeaseError};
 
 impl Core {
-    /// Bytes that are the users' own.
-    pub(crate) fn own_bytes(&self) -> u64 {
-        self.superblock.own_sectors(self.layout.size_sectors()) * SECTOR_BYTES
-    }
-
-    /// What is lent, as far as it is on record.
-    pub(crate) fn lent(&self) -> &[Parcel] {
-        // Read-only, the array is as it was found, and nothing is written.
-        match self.mode.read_only {
-            true => &self.superblock.lent,
-            false => self.keeper.lent_on_record(),
-        }
-    }
-
     pub(crate) fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
         self.change_leases(command).map_err(CommandError::Lease)?;
         self.keeper.note_change();

@@ -17,8 +17,8 @@
 use crate::contract::{Class, IoOp, Segment};
 use crate::core::Core;
 use crate::flush::Waiter;
+use crate::members::ops::Owner;
 use crate::meta::log::{DONE_MAX, DONE_SECTORS, encode_done};
-use crate::ops::Owner;
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::collections::VecDeque;
 use alloc::vec;

@@ -26,152 +26,19 @@
 //! all others guard at least for that moment.
 
 use crate::contract::{
-    Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, RequestError,
-    RequestTag, Rival, Segment,
+    Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
 };
-use crate::core::{Core, NEVER, Wake};
-use crate::device::Health;
+use crate::core::Core;
+use crate::facts::{NEVER, Wake};
+use crate::members::device::Health;
+use crate::members::ops::Owner;
 use crate::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
-use crate::meta::{Candidate, Choice, MetaError, newest_of};
-use crate::ops::Owner;
+use crate::meta::{Candidate, Choice, newest_of};
+use crate::metadata::ownership::*;
 use crate::planted::Bug;
 use crate::report::ArrayState;
-use crate::units::{Member, Nanos, Uuid};
-use alloc::boxed::Box;
+use crate::units::{Member, Nanos};
 use alloc::vec::Vec;
-
-/// Intervals in which a record that is renewed changes.
-const WAITS: u64 = 2;
-/// Intervals for which a look counts.
-const TRUSTS: u64 = 2;
-/// Intervals between the claim of a run and its first write, where a former run may live.
-const GUARDS: u64 = 3;
-/// The same where none can live; and the longest time between the reads and the claim of such a start.
-const MOMENT: Nanos = Nanos(500_000_000);
-/// Versions that leave no other run's copy on a member.
-const VERSIONS: u8 = 2;
-/// Looks without a sound superblock until a member counts as overwritten.
-const BLANKS: u8 = 3;
-
-/// What takes the place of an owner that left no record.
-const UNKNOWN: ArrayOwner = ArrayOwner {
-    run: Uuid::NIL,
-    host: Uuid::NIL,
-    started: 0,
-    process: 0,
-    namespace: 0,
-    interval_ms: 0,
-};
-
-type Copies = [Option<Result<Superblock, MetaError>>; 2];
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Phase {
-    #[default]
-    Idle,
-    Waiting {
-        next: Nanos,
-    },
-    /// Members that lag get the chosen version first.
-    Levelling,
-    Claiming,
-    Guarding {
-        until: Nanos,
-    },
-    Confirming,
-    Serving {
-        next: Nanos,
-    },
-}
-
-#[derive(Default)]
-pub(crate) struct Ownership {
-    phase: Phase,
-    interval: Nanos,
-    /// How long the shell stood still, of which the time of the engine knows nothing.
-    paused: Nanos,
-    /// When this start last began to read superblocks.
-    asked: Nanos,
-    /// Since when a start waits, and what the superblocks held then.
-    seen: Option<(Nanos, Vec<Copies>)>,
-    /// A former run may live.
-    former: bool,
-    /// Writes of levelling and of the claim that are under way.
-    outstanding: u32,
-    /// A member had no space for one of them.
-    full: Option<Member>,
-    /// By device.
-    looks: Vec<Look>,
-    renewed: bool,
-    /// The array halted while this run was unsure: nothing looks any more, so it stays so.
-    doubted: bool,
-    // They come boxed, and go on so.
-    #[allow(clippy::vec_box)]
-    held: Vec<Box<DeviceIo>>,
-    replies: Vec<(RequestTag, Result<(), RequestError>)>,
-}
-
-/// The last look at a device.
-#[derive(Clone, Default)]
-struct Look {
-    begun: Nanos,
-    outstanding: u8,
-    copies: Copies,
-    /// When the last look was begun that found this run's superblock to be the newest there.
-    alone: Option<Nanos>,
-    /// Versions that this run has written there, as far as they matter: before there are [`VERSIONS`], another run's copy may be
-    /// one that lay there, and proves nothing.
-    versions: u8,
-    /// Looks in a row that found no sound superblock.
-    blanks: u8,
-}
-
-impl Ownership {
-    pub(crate) fn asked(&mut self, now: Nanos) {
-        self.asked = self.world_time(now);
-    }
-
-    pub(crate) fn paused(&mut self, time: Nanos) {
-        self.paused = self.paused.after(time);
-    }
-
-    fn world_time(&self, now: Nanos) -> Nanos {
-        now.after(self.paused)
-    }
-
-    /// A device has a version of this run.
-    pub(crate) fn version_written(&mut self, member: Member) {
-        if let Some(look) = self.looks.get_mut(usize::from(member.0)) {
-            look.versions = (look.versions + 1).min(VERSIONS);
-        }
-    }
-
-    fn times(&self, intervals: u64) -> Nanos {
-        Nanos(self.interval.0.saturating_mul(intervals))
-    }
-}
-
-/// What is known may be old by now.
-pub fn refuse_all(actions: &mut [Action]) {
-    for action in actions {
-        if let Action::Reply(_, result) = action {
-            *result = result.and(Err(RequestError::Unavailable));
-        }
-    }
-}
-
-fn interval_of(owner: &ArrayOwner) -> Nanos {
-    Nanos(u64::from(owner.interval_ms) * 1_000_000)
-}
-
-fn changed(before: &[Copies], now: &[Copies]) -> bool {
-    let differs = |(old, new): (&Copies, &Copies)| {
-        let both = old.iter().zip(new);
-        both.into_iter()
-            .any(|(old, new)| old.is_some() && new.is_some() && old != new)
-    };
-    before.iter().zip(now).any(differs)
-}
 
 impl Core {
     // ------------------------------------------------------------------------------------------------- a start
@@ -265,12 +132,12 @@ impl Core {
     }
 
     fn claim_goes_on(&mut self) {
-        if self.ownership.outstanding > 0 || self.boot.is_none() {
+        if self.ownership.outstanding > 0 || !self.starts() {
             return;
         }
         if let Some(member) = self.ownership.full.take() {
             self.fail_member(member, FailCause::WriteError(IoError::NoSpace));
-            if self.boot.is_none() {
+            if !self.starts() {
                 return;
             }
         }
@@ -326,7 +193,7 @@ impl Core {
     /// Goes on when all members were looked at.
     fn confirmed(&mut self) {
         let looks = &self.ownership.looks;
-        if looks.iter().any(|look| look.outstanding > 0) || self.boot.is_none() {
+        if looks.iter().any(|look| look.outstanding > 0) || !self.starts() {
             return;
         }
         if !self.is_alone_since(Nanos::ZERO) {
@@ -350,7 +217,7 @@ impl Core {
         if self.ownership.phase == Phase::Idle {
             return;
         }
-        let over = self.boot.is_none() && !self.serving() && self.state != ArrayState::Stopping;
+        let over = !self.starts() && !self.serving() && self.state != ArrayState::Stopping;
         if self.halted() || over {
             self.ownership.phase = Phase::Idle;
             return;
@@ -400,10 +267,10 @@ impl Core {
         self.ownership.looks.resize_with(count, Look::default);
         for index in 0..count {
             let serves = self.is_looked_at(index);
-            let look = &mut self.ownership.looks[index];
+            let look = &mut self.below.ownership.looks[index];
             if !serves {
                 (look.alone, look.versions) = (None, 0);
-            } else if look.outstanding == 0 && self.devices[index].power.is_up() {
+            } else if look.outstanding == 0 && self.below.below.devices[index].power.is_up() {
                 (look.begun, look.outstanding) = (now, 2);
                 look.copies = [None, None];
                 self.read_copies(Member(index as u16));
@@ -456,7 +323,7 @@ impl Core {
         }
         if let Err(error) = result
             && error != IoError::Media
-            && self.boot.is_none()
+            && !self.starts()
         {
             self.fail_member(member, FailCause::Metadata);
         }
@@ -464,7 +331,7 @@ impl Core {
 
     fn look_ended(&mut self, member: Member) {
         let judged = self.is_looked_at(usize::from(member.0));
-        let look = &mut self.ownership.looks[usize::from(member.0)];
+        let look = &mut self.below.ownership.looks[usize::from(member.0)];
         let judged = judged && look.versions >= VERSIONS;
         let copies = look.copies.iter().flatten();
         let newest = newest_of(copies);
@@ -473,9 +340,9 @@ impl Core {
             Some(_) => 0,
             None => look.blanks.saturating_add(u8::from(was_read)),
         };
-        let ours = self.superblock.array;
+        let ours = self.below.below.superblock.array;
         let foreign = newest.is_some_and(|copy| copy.array != ours) || look.blanks >= BLANKS;
-        if judged && foreign && self.boot.is_none() {
+        if judged && foreign && !self.starts() {
             return self.fail_member(member, FailCause::Overwritten);
         }
         let look = &self.ownership.looks[usize::from(member.0)];
@@ -515,12 +382,6 @@ impl Core {
             }
             _ => self.halt_for(Halt::Owned(by)),
         }
-    }
-
-    /// Whether another run has the array, or may have it for all that this one will know.
-    #[inline]
-    pub fn disowned(&self) -> bool {
-        matches!(self.halt, Some(Halt::Owned(_))) || self.ownership.doubted
     }
 
     /// The array may have halted in a step before which this run was unsure.
@@ -608,8 +469,8 @@ impl Core {
             return;
         }
         let mut given_up = Vec::new();
-        let held = &mut self.ownership.held;
-        self.out.retain(|action| {
+        let held = &mut self.below.ownership.held;
+        self.below.below.out.retain(|action| {
             let Action::Detach(tag) = action else {
                 return true;
             };

@@ -4,15 +4,16 @@
 //! parts that are `pub`.
 
 use crate::cache::Cache;
+use crate::config::Config;
 use crate::contract::{Actions, Halt, MemberInfo, StartMode, TaskKind};
-use crate::core::{Core, NEVER, Ties};
+use crate::core::Core;
+use crate::facts::{NEVER, Ties};
 use crate::handover::Handed;
 use crate::layout::{Geometry, Layout};
+use crate::members::pool::Share;
 use crate::meta::superblock::{BufferMark, Partner};
-use crate::pool::Share;
 use crate::report::{ArrayState, HeatMap};
 use crate::runset::RunSet;
-use crate::set::Config;
 use crate::units::{Member, Slot, Uuid};
 use core::ops::{Deref, DerefMut};
 

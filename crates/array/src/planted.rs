@@ -4,7 +4,7 @@
 //! [`PLANTED`] is `false`, every question here is a constant, and the compiler removes the bugs.
 //! [`crate::Config`] chooses one bug.
 
-use crate::core::Core;
+use crate::facts::Facts;
 
 /// Whether this build has the bugs.
 pub const PLANTED: bool = cfg!(any(debug_assertions, feature = "planted"));
@@ -175,7 +175,7 @@ impl Bug {
     pub const OF_SWEEPS: [Bug; 2] = [Bug::StopWritesOnce, Bug::NewerOverwritten];
 }
 
-impl Core {
+impl Facts {
     pub fn planted(&self, bug: Bug) -> bool {
         PLANTED && self.config.bug == Some(bug)
     }

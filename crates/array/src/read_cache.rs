@@ -10,11 +10,12 @@
 //! Which block makes room is the affair of [`crate::cache`]; here frames have memory. A frame that makes room while its
 //! memory is still being copied from leaves that memory behind, and takes a spare.
 
-use crate::cache::{Cache, CacheConfig, Rule, Ties};
+use crate::cache::{Cache, CacheConfig, Ties};
+use crate::config::CacheLimits;
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::core::Core;
 use crate::layout::{CellSet, Geometry, Layout, Level, Role};
-use crate::ops::{BlockCopy, Owner};
+use crate::members::ops::{BlockCopy, Owner};
 use crate::planted::Bug;
 use crate::request::Pending;
 use crate::slice::Kind;
@@ -25,25 +26,8 @@ use alloc::vec::Vec;
 
 /// Sectors of a block: what is held or not held as a whole.
 const BLOCK_SECTORS: u64 = SMALL_BYTES as u64 / SECTOR_BYTES;
-/// Memory beyond that of the frames, for those that make room while they are copied from.
-const SPARES: u32 = 64;
 /// Chunks are told apart by their number modulo this.
 const CHUNKS: usize = 1024;
-
-/// A read cache, as the shell asks for it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct CacheLimits {
-    /// Blocks of 4 KiB held at most.
-    pub blocks: u32,
-    pub rule: Rule,
-}
-
-impl CacheLimits {
-    /// Small buffers of the pool that the cache takes for itself.
-    pub fn buffers(self) -> u32 {
-        self.blocks.saturating_add(SPARES)
-    }
-}
 
 /// One piece of memory.
 #[derive(Clone, Copy, Debug)]
@@ -365,8 +349,8 @@ impl Core {
         let cache = self.read_cache.as_mut().expect("its memory is copied");
         if way == BlockCopy::Out {
             cache.cache.ask(lba / BLOCK_SECTORS);
-            self.counters.blocks_asked += 1;
-            self.counters.blocks_cached += 1;
+            self.below.counters.blocks_asked += 1;
+            self.below.counters.blocks_cached += 1;
         }
         let entry = &mut cache.memory[memory as usize];
         entry.users += 1;
@@ -424,7 +408,7 @@ impl Core {
         let Some(cache) = &mut self.read_cache else {
             return;
         };
-        price(&mut cache.cache, &self.layout, &self.standing);
+        price(&mut cache.cache, &self.below.layout, &self.below.standing);
     }
 
     /// A row's cell was rebuilt: misses of its blocks cost one read again.

@@ -8,16 +8,18 @@
 
 use crate::contract::CommandError;
 use crate::core::Core;
+use crate::facts::Facts;
 use crate::layout::Layout;
-use crate::maps::BitMap;
 use crate::meta::superblock::{Partner, PartnerRole};
 use crate::meta::{RegionKind, pages};
+use crate::metadata::Metadata;
+use crate::metadata::maps::BitMap;
 use crate::runset::RunSet;
 use crate::units::Uuid;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
 
-impl Core {
+impl Facts {
     /// Bits for all sectors of a layout, with those that a growth under way adds: none in an array that has no room for so many, as
     /// those of an earlier program.
     pub(crate) fn redirected_bits_of(&self, layout: &Layout) -> u64 {
@@ -33,18 +35,37 @@ impl Core {
         }
     }
 
+    /// The array that is this one's log set.
+    pub(crate) fn log_set(&self) -> Option<Uuid> {
+        let partner = self.superblock.partner?;
+        (partner.role == PartnerRole::Main).then_some(partner.array)
+    }
+
+    /// The number of the last start or stop together with the partner.
+    pub fn session(&self) -> u32 {
+        let partner = self.superblock.partner.as_ref();
+        partner.map_or(0, |partner| partner.session)
+    }
+
+    fn region_sectors(&self) -> u64 {
+        let rows = self.superblock.intent_rows;
+        let first = u64::from(self.layout.cells_through(1)) * self.layout.chunk_sectors();
+        rows.saturating_mul(first)
+    }
+
+    fn regions_of(&self, lba: u64, sectors: u64) -> RangeInclusive<u64> {
+        let share = self.region_sectors();
+        lba / share..=(lba + sectors - 1) / share
+    }
+}
+
+impl Metadata {
     /// A growth has begun. Without room for bits nobody redirects anything.
     pub(crate) fn widen_redirected(&mut self) {
         match self.redirected_bits_of(&self.layout) {
             0 => self.redirected = BitMap::new(0),
             bits => self.redirected.widen(bits),
         }
-    }
-
-    /// The array that is this one's log set.
-    pub(crate) fn log_set(&self) -> Option<Uuid> {
-        let partner = self.superblock.partner?;
-        (partner.role == PartnerRole::Main).then_some(partner.array)
     }
 
     /// Puts another partner, or none, on record. Nothing may be redirected at the moment. The bits are clear: no start
@@ -56,12 +77,6 @@ impl Core {
         );
         self.superblock.partner = partner;
         self.keeper.note_partner();
-    }
-
-    /// The number of the last start or stop together with the partner.
-    pub fn session(&self) -> u32 {
-        let partner = self.superblock.partner.as_ref();
-        partner.map_or(0, |partner| partner.session)
     }
 
     /// Puts a session on record; false if it is there. What has halted gets nothing on record any more.
@@ -81,8 +96,6 @@ impl Core {
             None => Ok(self.keeper.partner_durable()),
         }
     }
-
-    // ------------------------------------------------------------------------------------------------ redirected writes
 
     /// Whether the array has room for the map, without which it can have no log set.
     pub(crate) fn redirectable(&self) -> bool {
@@ -127,17 +140,10 @@ impl Core {
         }
         covered.runs().to_vec()
     }
+}
 
-    fn region_sectors(&self) -> u64 {
-        let rows = self.superblock.intent_rows;
-        let first = u64::from(self.layout.cells_through(1)) * self.layout.chunk_sectors();
-        rows.saturating_mul(first)
-    }
-
-    fn regions_of(&self, lba: u64, sectors: u64) -> RangeInclusive<u64> {
-        let share = self.region_sectors();
-        lba / share..=(lba + sectors - 1) / share
-    }
+impl Core {
+    // ------------------------------------------------------------------------------------------------ redirected writes
 }
 
 #[cfg(test)]

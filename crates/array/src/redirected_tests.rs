@@ -1,6 +1,7 @@
 //! Announcing redirected writes, on members that keep their metadata and answer when they are told to.
 
 use super::*;
+use crate::config::{Config, Limits};
 use crate::contract::{
     Action, Actions, Command, CommandTag, DeviceIo, Event, IoOp, MemberInfo, Pool, Segment,
     StartMode, TaskKind, Verdict,
@@ -9,7 +10,7 @@ use crate::layout::Level;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock};
 use crate::meta::{Content, CreateOptions, Init, create};
-use crate::set::{Config, Limits, Set};
+use crate::set::Set;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec;

@@ -7,7 +7,7 @@ use crate::contract::{BufRef, Class, IoError, IoOp, Request, RequestError, Reque
 use crate::core::Core;
 use crate::flush::Waiter;
 use crate::layout::Place;
-use crate::ops::Owner;
+use crate::members::ops::Owner;
 use crate::planted::Bug;
 use crate::read_cache::blocks_in;
 use crate::report::ArrayState;

@@ -12,13 +12,14 @@
 //! array once more beside its halted self, by the rules of every start, and puts that in its place. Until then requests and commands
 //! wait. Members that are on record as failed take no part, so they may hang. If the start is refused, the halted array is as before: it reads, and the next write tries again after [`RETRY`].
 
+use crate::config::Config;
 use crate::contract::{
     Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, RequestOp, StartMode,
 };
-use crate::core::{Core, NEVER};
-use crate::device::Health;
-use crate::pool::Share;
-use crate::set::Config;
+use crate::core::Core;
+use crate::facts::NEVER;
+use crate::members::device::Health;
+use crate::members::pool::Share;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;

@@ -1,79 +1,18 @@
 //! The set: owns the parts and routes events to them. It decides nothing itself.
 
+use crate::config::Config;
 use crate::contract::{
-    Actions, CommandError, Compute, DeviceIo, Event, HeatLimits, IoError, MemberInfo, Pool,
-    Request, Verdict, Work,
+    Actions, CommandError, Compute, DeviceIo, Event, IoError, Request, Verdict, Work,
 };
 use crate::core::Core;
-use crate::ops::{Owner, SliceOp};
-use crate::pool::Share;
-use crate::read_cache::CacheLimits;
+use crate::members::ops::{Owner, SliceOp};
+use crate::members::pool::Share;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
 use crate::request::Copies;
 use crate::revival::Revival;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-/// What a set is built with. Everything about the array itself comes from its members' metadata.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The devices that the shell has opened, in the order of their [`crate::Member`] numbers.
-    pub members: Vec<MemberInfo>,
-    pub limits: Limits,
-    /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
-    pub io_timeout: Nanos,
-    /// The bug to have, in a build that has them.
-    pub bug: Option<crate::Bug>,
-}
-
-/// Bounds, fixed at construction.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    pub pool: Pool,
-    /// Requests accepted and not yet replied to; see [`Set::ready`].
-    pub requests: u32,
-    pub slices: u32,
-    /// Device operations of direct reads in flight; slices have their own on top.
-    pub ios: u32,
-    /// A cache of what was read; its memory comes out of the pool.
-    pub cache: Option<CacheLimits>,
-    pub heat: HeatLimits,
-}
-
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
-            pool: Pool {
-                small: 4096,
-                large: 512,
-            },
-            requests: 1024,
-            slices: 512,
-            ios: 4096,
-            cache: None,
-            heat: HeatLimits::default(),
-        }
-    }
-}
-
-impl Limits {
-    /// The same with a read cache, if there is to be one, and the memory for it.
-    pub fn with_cache(mut self, cache: Option<CacheLimits>) -> Limits {
-        self.pool.small += cache.map_or(0, CacheLimits::buffers);
-        self.cache = cache;
-        self
-    }
-
-    /// The same with this memory besides, if there is to be any.
-    pub fn with_pool(mut self, more: Option<Pool>) -> Limits {
-        if let Some(more) = more {
-            self.pool.small += more.small;
-            self.pool.large += more.large;
-        }
-        self
-    }
-}
 
 /// One RAID set: layouts, redundancy, tasks and metadata over its members.
 pub struct Set {

@@ -2,7 +2,7 @@
 
 use crate::contract::Halt;
 use crate::core::Core;
-use crate::device::Health as DeviceHealth;
+use crate::members::device::Health as DeviceHealth;
 use crate::meta::superblock::MemberRole;
 use crate::report::{
     ArrayState, Health, MapExtent, MemberState, MemberStatus, Refusal, Status, TaskStatus,
@@ -50,7 +50,7 @@ impl Core {
         if !self.serving() {
             return None;
         }
-        let gone = |device: &crate::device::Device| device.health == DeviceHealth::Failed;
+        let gone = |device: &crate::members::device::Device| device.health == DeviceHealth::Failed;
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         let gone = members.filter(|member| gone(&self.devices[usize::from(member.0)]));
         let full = (0..self.devices.len()).map(|index| Member(index as u16));
@@ -102,7 +102,7 @@ impl Core {
         }
     }
 
-    fn task_status(&self, task: &crate::task::Task) -> TaskStatus {
+    fn task_status(&self, task: &crate::task::table::Task) -> TaskStatus {
         let (done, total) = (task.done.len(), self.layout.rows());
         TaskStatus {
             kind: task.kind,

@@ -19,10 +19,9 @@
 
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::{Core, METADATA_OPS};
-use crate::layout::{Place, RowMap};
-use crate::ops::Owner;
+use crate::layout::RowMap;
+use crate::members::ops::Owner;
 use crate::planted::Bug;
-use crate::standing::Home;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -93,9 +92,9 @@ pub(crate) const INITS_OPS: u32 = 12 * INIT_OPS;
 const ROWS_AT_A_TIME: u64 = 32;
 
 /// Sectors of one partition of a slot.
-struct Part {
-    slot: Slot,
-    partition: u16,
+pub(crate) struct Part {
+    pub(crate) slot: Slot,
+    pub(crate) partition: u16,
     from: u64,
     to: u64,
 }
@@ -113,124 +112,6 @@ impl Part {
 }
 
 impl Core {
-    pub(crate) fn extent_of(&self, row: Row) -> u64 {
-        row.0 / self.superblock.extent_rows
-    }
-
-    pub(crate) fn extents(&self) -> u64 {
-        self.layout.rows().div_ceil(self.superblock.extent_rows)
-    }
-
-    /// Bits for every generation, with that of a growth under way.
-    pub(crate) fn written_bits(&self) -> u64 {
-        u64::from(self.layout.generations_to_come()) * self.extents()
-    }
-
-    /// The bit that says that a generation is written in an extent.
-    fn written_bit(&self, extent: u64, generation: u8) -> u64 {
-        match generation {
-            0 => extent,
-            later => u64::from(later) * self.extents() + extent,
-        }
-    }
-
-    pub(crate) fn has_generation(&self, extent: u64, generation: u8) -> bool {
-        let all = generation == 0 && self.superblock.written_all;
-        all || self.written.get(self.written_bit(extent, generation))
-    }
-
-    fn has_durably(&self, extent: u64, generation: u8) -> bool {
-        let all = generation == 0 && self.superblock.written_all;
-        all || self
-            .written
-            .is_durable(self.written_bit(extent, generation))
-    }
-
-    /// How many generations of data cells are part of a row, from the first on.
-    fn generations_of(&self, row: Row) -> u8 {
-        let extent = self.extent_of(row);
-        let written =
-            (0..self.layout.generations()).take_while(|nth| self.has_generation(extent, *nth));
-        written.count() as u8 // at most CELLS_MAX
-    }
-
-    /// Whether anything of a row was ever written.
-    pub(crate) fn is_written(&self, row: Row) -> bool {
-        let there = self.has_generation(self.extent_of(row), 0) || self.is_made(row);
-        there && !self.layout.is_dead(row)
-    }
-
-    /// Whether it is a row in a new shape of an extent that has others in the former.
-    fn is_made(&self, row: Row) -> bool {
-        let end = (self.extent_of(row) + 1) * self.superblock.extent_rows;
-        row < self.layout.edge() && self.layout.edge().0 < end.min(self.layout.rows())
-    }
-
-    /// Whether anything of a row was ever written that is still in the former shape.
-    pub(crate) fn was_written(&self, row: Row) -> bool {
-        self.has_generation(self.extent_of(row), 0)
-    }
-
-    /// What the bit of an extent says, and is to say of its rows in the new shape.
-    pub(crate) fn put_extent(&mut self, extent: u64, written: bool) {
-        self.written.put(extent, written);
-    }
-
-    /// Whether the members' maps say of these extents what ours does.
-    pub(crate) fn extents_durable(&self, extents: Range<u64>) -> bool {
-        self.written.on_record(extents)
-    }
-
-    /// Every extent has a bit of its own.
-    pub(crate) fn put_all_extents(&mut self) {
-        for extent in 0..self.extents() {
-            self.written.put(extent, true);
-        }
-    }
-
-    /// Whether the cell at a place is part of its row.
-    pub(crate) fn is_written_at(&self, place: Place) -> bool {
-        if self.layout.is_reshaping() {
-            return self.is_written(place.row);
-        }
-        let last = self.layout.generation_of(place.data);
-        let extent = self.extent_of(place.row);
-        (0..=last).all(|nth| self.has_generation(extent, nth))
-    }
-
-    /// The cells of a row, of those that are part of it by now. Of a row in which nothing is written: all there will be.
-    pub(crate) fn row_map(&self, row: Row) -> RowMap {
-        if self.layout.rows_are_runs() {
-            return self.layout.row(row);
-        }
-        match self.generations_of(row) {
-            0 => self.row_with(row, self.layout.generations()),
-            generations => self.row_with(row, generations),
-        }
-    }
-
-    /// The cells of a row in so many generations, on the places where they are by now.
-    fn row_with(&self, row: Row, generations: u8) -> RowMap {
-        match !self.layout.is_growing() || self.tasks.is_moved(row) {
-            true => self.layout.row_through(row, generations),
-            false => self.layout.row_before(row, generations),
-        }
-    }
-
-    /// Bits of a generation that tell of cells whose earlier generations count for nothing: a crash came between two
-    /// pages of the map. Nobody has written there, and who was rebuilt since does not have the zeros. And bits of a
-    /// generation that is not there yet: what lay in the map before.
-    pub(crate) fn forget_unfinished(&mut self) {
-        for extent in 0..self.extents() {
-            let generations = 0..self.layout.generations();
-            let real = generations.take_while(|nth| self.has_generation(extent, *nth));
-            for generation in real.count() as u8..self.layout.generations_to_come() {
-                let bit = self.written_bit(extent, generation);
-                self.written.put(bit, false);
-            }
-        }
-    }
-
     /// Whether cells of a row, up to this data cell, can be written; starts to make them real if need be. False: wait for
     /// metadata to move.
     pub(crate) fn extent_ready(&mut self, row: Row, last: u8) -> bool {
@@ -258,17 +139,6 @@ impl Core {
         let end = (first + self.superblock.extent_rows).min(self.layout.rows());
         let moves = self.layout.is_growing() && self.slices.moves_in(first..end);
         !moves && self.durably_moved(first..end)
-    }
-
-    /// While a member is missing, a whole extent that becomes real is something it lacks: that is on record first.
-    fn extent_announced(&mut self, extent: u64) -> bool {
-        self.layout.tolerance() == 0 || self.complete() || self.owe_extent(extent)
-    }
-
-    fn owe_extent(&mut self, extent: u64) -> bool {
-        let first = extent * self.superblock.extent_rows;
-        let last = (first + self.superblock.extent_rows).min(self.layout.rows()) - 1;
-        self.owe_rows(Row(first), Row(last))
     }
 
     /// A member failed: extents that are just becoming real may be real without it.
@@ -347,7 +217,11 @@ impl Core {
         let zeroes = !forgotten && !self.planted(Bug::ExtentNotZeroed);
         for part in parts.iter().filter(|_| zeroes) {
             let (from, to) = (part.from, part.to);
-            for home in self.extent_homes(part).into_iter().flatten() {
+            for home in self
+                .extent_homes(part.slot, part.partition)
+                .into_iter()
+                .flatten()
+            {
                 let (member, at) = (home.member, home.at(from));
                 let owner = Owner::ExtentInit { init: index as u32 };
                 self.device_io(
@@ -363,12 +237,6 @@ impl Core {
             }
         }
         started
-    }
-
-    /// Zeros go to whoever serves a slot, and to whoever is being filled for it: no later pass skips them wrongly.
-    fn extent_homes(&self, part: &Part) -> [Option<Home>; 2] {
-        let standing = self.standing.at(part.slot, part.partition);
-        [standing.home, standing.incoming]
     }
 
     /// What some cells of rows `first..end` cover of each slot's partitions.
@@ -434,20 +302,9 @@ impl Core {
                 && self.extent_announced(init.extent)
             {
                 self.inits.list[index] = None;
-                self.made_real(init);
+                let Generations { from, to } = init.generations;
+                self.made_real(init.extent, init.first, from..to);
             }
-        }
-    }
-
-    fn made_real(&mut self, init: Init) {
-        let Generations { from, to } = init.generations;
-        for generation in from..to {
-            let bit = self.written_bit(init.extent, generation);
-            self.written.put(bit, true);
-        }
-        if from == 0 {
-            let end = (init.extent + 1) * self.superblock.extent_rows;
-            self.tasks.note_in_step(init.first, end - init.first);
         }
     }
 }

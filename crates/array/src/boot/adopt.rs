@@ -2,15 +2,13 @@
 
 use crate::contract::{CommandError, StartMode};
 use crate::core::Core;
-use crate::device::{Device, Health, Places};
-use crate::maps::{BitMap, LostMap};
+use crate::members::device::{Device, Health, Places};
 use crate::meta::RegionKind;
 use crate::meta::pages::{self, INTENT_BITS};
 use crate::meta::superblock::MemberRole;
 use crate::meta::{Choice, choose, copies_of};
+use crate::metadata::maps::{BitMap, LostMap};
 use crate::planted::Bug;
-use crate::standing::{Standing, Standings};
-use crate::units::Member;
 use alloc::vec;
 
 impl Core {
@@ -90,7 +88,7 @@ impl Core {
                 self.superblock.members[entry].role = MemberRole::Active;
             }
             let role = self.superblock.members[entry].role;
-            let device: &mut Device = &mut self.devices[index];
+            let device: &mut Device = &mut self.below.below.devices[index];
             device.entry = Some(entry as u16);
             device.regions = choice
                 .regions
@@ -105,14 +103,14 @@ impl Core {
             } else {
                 Health::Good
             };
-            let end = device.places.data + self.superblock.geometry.slot_sectors;
+            let end = device.places.data + self.below.below.below.superblock.geometry.slot_sectors;
             if device.info.sectors < end {
                 return Err(CommandError::TooSmall {
                     has: device.info.sectors,
                     needs: end,
                 });
             }
-            if device.info.logical_block > self.superblock.logical_block {
+            if device.info.logical_block > self.below.below.below.superblock.logical_block {
                 let member = device.info.logical_block;
                 return Err(CommandError::LogicalBlock {
                     member,
@@ -125,47 +123,6 @@ impl Core {
         }
         self.stand();
         Ok(())
-    }
-
-    /// What this failed member lacks is not known.
-    pub(super) fn rebuild_in_full(&mut self, member: Member) {
-        let entry = self.devices[member.0 as usize].entry;
-        if let Some(line) = entry.map(|entry| &mut self.superblock.members[entry as usize])
-            && let MemberRole::Failed { partial, .. } = &mut line.role
-        {
-            *partial = false;
-        }
-    }
-
-    pub(crate) fn stand(&mut self) {
-        let members = self.entry_members();
-        self.standing = Standings::new(self.superblock.geometry.slots, self.layout.partitions());
-        for slot in 0..self.superblock.geometry.slots {
-            for partition in 0..self.layout.partitions() {
-                let standing = self.placed_standing(&members, slot, partition);
-                let of_slot = self.standing.of_slot_mut(slot.into());
-                of_slot[usize::from(partition)] = standing;
-            }
-        }
-    }
-
-    /// Who stands in a partition by the placement table, of the members that are here and as good as it says.
-    fn placed_standing(&self, members: &[Option<Member>], slot: u16, partition: u16) -> Standing {
-        let Some(line) = self.superblock.placement_of(slot, partition) else {
-            return Standing::default();
-        };
-        let home = |entry: Option<u16>, region, roles: &[MemberRole]| {
-            let entry = usize::from(entry?);
-            let fits = roles.contains(&self.superblock.members[entry].role);
-            let member = members[entry].filter(|&member| fits && self.good(member))?;
-            self.home_on(member, region, partition)
-        };
-        // Who hosts a partition of another's slot serves its own meanwhile.
-        let filled = [MemberRole::Rebuilding, MemberRole::Active];
-        Standing {
-            home: home(line.member, line.region, &[MemberRole::Active]),
-            incoming: home(line.incoming, line.incoming_region, &filled),
-        }
     }
 
     /// Beyond what the level tolerates only a reading start is possible, and only if asked for.

@@ -1,15 +1,16 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
-use super::{Boot, LOG_PAGES, MapVersion, Read, Stage};
+use super::{Boot, LOG_PAGES, MapVersion, Read};
 use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind};
 use crate::core::Core;
+use crate::facts::StartStage;
 use crate::layout::CellSet;
-use crate::maps::BitMap;
 use crate::meta::MetaError;
 use crate::meta::log::{self, DoneList, LogRecord};
 use crate::meta::pages::{self, MapKind};
 use crate::meta::rules::FOUND_LIMIT;
 use crate::meta::superblock::MemberRole;
+use crate::metadata::maps::BitMap;
 use crate::report::DroppedTask;
 use crate::runset::RunSet;
 use crate::standing::Home;
@@ -32,8 +33,8 @@ impl Core {
                 .filter(|(kind, page)| room(member, *kind, *page));
             reads.extend(there.map(|&(kind, page)| (member, Read::Map { kind, page })));
         }
+        self.start = Some(StartStage::Maps);
         let boot = self.boot_mut();
-        boot.stage = Stage::Maps;
         boot.maps = wanted
             .iter()
             .map(|&(kind, page)| MapVersion {
@@ -46,10 +47,6 @@ impl Core {
         for (member, read) in reads {
             boot.ask(member, read);
         }
-    }
-
-    fn current_members(&self) -> Vec<Member> {
-        self.standing.serving()
     }
 
     pub(super) fn boot_maps(&mut self) -> bool {
@@ -168,7 +165,7 @@ impl Core {
 
     /// The tasks that earlier starts dropped, and that were not begun anew since.
     fn recall_dropped(&mut self) {
-        for line in &self.superblock.members {
+        for line in &self.below.below.below.superblock.members {
             let failed = matches!(line.role, MemberRole::Failed { .. });
             let Some(slot) = line.dropped_for.filter(|_| failed) else {
                 continue;
@@ -177,7 +174,7 @@ impl Core {
                 true => TaskKind::Rebuild,
                 false => TaskKind::Replace,
             };
-            self.tasks.dropped.push(DroppedTask {
+            self.below.below.below.tasks.dropped.push(DroppedTask {
                 kind,
                 slot,
                 target: line.uuid,
@@ -191,12 +188,12 @@ impl Core {
         let lines = self.superblock.placement.iter();
         let mut of_slot = lines.filter(|line| line.slot == slot);
         let target = of_slot.find_map(|line| line.incoming);
-        let uuid = |entry| self.superblock.members[usize::from(entry)].uuid;
-        self.tasks.dropped.push(DroppedTask {
+        let uuid = |entry| self.below.below.below.superblock.members[usize::from(entry)].uuid;
+        self.below.below.below.tasks.dropped.push(DroppedTask {
             kind,
             slot,
             target: target.map_or(Uuid::NIL, uuid),
-            waits: self.mode.read_only,
+            waits: self.below.below.below.mode.read_only,
         });
     }
 
@@ -216,11 +213,6 @@ impl Core {
             }
         }
         done
-    }
-
-    /// Members that may hold records: those that serve, and those being filled, in rows that are.
-    fn log_keepers(&self) -> Vec<Member> {
-        self.standing.members()
     }
 
     /// Members that failed and are here, and whose rebuild may be a partial one.
@@ -247,8 +239,8 @@ impl Core {
             .iter()
             .map(|m| self.devices[m.0 as usize].places.log_sectors)
             .collect();
+        self.start = Some(StartStage::Logs);
         let boot = self.boot_mut();
-        boot.stage = Stage::Logs;
         for (member, sectors) in members.into_iter().zip(sectors) {
             let mut from = 0;
             while from + PAGE_SECTORS <= sectors {

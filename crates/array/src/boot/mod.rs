@@ -30,10 +30,10 @@ use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
 use crate::core::Core;
-use crate::device::Device;
-use crate::keeper::Keeper;
+use crate::facts::StartStage;
 use crate::log::Logs;
-use crate::maps::LostMap;
+use crate::members::device::Device;
+use crate::members::ops::Owner;
 use crate::meta::log::{DoneList, LogRecord};
 use crate::meta::pages::MapKind;
 use crate::meta::rules::check_found;
@@ -41,29 +41,13 @@ use crate::meta::superblock::{
     SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
 use crate::meta::{Candidate, MetaError};
-use crate::ops::Owner;
-use crate::owner::Ownership;
+use crate::metadata::maps::LostMap;
+use crate::metadata::ownership::Ownership;
+use crate::metadata::writer::Keeper;
 use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    Superblocks,
-    /// Another run may own the array: time shows whether it does ([`crate::owner`]).
-    Owner,
-    Maps,
-    Logs,
-    /// What was read is being made durable.
-    Securing,
-    Replaying,
-    /// Replayed rows are being flushed.
-    Flushing,
-    /// Members that lag get the chosen version.
-    Levelling,
-    Settle,
-}
 
 /// What one read of the boot was for.
 #[derive(Clone, Copy, Debug)]
@@ -86,7 +70,6 @@ enum Read {
 pub(crate) struct Boot {
     tag: CommandTag,
     mode: StartMode,
-    stage: Stage,
     reads: Vec<(Member, Read)>,
     /// Reads that wait for room.
     queue: Vec<u32>,
@@ -151,7 +134,7 @@ impl Core {
     }
 
     pub(crate) fn boot_start(&mut self, tag: CommandTag, mode: StartMode) {
-        if self.boot.is_some() || self.state != ArrayState::Starting {
+        if self.starts() || self.state != ArrayState::Starting {
             self.out.push(Action::CommandReply(
                 tag,
                 Err(CommandError::Busy("the array is running")),
@@ -176,7 +159,6 @@ impl Core {
         let boot = Boot {
             tag,
             mode,
-            stage: Stage::Superblocks,
             reads: Vec::new(),
             queue: Vec::new(),
             outstanding: 0,
@@ -208,11 +190,11 @@ impl Core {
 
     /// Reads both copies of every device, wherever they may lie.
     pub(crate) fn ask_superblocks(&mut self) {
-        self.ownership.asked(self.now);
+        self.below.ownership.asked(self.below.now);
         let boot = self.boot.as_mut().expect("a boot runs");
-        boot.stage = Stage::Superblocks;
+        self.below.start = Some(StartStage::Superblocks);
         boot.places.clear();
-        for (index, device) in self.devices.iter().enumerate() {
+        for (index, device) in self.below.devices.iter().enumerate() {
             let sectors = device.info.sectors;
             let member = Member(index as u16);
             boot.places.push(Default::default());
@@ -226,7 +208,7 @@ impl Core {
 
     /// The start waits for its own sake.
     pub(crate) fn boot_waits(&mut self) {
-        self.boot_mut().stage = Stage::Owner;
+        self.start = Some(StartStage::Owner);
     }
 
     /// The version that was chosen, and the entries of members that have an older one.
@@ -235,30 +217,6 @@ impl Core {
         let chosen = boot.chosen.clone();
         let lagging = core::mem::take(&mut boot.lagging);
         (chosen.expect("one was chosen before"), lagging)
-    }
-
-    /// Until it is decided which members are current, and what they hold is durable, nothing is written to any.
-    pub(crate) fn undecided(&self) -> bool {
-        let reading = |boot: &Boot| {
-            use Stage::{Logs, Maps, Owner, Securing, Superblocks};
-            matches!(boot.stage, Superblocks | Owner | Maps | Logs | Securing)
-        };
-        self.boot
-            .as_ref()
-            .map_or(self.state == ArrayState::Starting, reading)
-    }
-
-    /// Whether what was read is being made durable.
-    pub(crate) fn securing(&self) -> bool {
-        let securing = |boot: &Boot| boot.stage == Stage::Securing;
-        self.boot.as_ref().is_some_and(securing)
-    }
-
-    /// Whether log records still decide what rows hold: until then none of them is declared void.
-    pub(crate) fn replaying(&self) -> bool {
-        self.boot
-            .as_ref()
-            .is_some_and(|boot| boot.stage != Stage::Settle)
     }
 
     /// A start that failed leaves nothing behind for the next.
@@ -360,28 +318,36 @@ impl Core {
 
     /// The next stage. False when there is nothing to do but wait, or the boot has ended.
     fn boot_next(&mut self) -> bool {
-        let stage = self.boot.as_ref().expect("checked by the caller").stage;
-        match stage {
-            Stage::Superblocks => self.boot_choose(),
-            Stage::Maps => {
+        match self.start.expect("checked by the caller") {
+            StartStage::Superblocks => self.boot_choose(),
+            StartStage::Maps => {
                 self.tell_ignored();
                 self.boot_maps()
             }
-            Stage::Logs => {
+            StartStage::Logs => {
                 self.drop_records_out_of_range();
                 self.tell_ignored();
                 self.boot_secure()
             }
-            Stage::Replaying => self.boot_replay(),
-            Stage::Owner | Stage::Securing | Stage::Flushing | Stage::Levelling => false,
-            Stage::Settle => self.boot_settle(),
+            StartStage::Replaying => self.boot_replay(),
+            StartStage::Owner
+            | StartStage::Securing
+            | StartStage::Flushing
+            | StartStage::Levelling => false,
+            StartStage::Settle => self.boot_settle(),
         }
     }
 
     pub(crate) fn boot_fail(&mut self, error: CommandError) -> bool {
-        let boot = self.boot.take().expect("a boot runs");
+        let boot = self.end_boot();
         self.out.push(Action::CommandReply(boot.tag, Err(error)));
         false
+    }
+
+    /// The start is over.
+    fn end_boot(&mut self) -> Boot {
+        self.start = None;
+        self.boot.take().expect("a boot runs")
     }
 
     fn boot_mut(&mut self) -> &mut Boot {

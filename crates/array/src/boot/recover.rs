@@ -18,15 +18,15 @@
 //! A record that is not on every log it was meant for was never complete, so nothing was written in place for it. Where all
 //! data cells are here it still has their parity recomputed; should one of them not be readable, it tells nothing.
 
-use super::Stage;
 use crate::contract::{FailCause, TaskKind};
 use crate::core::Core;
+use crate::facts::StartStage;
 use crate::layout::CellSet;
 use crate::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
 use crate::planted::Bug;
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
-use crate::task::{Cut, Payload, Replay};
+use crate::task::table::{Cut, Payload, Replay};
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::vec::Vec;
 
@@ -68,9 +68,9 @@ impl Core {
                 .collect();
             self.plan_row(Row(row), &of_row);
         }
+        self.start = Some(StartStage::Replaying);
         let boot = self.boot.as_mut().expect("a boot runs");
-        boot.stage = Stage::Replaying;
-        boot.replays_left = self.tasks.replays.len() as u32;
+        boot.replays_left = self.below.tasks.replays.len() as u32;
         boot.replays_next = 0;
         true
     }

@@ -1,13 +1,12 @@
 //! From consistent rows to service: what is owed and who is missing is written down first.
 
-use super::Stage;
 use crate::contract::{Action, CommandError, Fact, TaskKind};
 use crate::core::Core;
+use crate::facts::StartStage;
 use crate::flush::Waiter;
 use crate::meta::log::LogRecord;
 use crate::meta::superblock::MemberRole;
 use crate::report::ArrayState;
-use crate::runset::RunSet;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 
@@ -17,7 +16,7 @@ impl Core {
         if self.mode.read_only {
             return self.boot_secured();
         }
-        self.boot_mut().stage = Stage::Securing;
+        self.start = Some(StartStage::Securing);
         self.flush_for(Waiter::Boot);
         false
     }
@@ -38,26 +37,26 @@ impl Core {
 
     /// Rows are consistent: a crash must not take that back once their records are void.
     pub(super) fn boot_flush(&mut self) -> bool {
-        self.boot_mut().stage = Stage::Flushing;
+        self.start = Some(StartStage::Flushing);
         self.flush_for(Waiter::Boot);
         false
     }
 
     /// A flush of the start has ended.
     pub(crate) fn boot_flushed(&mut self) {
-        match self.boot.as_ref().map(|boot| boot.stage) {
-            Some(Stage::Securing) => {
+        match self.start {
+            Some(StartStage::Securing) => {
                 self.boot_secured();
             }
-            Some(Stage::Flushing) => self.boot_level(),
+            Some(StartStage::Flushing) => self.boot_level(),
             _ => {}
         }
     }
 
     /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
     fn boot_level(&mut self) {
+        self.start = Some(StartStage::Levelling);
         let boot = self.boot_mut();
-        boot.stage = Stage::Levelling;
         let (lagging, chosen) = (core::mem::take(&mut boot.lagging), boot.chosen.take());
         let chosen = chosen.expect("one was chosen before anything was read");
         let members = self.entry_members();
@@ -71,10 +70,7 @@ impl Core {
 
     /// Goes on when the last lagging member has been written.
     pub(crate) fn boot_levelled(&mut self) {
-        let levelling = self
-            .boot
-            .as_ref()
-            .is_some_and(|boot| boot.stage == Stage::Levelling);
+        let levelling = self.start == Some(StartStage::Levelling);
         if levelling && self.keeper.quiet() {
             self.boot_recovered();
         }
@@ -85,7 +81,7 @@ impl Core {
         if let Err(error) = self.owe_resync() {
             return self.boot_fail(error);
         }
-        self.boot_mut().stage = Stage::Settle;
+        self.start = Some(StartStage::Settle);
         if self.mode.read_only {
             return true;
         }
@@ -166,16 +162,6 @@ impl Core {
         }
     }
 
-    /// The rows that no recorded resynchronisation owes.
-    pub(crate) fn resynced_before(&self) -> RunSet {
-        let mut done = RunSet::default();
-        done.insert(0, self.layout.rows());
-        for (first, count) in self.tasks.resync_owes().unwrap_or_default() {
-            done.remove(first, count);
-        }
-        done
-    }
-
     /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
     fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
         for slot in 0..self.standing.slots() {
@@ -236,12 +222,24 @@ impl Core {
             .iter()
             .map(|member| member.is_some_and(|member| self.good(member)))
             .collect();
-        for (entry, line) in self.superblock.members.iter_mut().enumerate() {
+        for (entry, line) in self
+            .below
+            .below
+            .below
+            .superblock
+            .members
+            .iter_mut()
+            .enumerate()
+        {
             // Of a member that is here, but with an older state, nobody knows what it lacks.
             let partial = line.role == MemberRole::Active && members[entry].is_none();
             if !good[entry] && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
-                line.leave(stale_since, partial, self.superblock.sequence);
-                let mut dropped = self.tasks.dropped.iter();
+                line.leave(
+                    stale_since,
+                    partial,
+                    self.below.below.below.superblock.sequence,
+                );
+                let mut dropped = self.below.below.below.tasks.dropped.iter();
                 let of_it = dropped.find(|one| one.target == line.uuid);
                 line.dropped_for = of_it.map(|one| one.slot);
                 any = true;
@@ -263,7 +261,7 @@ impl Core {
             }
             for region in 0..self.regions() {
                 if self.in_doubt(region) {
-                    self.intent.put(self.owed_bit(region), true);
+                    self.below.intent.put(self.below.owed_bit(region), true);
                 }
             }
         }
@@ -319,7 +317,7 @@ impl Core {
         if self.forsake_log_set() || self.confirm() {
             return false;
         }
-        let boot = self.boot.take().expect("a boot runs");
+        let boot = self.end_boot();
         self.open_cache();
         self.state = ArrayState::Healthy;
         self.assess();

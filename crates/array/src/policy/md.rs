@@ -157,7 +157,7 @@ mod tests {
     use super::super::throttle::{DEFAULT, Pacer, Throttle};
     use super::*;
     use crate::contract::Class;
-    use crate::ops::Owner;
+    use crate::members::ops::Owner;
     use crate::units::Member;
 
     const WINDOW: u64 = 65_536;

@@ -7,7 +7,7 @@
 //! moved no more than a little since, and at the one after that it is as before.
 
 use crate::contract::Class;
-use crate::ops::Owner;
+use crate::members::ops::Owner;
 use crate::units::Member;
 use alloc::vec::Vec;
 

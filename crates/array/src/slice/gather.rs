@@ -8,7 +8,6 @@ use crate::core::Core;
 use crate::layout::Place;
 use crate::layout::code::CellSet;
 use crate::request::Copies;
-use crate::standing::Home;
 use crate::units::{Member, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -584,33 +583,5 @@ impl Core {
             bytes: left,
             cost: cost.max(ROW_COST),
         }
-    }
-
-    fn zeroes_fast(&self) -> bool {
-        let fast = |home: Option<Home>| {
-            home.is_some_and(|home| self.devices[home.member.0 as usize].info.fast_zero)
-        };
-        self.standing.iter().all(|standing| fast(standing.home))
-    }
-
-    fn trim_reads_zero(&self) -> bool {
-        let zeroes = |member: Member| self.devices[member.0 as usize].info.trim_zeroes;
-        let mut standings = self.standing.iter();
-        standings.all(|standing| standing.members().all(zeroes))
-    }
-
-    /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
-    pub(crate) fn zeroing_is_fast(&self, request: &Request) -> bool {
-        let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
-        if self.layout.parity() && !self.layout.rows_are_fixed() {
-            return false;
-        }
-        let unit = if self.layout.parity() {
-            row_bytes
-        } else {
-            u64::from(self.superblock.logical_block)
-        };
-        let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
-        whole && self.zeroes_fast()
     }
 }

@@ -6,7 +6,7 @@ use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segm
 use crate::core::Core;
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, Recipe, RowMap};
-use crate::ops::{Owner, SliceOp};
+use crate::members::ops::{Owner, SliceOp};
 use crate::request::Copies;
 use crate::standing::Home;
 use crate::units::SECTOR_BYTES;

@@ -42,11 +42,10 @@ use crate::core::Core;
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;
 use crate::layout::reed_solomon::PARITIES_MAX;
-use crate::ops::SliceOp;
+use crate::members::ops::SliceOp;
+use crate::members::pool::Size;
 use crate::planted::Bug;
-use crate::pool::Size;
 use crate::request::Copies;
-use crate::standing::Standing;
 use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -517,20 +516,6 @@ impl Core {
         true
     }
 
-    /// The most buffers that one window of a task takes.
-    pub(crate) fn task_buffers(&self) -> u32 {
-        match self.layout.is_reshaping() {
-            true => self.reshape_buffers(),
-            false => u32::from(self.layout.width()) + self.parity_buffers() + 3,
-        }
-    }
-
-    /// For what the parities of a row will be. A row of fewer than two counts as one of two: what else tasks and writes take
-    /// beside it is reckoned so.
-    pub(crate) fn parity_buffers(&self) -> u32 {
-        u32::from(self.layout.geometry().level.parities()).max(2)
-    }
-
     /// Runs every slice that can go on. Whether any of them ended, which makes room for requests.
     pub(crate) fn run_slices(&mut self) -> bool {
         self.slices.ended = false;
@@ -693,7 +678,7 @@ impl Core {
     pub(crate) fn cell_buffer(&mut self, id: u32, cell: u8) -> BufRef {
         let slice = &mut self.slices.list[id as usize];
         if slice.cells[cell as usize].is_none() {
-            slice.cells[cell as usize] = Some(self.buffers.take(slice.size));
+            slice.cells[cell as usize] = Some(self.below.buffers.take(slice.size));
         }
         slice.cell_ref(cell)
     }
@@ -701,7 +686,7 @@ impl Core {
     pub(crate) fn extra_buffer(&mut self, id: u32, extra: Extra) -> BufRef {
         let slice = &mut self.slices.list[id as usize];
         if slice.extras[extra.index()].is_none() {
-            slice.extras[extra.index()] = Some(self.buffers.take(slice.size));
+            slice.extras[extra.index()] = Some(self.below.buffers.take(slice.size));
         }
         slice.extra_ref(extra).expect("taken just now")
     }
@@ -711,11 +696,11 @@ impl Core {
         let width = slice.map.width as usize;
         for held in slice.cells[..width].iter_mut().chain(&mut slice.extras) {
             if let Some(buf) = held.take() {
-                self.buffers.give_back(buf);
+                self.below.buffers.give_back(buf);
             }
         }
         if matches!(slice.kind, Kind::Reshape(_)) {
-            slice.made.drop_buffers(&mut self.buffers);
+            slice.made.drop_buffers(&mut self.below.buffers);
         }
         slice.have = CellSet::default();
     }
@@ -804,12 +789,6 @@ impl Core {
         if *errors > READ_ERRORS_MAX && !self.indispensable(member) {
             self.fail_member(member, FailCause::ReadErrors);
         }
-    }
-
-    /// Whether some row could not be decoded without this member.
-    pub fn indispensable(&self, member: Member) -> bool {
-        let serves = |standing: &Standing| standing.serves(member);
-        self.standing.iter().any(serves) && !self.all_decodable(serves)
     }
 
     fn write_failed(&mut self, id: u32, cell: u8, member: Option<Member>, error: IoError) {

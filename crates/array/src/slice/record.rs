@@ -5,8 +5,8 @@ use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
 use crate::log::Entry;
+use crate::members::ops::{Owner, SliceOp};
 use crate::meta::log::{self, LogRecord, PayloadKind};
-use crate::ops::{Owner, SliceOp};
 use crate::planted::Bug;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 

@@ -194,7 +194,11 @@ impl Core {
 
     fn band_moved(&mut self, id: u32) {
         if self.slices.get(id).error.take().is_some() {
-            self.tasks.move_later(self.now);
+            self.below
+                .below
+                .below
+                .tasks
+                .move_later(self.below.below.below.now);
             return self.leave_row(id);
         }
         if !self.slices.get(id).zeroed.is_empty() {

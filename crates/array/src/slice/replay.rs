@@ -7,9 +7,9 @@ use super::{Extra, PARTIALS, Phase};
 use crate::contract::{BufRef, ComputeOp, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
+use crate::members::ops::{Owner, SliceOp};
 use crate::meta::superblock::MemberRole;
-use crate::ops::{Owner, SliceOp};
-use crate::task::Cut;
+use crate::task::table::Cut;
 use crate::units::{Row, SECTOR_BYTES, Slot};
 
 impl Core {
@@ -17,7 +17,7 @@ impl Core {
         let unrecorded = !self.slices.get(id).zeroed.is_empty() && self.lost.dirty();
         match self.slices.get(id).phase {
             // The start has been refused: what it found out so far counts no more.
-            Phase::Preparing | Phase::Reading if self.boot.is_none() => self.band_done(id),
+            Phase::Preparing | Phase::Reading if !self.below.starts() => self.band_done(id),
             Phase::Preparing if unrecorded => self.await_metadata(id),
             Phase::Preparing | Phase::Reading => self.plan_replay(id, record),
             Phase::Checksumming => self.judge_replay(id, record),

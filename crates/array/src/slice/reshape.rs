@@ -8,11 +8,9 @@ use super::{Extra, Kind, Need, Phase};
 use crate::contract::{BAND_SECTORS_MAX, Buf, Class, IoOp, RequestError, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
-use crate::meta::log::DONE_SECTORS;
-use crate::ops::{Owner, SliceOp};
-use crate::pool::Buffers;
-use crate::standing::Home;
-use crate::units::{CELLS_MAX, Row, Slot};
+use crate::members::ops::{Owner, SliceOp};
+use crate::members::pool::Buffers;
+use crate::units::{CELLS_MAX, Row};
 
 /// Where a row is made, and of what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,12 +70,6 @@ impl Piece {
 }
 
 impl Core {
-    /// Buffers for a row of the new shape and one of the former at a time.
-    pub(crate) fn reshape_buffers(&self) -> u32 {
-        let (_, former) = self.layout.former_shape().unwrap_or_default();
-        u32::from(self.layout.width()) + u32::from(former) + 5
-    }
-
     /// Starts to make a row; false if there is no room for it now.
     pub(crate) fn start_reshaping_row(&mut self, row: Row, aim: Aim) -> bool {
         let chunk = self.layout.chunk_sectors();
@@ -238,14 +230,14 @@ impl Core {
         let width = usize::from(slice.map.width);
         for held in &mut slice.cells[..width] {
             if let Some(buf) = held.take() {
-                self.buffers.give_back(buf);
+                self.below.buffers.give_back(buf);
             }
         }
     }
 
     /// All data are known: they are cells of the new row from here on.
     fn combine_row(&mut self, id: u32) {
-        let map = self.layout.new_row(self.slices.get(id).row);
+        let map = self.below.layout.new_row(self.slices.get(id).row);
         let slice = self.slices.get(id);
         slice.map = map;
         let made = core::mem::take(&mut slice.made);
@@ -297,36 +289,6 @@ impl Core {
             None if slice.have.contains(cell) => Source::Buf(slice.cell_ref(cell)),
             None => Source::Zero,
         }
-    }
-
-    /// Where a cell of the row lies in the journal: in the log of its own member, so that the journal bears as much as the row
-    /// does. Without logs there is no redundancy, and any member will do that has room: the first that was added, at the
-    /// end of its slot.
-    fn journal_home(&self, map: &RowMap, cell: u8) -> Option<Home> {
-        let place = map.cells[usize::from(cell)];
-        if self.logged() {
-            let home = self.standing_at(place.slot, map.row).home?;
-            let log = self.devices[home.member.0 as usize].places.log;
-            return Some(Home {
-                start: log + DONE_SECTORS,
-                from: place.at,
-                ..home
-            });
-        }
-        let (_, former) = self.layout.former_shape()?;
-        let home = self.standing_at(Slot(former), map.row).home?;
-        let row = self.layout.rows() - 1 - u64::from(cell);
-        Some(Home {
-            start: home.at(row * self.layout.chunk_sectors()),
-            from: place.at,
-            ..home
-        })
-    }
-
-    /// Where a slot's cell of a row lies that is in the journal.
-    pub(crate) fn slot_in_journal(&self, slot: Slot, row: Row) -> Option<Home> {
-        let map = self.layout.new_row(row);
-        self.journal_home(&map, map.cell_on(slot)?)
     }
 
     // --------------------------------------------------------------------------------------------------- settling

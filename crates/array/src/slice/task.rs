@@ -149,7 +149,7 @@ impl Core {
     pub(crate) fn step_resync(&mut self, id: u32, compares: bool) {
         match self.slices.get(id).phase {
             Phase::Preparing => self.begin_resync(id, compares),
-            Phase::Reading if self.layout.parity() => self.plan_resync(id, compares),
+            Phase::Reading if self.below.layout.parity() => self.plan_resync(id, compares),
             Phase::Reading => self.resync_copies(id),
             Phase::Combining => self.resync_computed(id),
             Phase::Comparing => self.resync_compared(id),

@@ -12,7 +12,6 @@
 //! Parity is never touched: it binds the chunks of a row wherever they stand, and neither the copies left behind nor the
 //! new slots' places, which are no part of their rows until they are written (`written`).
 
-use super::State;
 use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
 use crate::core::Core;
 use crate::flush::Waiter;
@@ -24,7 +23,7 @@ use crate::planted::Bug;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::standing::Standing;
-use crate::task::{Task, Tasks};
+use crate::task::table::{State, Task, Tasks};
 use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -33,8 +32,6 @@ use core::ops::Range;
 const AHEAD: u64 = 32;
 /// What could not be written is tried again after so long.
 pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
-/// A batch has no more rows, so that it stays a small part of what buffers there are.
-const BATCH_ROWS_MAX: u64 = 16;
 
 impl Tasks {
     /// The growth that is under way, of either kind.
@@ -79,7 +76,7 @@ impl Core {
             self.take_slot(member);
         }
         self.place_entries();
-        self.written.widen(self.written_bits());
+        self.below.written.widen(self.below.written_bits());
         self.widen_redirected();
         self.forget_unfinished();
         self.rewrite_maps();
@@ -226,9 +223,9 @@ impl Core {
         let entry = self.devices[member.0 as usize]
             .entry
             .expect("a spare is in the table");
-        let line = &mut self.superblock.members[usize::from(entry)];
+        let line = &mut self.below.below.below.superblock.members[usize::from(entry)];
         line.role = MemberRole::Active;
-        line.current_since = self.superblock.generation;
+        line.current_since = self.below.below.below.superblock.generation;
     }
 
     // ------------------------------------------------------------------------------------------------------ moving
@@ -239,17 +236,6 @@ impl Core {
         if let Some(task) = self.tasks.growth_mut() {
             task.waits = waits;
         }
-    }
-
-    /// The cells of a row that stand elsewhere after the growth, and the row as it is then.
-    pub(crate) fn moving_cells(&self, map: &RowMap) -> (CellSet, RowMap) {
-        let generations = self.layout.generation_of(map.data - 1) + 1;
-        let before = self.layout.row_before(map.row, generations);
-        let after = self.layout.row_through(map.row, generations);
-        let slot = |map: &RowMap, cell: u8| map.cells[usize::from(cell)].slot;
-        let moves = |cell: &u8| slot(&before, *cell) != slot(&after, *cell);
-        let cells = (0..map.data).filter(moves);
-        (cells.fold(CellSet::EMPTY, CellSet::with), after)
     }
 
     /// Whether other bytes than were there may be written to these cells of a row: not where a crash would find them on
@@ -280,29 +266,6 @@ impl Core {
             self.checkpoint(index);
         }
         durable && (!moved || self.keeper.all_durable())
-    }
-
-    /// What a new member takes of so much of each: what every member takes of a whole row, where chunks are dealt anew.
-    pub(super) fn moved_of(&self, much: u64) -> u64 {
-        let former = u64::from(self.layout.cells_through(self.layout.generations()));
-        much * former / self.region_rows().max(1)
-    }
-
-    /// McPod's region: as many rows as there will be data slots, after which what moves is the same again.
-    pub(crate) fn region_rows(&self) -> u64 {
-        let generations = self.layout.generations_to_come();
-        u64::from(self.layout.cells_through(generations))
-    }
-
-    /// Rows whose moves go together: a region of the growth, or part of one.
-    pub(crate) fn batch_rows(&self) -> u64 {
-        match self.tasks.moves.coalesces() {
-            true => {
-                let most = BATCH_ROWS_MAX.min(u64::from(self.most_windows()));
-                self.region_rows().min(most)
-            }
-            false => 1,
-        }
     }
 
     /// Whether the row after this one, which was begun just now, goes with it.

@@ -13,377 +13,25 @@
 
 mod growth;
 mod places;
-pub(crate) mod reshape;
+mod reshape;
+pub(crate) mod reshaping;
 mod scrub;
+pub(crate) mod table;
 
-use crate::contract::{
-    BAND_SECTORS_MAX, Fact, Moves, ScrubMode, ScrubState, TaskKind, TaskOutcome,
-};
-use crate::core::{Core, Wake};
+use crate::contract::{BAND_SECTORS_MAX, Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
+use crate::core::Core;
+use crate::facts::Wake;
 use crate::flush::Waiter;
 use crate::layout::Place;
-use crate::meta::superblock::{RUNS_OF_TASK_MAX, TaskRecord};
+use crate::meta::superblock::RUNS_OF_TASK_MAX;
 use crate::planted::Bug;
-use crate::policy::heat::Heat;
 use crate::policy::order::{Order, Path, Streams};
-use crate::policy::throttle::{DEFAULT, Decision, Limits, Pacer, Throttle, View};
-use crate::report::{Aim, ArrayState, DroppedTask, Moved, Pacing};
+use crate::policy::throttle::{DEFAULT, Decision, Pacer, View};
+use crate::report::{Aim, ArrayState};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
-use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
-use alloc::vec::Vec;
-use core::ops::Range;
-
-/// Part of a row to be made consistent after a crash, and the records that may decide it, newest first.
-#[derive(Clone, Debug)]
-pub(crate) struct Replay {
-    pub(crate) row: Row,
-    pub(crate) start: u64,
-    pub(crate) sectors: u64,
-    pub(crate) cuts: Vec<Cut>,
-    /// The record in question; those before it proved torn.
-    pub(crate) current: usize,
-}
-
-/// A write that a crash may have cut short, as its log record tells it.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Cut {
-    /// The range of the whole record.
-    pub(crate) start: u64,
-    pub(crate) sectors: u64,
-    pub(crate) modified: u32,
-    /// It is on every log that it was meant for. Otherwise nothing was written in place for it, and it tells nothing.
-    pub(crate) complete: bool,
-    /// Partial P and partial Q, unless every data cell was being written.
-    pub(crate) payloads: [Option<Payload>; 2],
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Payload {
-    pub(crate) member: Member,
-    pub(crate) at: u64,
-    pub(crate) checksum: u32,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum State {
-    Running,
-    /// All rows done; the target's cache is being flushed.
-    Flushing,
-    /// Flushed; the maps are still on their way to it.
-    Flushed,
-    /// Of a growth: over, as soon as this version of the superblocks says so.
-    Opening {
-        version: u64,
-    },
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) kind: TaskKind,
-    pub(crate) slot: Option<u16>,
-    pub(crate) paused: bool,
-    pub(crate) done: RunSet,
-    durable: RunSet,
-    checkpoint: Option<RunSet>,
-    /// How many flushes had begun when the checkpoint, or the last flush, was asked for: only a later one will do.
-    asked: u64,
-    next_checkpoint: Nanos,
-    /// Since the array was started.
-    begun: Nanos,
-    /// A growth, while somebody is missing.
-    waits: bool,
-    /// A growth that could not write to somebody waits so long.
-    not_before: Nanos,
-    /// When its last row was done.
-    barrier: Nanos,
-    /// Rows done or in flight.
-    claimed: RunSet,
-    path: Path,
-    streams: Streams,
-    in_flight: u32,
-    serial: u64,
-    /// Bytes of one member in windows that are done: what was never written is done without moving any.
-    moved: u64,
-    state: State,
-    /// Of a resynchronisation: for so many rows to come, parity is written without being looked at.
-    unseen: u32,
-}
-
-/// What paces the task that goes first, since it goes.
-struct Paced {
-    /// Its serial.
-    task: u64,
-    pacer: Pacer,
-}
-
-#[derive(Default)]
-pub(crate) struct Tasks {
-    pub(crate) list: Vec<Task>,
-    pub(crate) replays: Vec<Replay>,
-    serials: u64,
-    /// Begun anew when another task goes first, after a pause, and under other limits or another throttle: what was moved
-    /// before says nothing about the speed since. None while nothing goes.
-    paced: Option<Paced>,
-    limits: Option<Limits>,
-    throttle: Throttle,
-    order: Order,
-    on_demand: bool,
-    /// The start of a pair of sets is on its way: it reads what lies beside home, and mends what is wrong there, before anybody brings
-    /// copies in step, who knows less of which is; and users wait for it, not for tasks.
-    pub(crate) waits_for_start: bool,
-    pub(crate) moves: Moves,
-    /// A window of a growth was at work in this step.
-    pub(crate) moved_now: bool,
-    /// What was rebuilt apart stays so and is spread, unless a slot waits for a spare.
-    pub(crate) stays_apart: bool,
-    rows: u64,
-    /// The scrub that runs.
-    scrub: Option<scrub::Live>,
-    /// A date in seconds since 1970-01-01 UTC, and when it was given.
-    pub(crate) date: Option<(Nanos, u64)>,
-    /// A reshape has a window open: nobody else gets any.
-    reshape_open: bool,
-    /// Members in service that gave up partitions, and the log sequence as of then.
-    vacated: Vec<(Member, u64)>,
-    /// Under this version of the superblock what is hosted lies as evenly as it may.
-    spread_under: u64,
-    /// Those whose targets were missing at a start, until the slot is filled anew or the target is used for something else.
-    pub(crate) dropped: Vec<DroppedTask>,
-    /// Slots for which nobody was found who could take a partition, under this version of the superblock.
-    in_vain: (u64, Vec<usize>),
-}
-
-/// After a row whose parity differs, so many have theirs written unseen.
-const UNSEEN_ROWS: u32 = 64;
-
-/// A checkpoint is made this often.
-const CHECKPOINT_EVERY: Nanos = Nanos::from_secs(2);
-/// And of a growth, whose moves only cost time if they are done again: those that users' writes ask for come on top.
-const GROWTH_CHECKPOINT_EVERY: Nanos = Nanos::from_secs(30);
-
-impl Tasks {
-    /// No tasks, at the paces that were asked for.
-    pub(crate) fn begin_anew(&mut self) {
-        *self = Tasks {
-            limits: self.limits,
-            throttle: self.throttle,
-            order: self.order,
-            on_demand: self.on_demand,
-            waits_for_start: self.waits_for_start,
-            moves: self.moves,
-            stays_apart: self.stays_apart,
-            date: self.date,
-            ..Tasks::default()
-        };
-    }
-
-    /// The same paces as another's.
-    pub(crate) fn paced_like(&mut self, other: &Tasks) {
-        (self.limits, self.throttle) = (other.limits, other.throttle);
-        (self.order, self.on_demand) = (other.order, other.on_demand);
-        (self.moves, self.stays_apart) = (other.moves, other.stays_apart);
-        self.date = other.date;
-    }
-
-    pub(crate) fn set_rows(&mut self, rows: u64) {
-        self.rows = rows;
-    }
-
-    fn filler(&self, slot: Slot) -> Option<&Task> {
-        self.list
-            .iter()
-            .find(|task| task.is_filling() && task.slot == Some(slot.0))
-    }
-
-    /// Whether a row of the slot's incoming member is as good as a serving member's.
-    pub(crate) fn filled(&self, slot: Slot, row: Row) -> bool {
-        self.filler(slot)
-            .is_some_and(|task| task.done.contains(row.0))
-    }
-
-    /// Whether a checkpoint, perhaps still on its way, says that a row of the incoming member is filled.
-    pub(crate) fn filled_durably(&self, slot: Slot, row: Row) -> bool {
-        self.filler(slot)
-            .is_some_and(|task| task.durable.contains(row.0))
-    }
-
-    fn resync(&self) -> Option<&Task> {
-        self.list.iter().find(|task| task.kind == TaskKind::Resync)
-    }
-
-    pub(crate) fn in_sync(&self, row: Row) -> bool {
-        self.resync().is_none_or(|task| task.done.contains(row.0))
-    }
-
-    /// Whether the resynchronisation of a row is under way, or over.
-    pub(crate) fn is_resyncing(&self, row: Row) -> bool {
-        self.resync()
-            .is_none_or(|task| task.claimed.contains(row.0))
-    }
-
-    /// These rows have just been made consistent as a whole: a resynchronisation has no work with them.
-    pub(crate) fn note_in_step(&mut self, first: u64, count: u64) {
-        let rows = first..(first + count).min(self.rows);
-        if let Some(task) = self
-            .list
-            .iter_mut()
-            .find(|task| task.kind == TaskKind::Resync)
-        {
-            task.done.insert(rows.start, rows.end - rows.start);
-            task.claimed.insert(rows.start, rows.end - rows.start);
-        }
-    }
-
-    /// The rows that a resynchronisation still owes, as runs; `None` if there is none.
-    pub(crate) fn resync_owes(&self) -> Option<Vec<(u64, u64)>> {
-        Some(self.rows_but(&self.resync()?.done))
-    }
-
-    /// The rows that a resynchronisation would do again after a crash, and those that a growth has moved and would, as runs.
-    pub(crate) fn not_durable(&self) -> Vec<(u64, u64)> {
-        let rows_but = |task: &Task| self.rows_but(&task.durable);
-        let mut rows = self.resync().map(rows_but).unwrap_or_default();
-        rows.extend(self.growth().map_or(Vec::new(), Task::done_not_durable));
-        rows
-    }
-
-    fn rows_but(&self, done: &RunSet) -> Vec<(u64, u64)> {
-        let mut left = RunSet::default();
-        left.insert(0, self.rows);
-        for &(first, count) in done.runs() {
-            left.remove(first, count);
-        }
-        left.runs().to_vec()
-    }
-
-    pub(crate) fn replay(&self, record: u32) -> &Replay {
-        &self.replays[record as usize]
-    }
-
-    /// A resynchronisation found a row whose parity differs. After a crash few do; in an array whose parity was never made all do, and
-    /// reading it before it is written would take the longer.
-    pub(crate) fn out_of_step(&mut self, serial: u64) {
-        if let Some(task) = self.list.iter_mut().find(|task| task.serial == serial) {
-            task.unseen = UNSEEN_ROWS;
-        }
-    }
-
-    /// The task that goes first: what restores redundancy before what moves cells, and that before what only looks. A slot
-    /// that is filled does not wait for another one whose filling is paused; all else waits for what it needs first,
-    /// paused or not.
-    fn active(&self) -> Option<usize> {
-        let order = |task: &Task| match task.kind {
-            TaskKind::Growth if self.reshape_open => -1,
-            TaskKind::Resync => 0,
-            TaskKind::Rebuild if !task.stands() => 1,
-            TaskKind::Replace if !task.stands() => 2,
-            TaskKind::Rebuild | TaskKind::Replace => 3,
-            TaskKind::Growth if !task.stands() => 4,
-            TaskKind::Check | TaskKind::Repair => 5,
-            TaskKind::Growth => 6,
-        };
-        (0..self.list.len()).min_by_key(|&index| (order(&self.list[index]), index))
-    }
-
-    /// Whether windows are given to this task, or would be if it were not paused.
-    pub(crate) fn goes_first(&self, task: &Task) -> bool {
-        let first = self.active().map(|index| self.list[index].serial);
-        first == Some(task.serial)
-    }
-
-    /// Who served what is being filled failed: the task goes on as a rebuild.
-    pub(crate) fn source_failed(&mut self, slot: usize) {
-        if let Some(task) = self.filler_mut(slot) {
-            task.kind = TaskKind::Rebuild;
-        }
-    }
-
-    /// Everything was flushed with nothing under way: what is done is durable.
-    pub(crate) fn all_durable(&mut self) {
-        for task in &mut self.list {
-            let done = task.done.clone();
-            task.trust(&done);
-        }
-    }
-
-    pub(crate) fn set_limits(&mut self, limits: Limits) {
-        self.limits = Some(limits);
-        self.paced = None;
-    }
-
-    /// Running tasks go on under another throttle, which starts from their present speed of nothing.
-    pub(crate) fn set_throttle(&mut self, throttle: Throttle) {
-        self.throttle = throttle;
-        self.paced = None;
-    }
-
-    /// What a task has moved lately; none of one that does not go.
-    pub(crate) fn moved_lately(&self, task: &Task) -> Option<Moved> {
-        let paced = self.paced.as_ref()?;
-        (paced.task == task.serial).then(|| paced.pacer.moved_lately(task.moved))
-    }
-
-    /// A read or write of a user took so long.
-    pub(crate) fn note_latency(&mut self, latency: Nanos) {
-        if let Some(paced) = &mut self.paced {
-            paced.pacer.note_latency(latency);
-        }
-    }
-
-    /// What holds for a task while it goes.
-    pub(crate) fn pacing(&self, kind: TaskKind) -> Pacing {
-        let limits = self.limits.unwrap_or(DEFAULT);
-        Pacing {
-            rate_min: limits.min,
-            rate_max: limits.max,
-            throttle: self.throttle,
-            order: self.order_of(kind),
-            on_demand: self.on_demand,
-        }
-    }
-
-    /// From now on, also in tasks that run, users' reads of what is not restored call the task there, or do not.
-    pub(crate) fn set_on_demand(&mut self, on_demand: bool) {
-        self.on_demand = on_demand;
-        self.list
-            .iter_mut()
-            .for_each(|task| task.path.forget_demands());
-    }
-
-    /// The order that was asked for; a scrub restores nothing, and goes by address.
-    fn order_of(&self, kind: TaskKind) -> Order {
-        match kind {
-            TaskKind::Check | TaskKind::Repair | TaskKind::Growth => Order::Pr,
-            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync => self.order,
-        }
-    }
-
-    fn filler_mut(&mut self, slot: usize) -> Option<&mut Task> {
-        let fills = |task: &&mut Task| task.is_filling() && task.slot == Some(slot as u16);
-        self.list.iter_mut().find(fills)
-    }
-
-    /// Nobody is filled for the slot any more.
-    pub(crate) fn target_failed(&mut self, slot: usize) {
-        if let Some(task) = self.filler_mut(slot) {
-            // Ended at the next turn: its windows may still be out.
-            task.slot = None;
-        }
-    }
-
-    /// Nobody is filled in these rows any more, and somebody is in others: these need no window.
-    pub(crate) fn pass_by(&mut self, slot: usize, rows: Range<u64>) {
-        if let Some(task) = self.filler_mut(slot) {
-            task.done.insert(rows.start, rows.end - rows.start);
-            task.claimed.insert(rows.start, rows.end - rows.start);
-        }
-    }
-
-    fn fills(&self) -> usize {
-        self.list.iter().filter(|task| task.is_filling()).count()
-    }
-}
+use crate::units::{Nanos, Row, SECTOR_BYTES, Slot};
+use table::{CHECKPOINT_EVERY, GROWTH_CHECKPOINT_EVERY, Paced, State, Task};
 
 impl Core {
     pub(crate) fn start_scrub(&mut self, mode: ScrubMode, done: RunSet) {
@@ -395,28 +43,13 @@ impl Core {
         self.start_task(kind, None, done);
     }
 
-    /// Removes dropped tasks that a command or another task has replaced, also from the member table.
-    fn forget_dropped(&mut self, settled: impl Fn(&DroppedTask) -> bool) {
-        for one in self.tasks.dropped.extract_if(.., |one| settled(one)) {
-            if let Some(entry) = self.superblock.index_of(one.target) {
-                self.superblock.members[usize::from(entry)].dropped_for = None;
-            }
-        }
-    }
-
-    /// A member is used for something else, or leaves the table.
-    pub(crate) fn forget_dropped_target(&mut self, entry: u16) {
-        let target = self.superblock.members[usize::from(entry)].uuid;
-        self.forget_dropped(|one| one.target == target);
-    }
-
     pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
         self.tasks.serials += 1;
         if kind.fills() {
             self.forget_dropped(|one| Some(one.slot) == slot);
         }
         let path = self.new_path(kind);
-        self.tasks.list.push(Task {
+        self.below.below.below.tasks.list.push(Task {
             kind,
             slot,
             paused: false,
@@ -427,13 +60,13 @@ impl Core {
             streams: self.new_streams(kind),
             checkpoint: None,
             asked: 0,
-            next_checkpoint: self.now.after(checkpoint_every(kind)),
-            begun: self.now,
+            next_checkpoint: self.below.below.below.now.after(checkpoint_every(kind)),
+            begun: self.below.below.below.now,
             waits: false,
             not_before: Nanos::ZERO,
-            barrier: self.now,
+            barrier: self.below.below.below.now,
             in_flight: 0,
-            serial: self.tasks.serials,
+            serial: self.below.below.below.tasks.serials,
             state: State::Running,
             moved: 0,
             unseen: 0,
@@ -454,8 +87,15 @@ impl Core {
             let pacer = Pacer::new(self.tasks.throttle, limits, view, &mut self.traffic);
             self.tasks.paced = Some(Paced { task, pacer });
         }
-        let paced = self.tasks.paced.as_mut().expect("it was there or is new");
-        paced.pacer.decide(view, &mut self.traffic)
+        let paced = self
+            .below
+            .below
+            .below
+            .tasks
+            .paced
+            .as_mut()
+            .expect("it was there or is new");
+        paced.pacer.decide(view, &mut self.below.below.traffic)
     }
 
     /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every member busy
@@ -495,12 +135,6 @@ impl Core {
         Path::new(self.tasks.order_of(kind), &self.heat, || self.blank_heat())
     }
 
-    /// Nothing is known yet of what users read.
-    pub(crate) fn blank_heat(&self) -> Heat {
-        let (rows, row_sectors) = (self.layout.rows(), self.layout.row_sectors());
-        Heat::new(self.config.limits.heat, rows, row_sectors, self.now)
-    }
-
     /// Running tasks go on in another order.
     pub(crate) fn set_order(&mut self, order: Order) {
         self.tasks.order = order;
@@ -536,10 +170,11 @@ impl Core {
     }
 
     fn note_zones(&mut self, lba: u64, sectors: u64) {
-        let zones = self.heat.note_read(lba, sectors, self.now);
+        let zones = self.below.heat.note_read(lba, sectors, self.below.now);
         self.heat_changed(&zones);
-        for task in &mut self.tasks.list {
-            task.path.note_read(lba, sectors, self.now);
+        for task in &mut self.below.below.below.tasks.list {
+            task.path
+                .note_read(lba, sectors, self.below.below.below.now);
         }
     }
 
@@ -635,11 +270,6 @@ impl Core {
         }
     }
 
-    /// Half of the large buffers' worth of windows at most, so that users' requests have the other half.
-    fn most_windows(&self) -> u32 {
-        (self.config.limits.pool.large / (2 * self.task_buffers())).max(1)
-    }
-
     fn issue_windows(&mut self, index: usize) {
         let task = &self.tasks.list[index];
         if task.stands() {
@@ -687,7 +317,7 @@ impl Core {
                 .is_some_and(|task| task.in_flight == 0)
         {
             // These windows needed no operation: nothing else would bring the next turn.
-            self.wake_at(Wake::Task, self.now);
+            self.wake_now(Wake::Task);
         }
         if index < self.tasks.list.len() && self.is_through(index) {
             self.flush_last(index);
@@ -717,10 +347,10 @@ impl Core {
         let (serial, left) = (task.serial, rows - task.done.len());
         self.tasks.note_unwritten(serial, left);
         self.tasks.scrub_snapshot(serial);
-        let task = &mut self.tasks.list[index];
+        let task = &mut self.below.below.below.tasks.list[index];
         task.pass(0, rows);
         (task.state, task.asked) = (State::Flushing, self.flusher.begun);
-        task.barrier = self.now;
+        task.barrier = self.below.below.below.now;
         self.flush_for(Waiter::Checkpoint);
     }
 
@@ -751,8 +381,11 @@ impl Core {
     /// The next row that is neither done nor in flight; those that need nothing are done in passing.
     fn next_row(&mut self, index: usize) -> Option<Row> {
         loop {
-            let task = &mut self.tasks.list[index];
-            let (zone_rows, rows) = (self.heat.zone_rows(), self.layout.rows());
+            let task = &mut self.below.below.below.tasks.list[index];
+            let (zone_rows, rows) = (
+                self.below.heat.zone_rows(),
+                self.below.below.below.layout.rows(),
+            );
             let row = task
                 .path
                 .next(&task.claimed, &task.streams, zone_rows, rows)?;
@@ -842,13 +475,13 @@ impl Core {
             return;
         };
         let window = self.window_bytes(tasks[index].kind);
-        let task = &mut self.tasks.list[index];
+        let task = &mut self.below.below.below.tasks.list[index];
         task.in_flight -= 1;
         task.streams.ended(row);
         task.moved += window;
         if skipped {
             task.claimed.remove(row.0, 1);
-        } else if self.halt.is_none() {
+        } else if self.below.below.below.halt.is_none() {
             task.done.insert(row.0, 1);
         }
         self.slices_wake_waiting();
@@ -909,24 +542,6 @@ impl Core {
         self.reshape_flushed(flush);
     }
 
-    /// The tasks as the superblock shows them.
-    pub(crate) fn tasks_to_superblock(&mut self) {
-        self.superblock.tasks.clear();
-        for task in &mut self.tasks.list {
-            if task.is_orphaned() || matches!(task.state, State::Opening { .. }) {
-                continue;
-            }
-            let durable = task.durable.clone();
-            task.trust(&durable);
-            self.superblock.tasks.push(TaskRecord {
-                kind: task.kind,
-                slot: task.slot,
-                paused: task.paused,
-                done: task.durable.runs().to_vec(),
-            });
-        }
-    }
-
     // --------------------------------------------------------------------------------------------------- ending
 
     fn end_task(&mut self, index: usize) {
@@ -944,7 +559,10 @@ impl Core {
             _ => self.scrub_ends(&task, ScrubState::Completed),
         }
         if self.intent.any() {
-            self.wake_at(Wake::Lazy, self.now.after(Nanos::from_secs(1)));
+            self.below.below.below.wake_at(
+                Wake::Lazy,
+                self.below.below.below.now.after(Nanos::from_secs(1)),
+            );
         }
         self.keeper.note_change();
         self.fact(Fact::TaskEnded {
@@ -976,41 +594,5 @@ fn checkpoint_every(kind: TaskKind) -> Nanos {
     match kind {
         TaskKind::Growth => GROWTH_CHECKPOINT_EVERY,
         _ => CHECKPOINT_EVERY,
-    }
-}
-
-impl Task {
-    /// These rows need nothing.
-    fn pass(&mut self, first: u64, count: u64) {
-        self.claimed.insert(first, count);
-        self.done.insert(first, count);
-    }
-
-    fn done_not_durable(&self) -> Vec<(u64, u64)> {
-        let mut rows = self.done.clone();
-        for &(first, count) in self.durable.runs() {
-            rows.remove(first, count);
-        }
-        rows.runs().to_vec()
-    }
-
-    /// This much is flushed. Of a done-set of very many runs a superblock holds some, and no more is durable then: what
-    /// was durable stays so.
-    fn trust(&mut self, flushed: &RunSet) {
-        self.durable = flushed.at_most(RUNS_OF_TASK_MAX, &self.durable);
-    }
-
-    /// It does not go on for now, whatever the throttle says.
-    fn stands(&self) -> bool {
-        self.paused || self.waits || self.is_orphaned()
-    }
-
-    /// The member that it filled has failed: it ends as soon as none of its windows is out.
-    fn is_orphaned(&self) -> bool {
-        self.is_filling() && self.slot.is_none()
-    }
-
-    fn is_filling(&self) -> bool {
-        self.kind.fills()
     }
 }

@@ -12,9 +12,9 @@
 
 use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
-use crate::device::Health;
 use crate::flush::Waiter;
-use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, Placement, RegionKind, TASKS_MAX};
+use crate::members::device::Health;
+use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, RegionKind};
 use crate::planted::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
@@ -22,9 +22,6 @@ use crate::runset::RunSet;
 use crate::standing::{Home, Standing, Standings, distinct};
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
-
-/// Of the tasks that superblocks have room for, one is a scrub and one a resynchronisation.
-const FILLS_MAX: usize = TASKS_MAX - 2;
 
 /// A partition of a slot and where it is to be filled.
 pub(crate) type Filled = (u16, Home);
@@ -52,11 +49,6 @@ impl Core {
                 self.take_places(slot);
             }
         }
-    }
-
-    /// Whether superblocks have room for one task more that fills a slot.
-    pub(crate) fn may_fill(&self) -> bool {
-        self.tasks.fills() < FILLS_MAX
     }
 
     fn take_places(&mut self, slot: usize) {
@@ -217,11 +209,6 @@ impl Core {
         let free = self.spares().count();
         let share = free.saturating_sub(others).clamp(least, most);
         self.spares().take(share).collect()
-    }
-
-    fn role_of(&self, member: Member) -> Option<MemberRole> {
-        let entry = self.devices[member.0 as usize].entry?;
-        Some(self.superblock.members[entry as usize].role)
     }
 
     // ----------------------------------------------------------------------------------------------------- hosting
@@ -423,7 +410,7 @@ impl Core {
             .entry
             .expect("a member that is filled is in the table");
         self.forget_dropped_target(entry);
-        let line = &mut self.superblock.members[entry as usize];
+        let line = &mut self.below.superblock.members[entry as usize];
         line.role = MemberRole::Rebuilding;
         line.log_floor = self.logs.next_sequence();
         line.read_errors = 0;
@@ -451,10 +438,20 @@ impl Core {
     /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows. Rows of
     /// which there is one copy only stay as they are: without it there may be none.
     pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
-        for task in self.tasks.list.iter_mut().filter(|task| task.is_filling()) {
-            let standings = task.slot.map(|slot| self.standing.of_slot(slot.into()));
+        for task in self
+            .below
+            .below
+            .below
+            .tasks
+            .list
+            .iter_mut()
+            .filter(|task| task.is_filling())
+        {
+            let standings = task
+                .slot
+                .map(|slot| self.below.below.below.standing.of_slot(slot.into()));
             for (partition, standing) in (0..).zip(standings.into_iter().flatten()) {
-                let rows = self.layout.partition_rows(partition);
+                let rows = self.below.below.below.layout.partition_rows(partition);
                 let (from, to) = (first.max(rows.start), (first + count).min(rows.end));
                 if standing.home.is_some() && standing.incoming.is_some() && from < to {
                     task.done.remove(from, to - from);
@@ -508,17 +505,6 @@ impl Core {
         }
     }
 
-    fn take_office(&mut self, member: Member) {
-        let entry = self.devices[member.0 as usize]
-            .entry
-            .expect("it is in the table");
-        let line = &mut self.superblock.members[entry as usize];
-        if line.role == MemberRole::Rebuilding {
-            line.role = MemberRole::Active;
-            line.current_since = self.superblock.generation;
-        }
-    }
-
     /// What a member held lies elsewhere: it is a spare again.
     fn release(&mut self, member: Member) {
         if let Some(entry) = self.devices[member.0 as usize].entry {
@@ -539,51 +525,6 @@ impl Core {
     }
 
     // ------------------------------------------------------------------------------------------------ the placement
-
-    /// The placement table, from who stands where: a line for a slot whose partitions are all alike, else one for each.
-    pub(crate) fn place_entries(&mut self) {
-        if self.standing.is_empty() {
-            return;
-        }
-        let mut lines = Vec::with_capacity(self.superblock.placement.len());
-        for slot in 0..self.superblock.geometry.slots {
-            let first = lines.len();
-            let partitions = 0..self.layout.partitions();
-            lines.extend(partitions.map(|partition| self.line_of(slot, partition)));
-            let whole = lines[first];
-            let alike = |line: &Placement| {
-                Placement {
-                    partition: 0,
-                    ..*line
-                } == whole
-            };
-            let hosted = whole.region > 0 || whole.incoming_region > 0;
-            if !hosted && lines[first..].iter().all(alike) {
-                lines.truncate(first + 1);
-            }
-        }
-        assert!(lines.len() <= PLACEMENTS_MAX, "slots are split within room");
-        self.superblock.placement = lines;
-    }
-
-    fn line_of(&self, slot: u16, partition: u16) -> Placement {
-        let standing = self.standing.at(Slot(slot), partition);
-        let placed = |home: Home| Some((self.devices[home.member.0 as usize].entry?, home.region));
-        let incoming = standing.incoming.and_then(placed);
-        // What is vacant remembers who was in it, until that one comes back or another takes its place.
-        let held = self.superblock.placement_of(slot, partition);
-        let former = held.and_then(|line| Some((line.member?, line.region)));
-        let former = former.filter(|(entry, _)| incoming.is_none_or(|(other, _)| other != *entry));
-        let home = standing.home.and_then(placed).or(former);
-        Placement {
-            slot,
-            partition,
-            member: home.map(|(entry, _)| entry),
-            incoming: incoming.map(|(entry, _)| entry),
-            region: home.map_or(0, |(_, region)| region),
-            incoming_region: incoming.map_or(0, |(_, region)| region),
-        }
-    }
 
     /// The regions of a member that joins with so many sectors, by those of another: no spare partitions where it has no
     /// room for them.

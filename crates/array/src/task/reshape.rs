@@ -35,108 +35,31 @@
 //! it takes is. Where none is, the edge passes. Its bit tells of the new shape from when the edge is behind the extent: it is
 //! written before, when all that it could tell of the former shape is dead, or in the journal.
 
-use super::State;
 use super::growth::AGAIN_AFTER;
+use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
+use super::table::State;
 use crate::contract::{
     Class, CommandError, FailCause, Halt, IoError, IoOp, RequestError, TaskKind,
 };
-use crate::core::{Core, Wake};
+use crate::core::Core;
+use crate::facts::Wake;
 use crate::flush::Waiter;
 use crate::layout::{Geometry, Layout, Level};
+use crate::members::ops::Owner;
 use crate::meta::log::DONE_SECTORS;
 use crate::meta::superblock::RegionKind;
 use crate::meta::{Journal, Reshape};
-use crate::ops::Owner;
 use crate::planted::Bug;
 use crate::policy::throttle::Decision;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::slice::reshape::Aim;
-use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
+use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
 use alloc::boxed::Box;
 use core::ops::Range;
 
 /// A window that could not be made is tried again so often, if users cannot be let go on without it.
 const TRIES: u32 = 3;
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    /// Nothing is written there.
-    Passed,
-    /// The window's rows are dead: nothing is needed where they are made.
-    Moved,
-    /// One row, and what lies where it is made is still needed.
-    Journaled,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Step {
-    Draining,
-    Quiet,
-    Emptying,
-    Opening { version: u64 },
-    Copying,
-    Copied,
-    Filling { version: u64 },
-    Making,
-    Made,
-    Recording { version: u64 },
-}
-
-#[derive(Clone, Debug)]
-struct Window {
-    rows: Range<u64>,
-    kind: Kind,
-    step: Step,
-    /// Sectors of the array, by their former places, whose users wait.
-    zone: Range<u64>,
-    /// The next row to be made, and how many are being made.
-    next: u64,
-    out: u32,
-    /// A row could not be written; how often that happened to one that is in the journal.
-    failed: bool,
-    no_space: bool,
-    tries: u32,
-    /// Records below this are of the former shape.
-    barrier: u64,
-    /// A flush that began after so many.
-    asked: Option<u64>,
-    flushed: bool,
-}
-
-/// What becomes of the journal when no row needs it any more.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Closing {
-    Zeroing { outstanding: u32 },
-    Recording { version: u64 },
-}
-
-/// A reshape under way.
-#[derive(Default)]
-pub(crate) struct Reshaping {
-    window: Option<Window>,
-    closing: Option<Closing>,
-    /// Logs are no logs: nobody writes.
-    writes_wait: bool,
-    /// No extent is made real: the bits of the written map are on their way.
-    extents_wait: bool,
-    not_before: Nanos,
-    /// Of an array that does not write: the row that the journal has, and its place not.
-    torn: Option<Row>,
-}
-
-impl Reshaping {
-    /// Whether a user has to wait who wants this sector.
-    fn holds(&self, lba: u64, changes: bool) -> bool {
-        let zone = self.window.as_ref().map(|window| &window.zone);
-        changes && self.writes_wait || zone.is_some_and(|zone| zone.contains(&lba))
-    }
-
-    /// Whether users may have to wait for it.
-    fn is_open(&self) -> bool {
-        self.window.is_some() || self.closing.is_some() || self.writes_wait
-    }
-}
 
 impl Core {
     // ------------------------------------------------------------------------------------------------------ begin
@@ -276,16 +199,6 @@ impl Core {
         self.note_open();
     }
 
-    fn journal(&self) -> Journal {
-        let reshape = self.superblock.reshape;
-        reshape.map_or(Journal::Closed, |reshape| reshape.journal)
-    }
-
-    /// Logs hold what is no record.
-    pub(crate) fn logs_are_journal(&self) -> bool {
-        self.logged() && self.journal() != Journal::Closed
-    }
-
     fn set_journal(&mut self, journal: Journal) {
         if let Some(reshape) = &mut self.superblock.reshape {
             reshape.journal = journal;
@@ -293,44 +206,7 @@ impl Core {
         self.keeper.note_change();
     }
 
-    /// The row that nobody who is missing has, unless it is owed.
-    pub(crate) fn row_in_journal(&self) -> Option<Row> {
-        let filled = self.reshape.is_some() && self.journal() == Journal::Filled;
-        filled.then(|| self.layout.edge())
-    }
-
     // ------------------------------------------------------------------------------------------------------ users
-
-    /// Whether a request has to wait with this sector.
-    pub(crate) fn is_held(&self, lba: u64, changes: bool) -> bool {
-        let reshape = self.reshape.as_ref();
-        let held = reshape.is_some_and(|reshape| reshape.holds(lba, changes));
-        held && !self.planted(Bug::WindowLeftOpen)
-    }
-
-    /// Whether this row is read from the journal: the array does not write, and its place may have some of it.
-    pub(crate) fn is_torn(&self, row: Row) -> bool {
-        let torn = self.reshape.as_ref().and_then(|reshape| reshape.torn);
-        torn == Some(row)
-    }
-
-    /// Whether an extent may be made real now.
-    pub(crate) fn may_init(&self, extent: u64) -> bool {
-        let Some(reshape) = &self.reshape else {
-            return true;
-        };
-        let window = reshape.window.as_ref();
-        let taken = window.filter(|window| window.step != Step::Draining);
-        !reshape.extents_wait
-            && taken.is_none_or(|window| !self.extents_of(window).contains(&extent))
-    }
-
-    /// The extents that a window's rows lie in, made and read.
-    fn extents_of(&self, window: &Window) -> Range<u64> {
-        let each = self.superblock.extent_rows;
-        let end = self.sources_of(&window.rows).end.max(window.rows.end);
-        window.rows.start / each..end.div_ceil(each)
-    }
 
     // ---------------------------------------------------------------------------------------------------- windows
 
@@ -488,15 +364,6 @@ impl Core {
         !sources.is_empty() && extents.any(|extent| self.was_written(Row(extent * each)))
     }
 
-    /// The former rows that rows of the new shape take.
-    fn sources_of(&self, rows: &Range<u64>) -> Range<u64> {
-        let (former, _) = self.layout.former_shape().expect("one is under way");
-        let (former, data) = (u64::from(former), self.layout.data_cells());
-        let last = self.layout.rows();
-        let start = (rows.start * data / former).min(last);
-        start..(rows.end * data).div_ceil(former).min(last)
-    }
-
     fn window_of(&self, rows: Range<u64>, kind: Kind) -> Window {
         let (former, _) = self.layout.former_shape().expect("one is under way");
         let chunk = self.layout.chunk_sectors();
@@ -572,7 +439,7 @@ impl Core {
         self.reshaping().writes_wait = writes_wait;
         self.requests.release_held();
         self.slices_wake_waiting();
-        self.wake_at(Wake::Task, self.now);
+        self.wake_now(Wake::Task);
     }
 
     fn drain(&mut self) -> bool {
@@ -659,7 +526,7 @@ impl Core {
         window.failed |= result.is_err();
         window.no_space |= result == Err(RequestError::NoSpace);
         self.note_rows_out();
-        self.wake_at(Wake::Task, self.now);
+        self.wake_now(Wake::Task);
     }
 
     fn make_window(&mut self) -> bool {
@@ -713,7 +580,7 @@ impl Core {
         if window.asked.is_none() {
             window.asked = Some(begun);
             self.flush_for(Waiter::Checkpoint);
-            self.wake_at(Wake::Task, self.now);
+            self.wake_now(Wake::Task);
         }
         false
     }
@@ -726,7 +593,7 @@ impl Core {
         let waits = |window: &&mut Window| window.asked.is_some_and(|asked| asked < flush);
         if let Some(window) = reshape.window.as_mut().filter(waits) {
             window.flushed = true;
-            self.wake_at(Wake::Task, self.now);
+            self.wake_now(Wake::Task);
         }
     }
 
@@ -812,7 +679,7 @@ impl Core {
         {
             *outstanding -= 1;
         }
-        self.wake_at(Wake::Task, self.now);
+        self.wake_now(Wake::Task);
     }
 
     fn closing_turn(&mut self, closing: Closing) -> bool {
@@ -911,12 +778,6 @@ impl Core {
         self.note_open();
     }
 
-    /// Whether the reshape leaves the array as a stop may find it.
-    pub(crate) fn reshape_rests(&self) -> bool {
-        let open = self.reshape.as_ref().is_some_and(|one| one.is_open());
-        !open && !self.logs_are_journal() || self.reshape.is_none() || self.mode.read_only
-    }
-
     // --------------------------------------------------------------------------------------------------------- end
 
     /// All rows are in the new shape.
@@ -928,11 +789,6 @@ impl Core {
         let version = self.keeper.version_wanted();
         self.tasks.list[index].state = State::Opening { version };
         false
-    }
-
-    /// Whether a growth takes rows to another shape.
-    pub(crate) fn is_reshaping(&self) -> bool {
-        self.reshape.is_some()
     }
 
     /// Superblocks no longer know of a former shape.

@@ -3,7 +3,7 @@
 //! The record in the superblocks trails: it has the rows of the durable done-set. So a row counts once, but for a row that was
 //! repaired right before a crash: it is compared again, and agrees.
 
-use super::{Task, Tasks};
+use super::table::{LOOKED_AT_CLOSELY, Live, Task, Tasks};
 use crate::contract::{Cure, Fact, LastScrub, ScrubMode, ScrubState, TaskKind};
 use crate::core::Core;
 use crate::meta::superblock::last_scrub::{Finding, count};
@@ -11,18 +11,6 @@ use crate::runset::RunSet;
 use crate::slice::Scrubbed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-/// An array that disagrees in more rows than this is no case of single sectors, and a look at each block would take long.
-const LOOKED_AT_CLOSELY: u64 = 1000;
-
-/// The scrub that runs.
-#[derive(Clone, Copy)]
-pub(crate) struct Live {
-    serial: u64,
-    result: LastScrub,
-    /// As of the checkpoint under way.
-    checkpoint: LastScrub,
-}
 
 impl TaskKind {
     pub(crate) fn is_scrub(self) -> bool {
@@ -70,7 +58,7 @@ impl Core {
     pub(super) fn scrub_begins(&mut self, mode: ScrubMode, serial: u64, done: RunSet) -> RunSet {
         let on_record = self.superblock.tail.last_scrub;
         let goes_on = on_record.filter(|last| {
-            self.boot.is_some()
+            self.starts()
                 && last.state == ScrubState::Running
                 && last.mode.writes() == mode.writes()
         });
@@ -143,9 +131,9 @@ impl Core {
 
     /// Asks for a checkpoint, so that the newest findings are on record as soon as their repairs are durable.
     fn records_scrub_soon(&mut self, serial: u64) {
-        let mut tasks = self.tasks.list.iter_mut();
+        let mut tasks = self.below.below.below.tasks.list.iter_mut();
         if let Some(task) = tasks.find(|task| task.serial == serial) {
-            task.next_checkpoint = self.now;
+            task.next_checkpoint = self.below.below.below.now;
         }
     }
 

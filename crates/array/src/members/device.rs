@@ -4,7 +4,6 @@ use crate::contract::MemberInfo;
 use crate::energy::Spent;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{Region, RegionKind};
-use crate::power::Power;
 use crate::units::Nanos;
 use alloc::vec::Vec;
 
@@ -52,6 +51,23 @@ impl Places {
     }
 }
 
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Power {
+    #[default]
+    Awake,
+    Resting,
+    Asleep,
+    Waking,
+    /// It was told to rest, and cannot.
+    Restless,
+}
+
+impl Power {
+    pub(crate) fn is_up(self) -> bool {
+        matches!(self, Power::Awake | Power::Restless)
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Health {
     /// Opened, not (yet) of this array.
@@ -68,8 +84,8 @@ pub(crate) struct Device {
     pub(crate) entry: Option<u16>,
     pub(crate) regions: Vec<Region>,
     pub(crate) places: Places,
-    /// Something may lie there that no flush of this daemon has covered: whatever it held when it came, and what was
-    /// written since.
+    /// Something may lie there that no flush of this daemon has covered: whatever it held when it came, and
+    /// what was written since.
     pub(crate) unflushed: bool,
     /// Its last write or flush found no space.
     pub(crate) full: bool,

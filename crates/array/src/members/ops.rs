@@ -1,7 +1,7 @@
 //! Operations in flight: who waits for each, and the boxes they travel in.
 //!
-//! A tag is an index here. A slot is freed only by its own completion, so a late completion of an abandoned operation
-//! finds its slot still taken and its owner gone.
+//! A tag is an index here. A slot is freed only by its own completion, so a late completion of an abandoned
+//! operation finds its slot still taken and its owner gone.
 
 use crate::contract::{
     BufRef, Class, Compute, ComputeOp, DeviceIo, IoOp, Page, Segment, Tag, zeroed_page,
@@ -355,8 +355,8 @@ impl Ops {
         self.idle() || self.orphans().count() == self.in_flight as usize
     }
 
-    /// Gives up on what is outstanding on a member: its owners in the order of the slots, with the tags of those that travel by
-    /// themselves.
+    /// Gives up on what is outstanding on a member: its owners in the order of the slots, with the tags of
+    /// those that travel by themselves.
     pub(crate) fn abandon(&mut self, member: Member, into: &mut Vec<(Option<Tag>, Owner)>) {
         for (index, slot) in self.slots.iter_mut().enumerate() {
             if slot.member == member && !matches!(slot.owner, Owner::Free | Owner::Orphan) {

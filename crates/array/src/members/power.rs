@@ -1,4 +1,5 @@
-//! Mirrors that sleep: copies beyond the first of each chunk, on members that stand still until something is asked of them.
+//! Mirrors that sleep: copies beyond the first of each chunk, on members that stand still until something is
+//! asked of them.
 //!
 //! | state   | cause                                                        | next    |
 //! |---------|--------------------------------------------------------------|---------|
@@ -14,88 +15,21 @@
 //! Time-outs leave out the time that a spindle takes, and who tells it: what is asked of a member that is being told to rest waits
 //! until that has ended, and then until the spindle turns.
 
+use super::Members;
+use super::device::Power;
 use crate::contract::{Class, IoError, IoOp};
-use crate::core::{Core, NEVER, Wake};
 use crate::energy::Phase;
-use crate::flush::Waiter;
-use crate::ops::Owner;
-use crate::units::{Member, Nanos, Slot};
-use alloc::vec::Vec;
+use crate::members::ops::Owner;
+use crate::units::{Member, Nanos};
 
-/// What a spindle may take to turn again, beside all that is waited for otherwise. A shell gives up a command of the operator's after as
-/// long, and the member is asked all the same.
+/// What a spindle may take to turn again, beside all that is waited for otherwise. A shell gives up a command
+/// of the operator's after as long, and the member is asked all the same.
 pub(crate) const SPIN_UP_MAX: Nanos = Nanos::from_secs(60);
 /// What it may take to stand still: a shell gives up as late, which leaves the member awake.
 const REST_MAX: Nanos = Nanos::from_secs(60);
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Power {
-    #[default]
-    Awake,
-    Resting,
-    Asleep,
-    Waking,
-    /// It was told to rest, and cannot.
-    Restless,
-}
-
-impl Power {
-    pub(crate) fn is_up(self) -> bool {
-        matches!(self, Power::Awake | Power::Restless)
-    }
-}
-
-impl Core {
-    pub fn is_mirrored(&self) -> bool {
-        self.superblock.geometry.level.mirrors()
-    }
-
-    /// Members that hold further copies only.
-    fn mirrors(&self) -> Vec<Member> {
-        let slots = 0..usize::from(self.superblock.geometry.slots);
-        let further = slots.filter(|&slot| !self.layout.has_firsts(Slot(slot as u16)));
-        let members = further.flat_map(|slot| self.standing.of_slot(slot));
-        members
-            .filter_map(|standing| standing.home)
-            .map(|home| home.member)
-            .collect()
-    }
-
-    /// Whether all mirrors are awake that can rest, some are, and nothing is under way or on its way that would wake them again.
-    pub fn may_rest(&self) -> bool {
-        let power = |member: &Member| self.devices[usize::from(member.0)].power;
-        let can = |member: &Member| power(member) != Power::Restless;
-        let mut mirrors: Vec<Member> = self.mirrors();
-        mirrors.retain(can);
-        !mirrors.is_empty()
-            && mirrors.iter().all(|member| self.is_restful(*member))
-            && self.serving()
-            && self.complete()
-            && self.tasks.list.is_empty()
-            && !self.halted()
-            && self.keeper.all_durable()
-            && !self.maps_dirty()
-            && (self.all_dirty || !self.intent.any())
-            && self.wake[Wake::Lazy as usize] == NEVER
-            && self.spares_mirrors()
-    }
-
-    /// Begins a flush if mirrors have what no flush covered, and none is under way: nobody else may ask for one. False if not.
-    pub fn flush_mirrors(&mut self) -> bool {
-        let unflushed = |member: &Member| self.devices[usize::from(member.0)].unflushed;
-        if !self.flusher.idle() || !self.mirrors().iter().any(unflushed) {
-            return false;
-        }
-        self.flush_for(Waiter::Intent);
-        true
-    }
-
-    /// Whether nothing that is under way can be about mirrors; what goes to first copies alone is not.
-    fn spares_mirrors(&self) -> bool {
-        self.superblock.ahead || self.flusher.idle() && self.slices.idle()
-    }
-
-    fn is_restful(&self, member: Member) -> bool {
+impl Members {
+    pub(crate) fn is_restful(&self, member: Member) -> bool {
         let device = &self.devices[usize::from(member.0)];
         device.power == Power::Awake && device.in_flight == 0 && !device.unflushed
     }
@@ -206,6 +140,6 @@ impl Core {
             Power::Asleep => Phase::Standby,
             Power::Waking => Phase::Starting,
         };
-        device.spent.turn(self.now, phase);
+        device.spent.turn(self.below.now, phase);
     }
 }

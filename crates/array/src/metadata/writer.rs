@@ -7,17 +7,19 @@
 //! | writing | all writes ended, no change    | clean   |
 //! | writing | all writes ended, a change     | dirty   |
 //!
-//! A version counts as durable when every member written to has it, or has been failed (which is a change, and so a
-//! further version). Copies alternate between two homes, so the last durable version always survives a torn write.
+//! A version counts as durable when every member written to has it, or has been failed (which is a change,
+//! and so a further version). Copies alternate between two homes, so the last durable version always survives
+//! a torn write.
 
-use crate::contract::{FailCause, IoError, Page};
-use crate::core::Core;
-use crate::device::Health;
-use crate::maps::{BitMap, PageState};
+use super::Metadata;
+use crate::contract::Page;
+use crate::facts::Notice;
+use crate::members::device::Health;
+use crate::members::ops::Owner;
 use crate::meta::leases::Parcel;
 use crate::meta::pages::{self, MapKind};
 use crate::meta::superblock::{MemberRole, Superblock};
-use crate::ops::Owner;
+use crate::metadata::maps::{BitMap, PageState};
 use crate::planted::Bug;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
@@ -35,7 +37,8 @@ pub(crate) struct Keeper {
     /// The version that records the partner as it is now.
     partner: u64,
     outstanding: u32,
-    /// What the array lends: by the version in flight, and as is on record. Who may reach what goes by the latter.
+    /// What the array lends: by the version in flight, and as is on record. Who may reach what goes by the
+    /// latter.
     lent_in_flight: Vec<Parcel>,
     lent: Vec<Parcel>,
 }
@@ -72,6 +75,16 @@ impl Keeper {
         self.on_record >= self.failure
     }
 
+    /// Whether a version waits to be written, and none is being written.
+    pub(crate) fn is_due(&self) -> bool {
+        self.outstanding == 0 && self.durable < self.wanted
+    }
+
+    /// A member has answered about the version in flight.
+    pub(crate) fn answered(&mut self) {
+        self.outstanding -= 1;
+    }
+
     pub(crate) fn quiet(&self) -> bool {
         self.outstanding == 0
     }
@@ -93,32 +106,9 @@ impl Keeper {
     }
 }
 
-impl Core {
-    /// Starts what needs writing and is not being written.
-    pub(crate) fn keep(&mut self) {
-        let maps = MapKind::ALL.into_iter().any(|kind| *self.touched(kind));
-        if !maps && self.keeper.durable == self.keeper.wanted {
-            return;
-        }
-        if self.undecided() {
-            return;
-        }
-        if self.mode.read_only {
-            return self.keep_nothing();
-        }
-        if !self.replaying()
-            && self.keeper.outstanding == 0
-            && self.keeper.durable < self.keeper.wanted
-        {
-            self.write_superblocks();
-        }
-        for kind in MapKind::ALL {
-            self.write_map(kind);
-        }
-    }
-
+impl Metadata {
     /// A read-only array tells nobody what becomes of it.
-    fn keep_nothing(&mut self) {
+    pub(crate) fn keep_nothing(&mut self) {
         self.keeper.durable = self.keeper.wanted;
         self.owing = false;
         for kind in MapKind::ALL {
@@ -127,16 +117,16 @@ impl Core {
                 self.page_state(kind, page).dirty = false;
             }
         }
-        self.metadata_moved();
+        self.notify(Notice::MetadataMoved);
     }
 
-    fn write_superblocks(&mut self) {
+    pub(crate) fn write_superblocks(&mut self, log_floor: u64) {
         self.tasks_to_superblock();
         self.superblock.sequence += 1;
-        self.superblock.log_floor = self.logs.floor();
+        self.superblock.log_floor = log_floor;
         self.keeper.in_flight = self.keeper.wanted;
         let lent = &mut self.keeper.lent_in_flight;
-        lent.clone_from(&self.superblock.lent);
+        lent.clone_from(&self.below.superblock.lent);
         for index in 0..self.devices.len() {
             if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
                 self.write_superblock(Member(index as u16));
@@ -146,6 +136,12 @@ impl Core {
             // Nobody is left to tell: the array has failed as a whole.
             self.superblocks_written();
         }
+    }
+
+    /// Whether a member's superblock or map is behind.
+    pub(crate) fn has_to_write(&mut self) -> bool {
+        let maps = MapKind::ALL.into_iter().any(|kind| *self.touched(kind));
+        maps || self.keeper.durable != self.keeper.wanted
     }
 
     fn write_superblock(&mut self, member: Member) {
@@ -177,20 +173,7 @@ impl Core {
         (at, pages)
     }
 
-    pub(crate) fn superblock_written(&mut self, member: Member, result: Result<(), IoError>) {
-        self.keeper.outstanding -= 1;
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        } else {
-            self.ownership.version_written(member);
-        }
-        if self.keeper.outstanding == 0 {
-            self.superblocks_written();
-            self.boot_levelled();
-        }
-    }
-
-    fn superblocks_written(&mut self) {
+    pub(crate) fn superblocks_written(&mut self) {
         self.keeper.durable = self.keeper.in_flight;
         if !self.halted() {
             self.keeper.on_record = self.keeper.in_flight;
@@ -199,10 +182,8 @@ impl Core {
             let keeper = &mut self.keeper;
             keeper.lent.clone_from(&keeper.lent_in_flight);
         }
-        self.metadata_moved();
+        self.notify(Notice::MetadataMoved);
     }
-
-    // ---------------------------------------------------------------------------------------------------- maps
 
     pub(crate) fn map_pages(&self, kind: MapKind) -> usize {
         match kind {
@@ -220,7 +201,7 @@ impl Core {
         bits.into_iter().any(BitMap::dirty) || self.lost.dirty()
     }
 
-    fn page_state(&mut self, kind: MapKind, page: usize) -> &mut PageState {
+    pub(crate) fn page_state(&mut self, kind: MapKind, page: usize) -> &mut PageState {
         match kind {
             MapKind::Written => &mut self.written.pages[page],
             MapKind::Intent => &mut self.intent.pages[page],
@@ -230,7 +211,7 @@ impl Core {
         }
     }
 
-    fn write_map(&mut self, kind: MapKind) {
+    pub(crate) fn write_map(&mut self, kind: MapKind) {
         if !core::mem::take(self.touched(kind)) {
             return;
         }
@@ -246,7 +227,7 @@ impl Core {
         *self.touched(kind) |= left;
     }
 
-    fn touched(&mut self, kind: MapKind) -> &mut bool {
+    pub(crate) fn touched(&mut self, kind: MapKind) -> &mut bool {
         match kind {
             MapKind::Written => &mut self.written.touched,
             MapKind::Intent => &mut self.intent.touched,
@@ -256,10 +237,10 @@ impl Core {
         }
     }
 
-    /// Makes every page of every map be written again, to members that were not there before. As an array starts, not
-    /// those of heat: the newest counts, whichever member has it.
+    /// Makes every page of every map be written again, to members that were not there before. As an array
+    /// starts, not those of heat: the newest counts, whichever member has it.
     pub(crate) fn rewrite_maps(&mut self) {
-        let starting = self.boot.is_some();
+        let starting = self.starts();
         let kinds = MapKind::ALL.into_iter();
         for kind in kinds.filter(|&kind| kind != MapKind::Heat || !starting) {
             for page in 0..self.map_pages(kind) {
@@ -368,51 +349,12 @@ impl Core {
         );
     }
 
-    pub(crate) fn map_page_written(
-        &mut self,
-        map: u8,
-        page: u16,
-        member: Member,
-        result: Result<(), IoError>,
-    ) {
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        }
-        let kind = MapKind::ALL[map as usize];
-        let state = self.page_state(kind, page as usize);
-        state.writing -= 1;
-        if state.writing == 0 {
-            self.map_page_durable(kind, page as usize);
-        }
-    }
-
-    fn map_page_durable(&mut self, kind: MapKind, page: usize) {
+    pub(crate) fn map_page_durable(&mut self, kind: MapKind, page: usize) {
         match kind {
             _ if self.halted() => {}
             MapKind::Lost | MapKind::Heat => {}
             _ => self.bit_map(kind).written(page),
         }
-        self.metadata_moved();
-    }
-
-    /// Something durable has changed: whoever waited for it looks again.
-    pub(crate) fn metadata_moved(&mut self) {
-        self.owing &= self.intent.dirty();
-        self.inits_settle();
-        self.slices_wake_waiting();
-        self.flush_resume();
-        self.flusher_settle();
-        self.requests_settle();
-    }
-
-    /// Read-side of the member table, for `status` and for new members.
-    pub(crate) fn entry_members(&self) -> Vec<Option<Member>> {
-        let mut members = alloc::vec![None; self.superblock.members.len()];
-        for (index, device) in self.devices.iter().enumerate() {
-            if let Some(entry) = device.entry {
-                members[entry as usize] = Some(Member(index as u16));
-            }
-        }
-        members
+        self.notify(Notice::MetadataMoved);
     }
 }

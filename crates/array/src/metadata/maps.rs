@@ -1,8 +1,9 @@
 //! The persisted maps: which extents were written, which regions have writes in flight, which sectors are lost, which
 //! regions a log set alone has current copies of.
 //!
-//! Each is kept in pages with two homes on every current member (`meta::pages`). A page is written as a whole, one
-//! write of it in flight at a time; a bit counts as durable when a page that holds it is on every current member.
+//! Each is kept in pages with two homes on every current member (`meta::pages`). A page is written as a
+//! whole, one write of it in flight at a time; a bit counts as durable when a page that holds it is on every
+//! current member.
 
 use crate::meta::pages::{BITS_PER_PAGE, EXTENTS_PER_PAGE, WORDS_PER_PAGE};
 use crate::runset::RunSet;
@@ -111,8 +112,8 @@ impl BitMap {
         self.pages[page].sequence = sequence;
     }
 
-    /// Takes the version of a page that is about to be written. Bits that it clears are durable no longer: the write
-    /// may land before anything else does.
+    /// Takes the version of a page that is about to be written. Bits that it clears are durable no longer:
+    /// the write may land before anything else does.
     pub(crate) fn begin_write(&mut self, page: usize) -> &[u64] {
         for word in Self::words_of(page) {
             self.in_flight[word] = self.live[word];
@@ -131,13 +132,13 @@ impl BitMap {
     }
 }
 
-/// The lost sectors, as extents of the array. Each page is about a part of the array of its own, so that an extent never
-/// moves from one page to another and no crash between two page writes can drop it.
+/// The lost sectors, as extents of the array. Each page is about a part of the array of its own, so that an
+/// extent never moves from one page to another and no crash between two page writes can drop it.
 #[derive(Default)]
 pub(crate) struct LostMap {
     pub(crate) extents: RunSet,
-    /// Written anew, but not flushed since: a crash may take that back, so the members go on calling them lost. First
-    /// those that no flush has begun for, then those of the flush that runs.
+    /// Written anew, but not flushed since: a crash may take that back, so the members go on calling them
+    /// lost. First those that no flush has begun for, then those of the flush that runs.
     regained: [RunSet; 2],
     pub(crate) pages: Vec<PageState>,
     /// Some page may be dirty.
@@ -163,8 +164,8 @@ impl LostMap {
         self.touch(lba, sectors);
     }
 
-    /// These sectors were written anew: they are lost no more, durably so after the next flush. Returns whether any of
-    /// them had been lost.
+    /// These sectors were written anew: they are lost no more, durably so after the next flush. Returns
+    /// whether any of them had been lost.
     pub(crate) fn rewritten(&mut self, lba: u64, sectors: u64) -> bool {
         if self.extents.is_empty() || self.first_in(lba, sectors).is_none() {
             return false;
@@ -237,9 +238,9 @@ impl LostMap {
         (first, if last { u64::MAX - first } else { self.share })
     }
 
-    /// When a page has more extents than it holds, the narrowest gap between two of them is given up: better good
-    /// sectors refused than lost ones made up. Not a gap that touches `written`, if there is another. What was given up;
-    /// called until there is nothing.
+    /// When a page has more extents than it holds, the narrowest gap between two of them is given up: better
+    /// good sectors refused than lost ones made up. Not a gap that touches `written`, if there is another.
+    /// What was given up; called until there is nothing.
     pub(crate) fn give_up_gap(&mut self, written: Option<(u64, u64)>) -> Option<(u64, u64)> {
         for page in 0..self.pages.len() {
             // Both as it is and as it will be when what was regained is durable.

@@ -1,0 +1,557 @@
+//! Facts of the set: the lowest floor. Every other floor may ask it.
+//!
+//! Owns the configuration, the time, the actions of this step, the layout, the superblock as it should be,
+//! the roles of members, the progress of tasks, and the state of the set. Asks no other floor and sends no
+//! notice.
+
+use crate::config::Config;
+use crate::contract::{
+    Action, Actions, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp, RequestError,
+    RequestTag, Rival, StartMode,
+};
+use crate::layout::code::CellSet;
+use crate::layout::{Geometry, Layout, Level, RowMap};
+use crate::members::device::Places;
+use crate::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
+use crate::policy::heat::Heat;
+use crate::report::{ArrayState, Counters, DroppedTask};
+use crate::runset::RunSet;
+use crate::standing::{Home, Standing, Standings};
+use crate::task::reshaping::Reshaping;
+use crate::task::table::Tasks;
+use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot, Uuid};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec::Vec;
+
+/// A batch has no more rows, so that it stays a small part of what buffers there are.
+const BATCH_ROWS_MAX: u64 = 16;
+
+pub struct Facts {
+    pub(crate) config: Config,
+    pub(crate) now: Nanos,
+    pub(crate) out: Actions,
+    pub(crate) state: ArrayState,
+    pub(crate) mode: StartMode,
+    /// How far the start is, while one runs.
+    pub(crate) start: Option<StartStage>,
+    pub(crate) layout: Layout,
+    /// The superblock as it should be; `keeper` sees to it that members agree.
+    pub(crate) superblock: Superblock,
+    pub(crate) standing: Standings,
+    pub(crate) tasks: Tasks,
+    /// While rows are taken to another shape.
+    pub(crate) reshape: Option<Box<Reshaping>>,
+    pub(crate) ties: Ties,
+    pub(crate) counters: Counters,
+    /// A log was found, and counts more than first copies that went ahead.
+    pub(crate) log_counts: bool,
+    /// Every region is called dirty, and stays so.
+    pub(crate) all_dirty: bool,
+    /// Rows that the start made consistent.
+    pub(crate) recovered_rows: u64,
+    /// Nothing is written any more.
+    pub(crate) halt: Option<Halt>,
+    /// Earliest moment at which each kind of timed work is due.
+    pub(crate) wake: [Nanos; WAKES],
+    pub(crate) armed: Nanos,
+    /// What the top has to attend to, in this order.
+    pub(crate) notices: VecDeque<Notice>,
+}
+
+/// How a set takes part in a tier. None of this holds of a set by itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ties {
+    /// It is started as a part of the array that its superblock names, and not as an array.
+    pub is_part: bool,
+    /// Its partner is here, and started with it.
+    pub attached: bool,
+    /// Some writes go to primary copies only.
+    pub primaries_first: bool,
+    /// Users' requests are counted above.
+    pub counted_above: bool,
+    /// The read cache is asked from above, and users' changes are reported to it from there.
+    pub cached_above: bool,
+}
+
+/// Stages of a start; see [`crate::boot`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StartStage {
+    Superblocks,
+    /// Another run may own the array: time shows whether it does ([`crate::owner`]).
+    Owner,
+    Maps,
+    Logs,
+    /// What was read is being made durable.
+    Securing,
+    Replaying,
+    /// Replayed rows are being flushed.
+    Flushing,
+    /// Members that lag get the chosen version.
+    Levelling,
+    Settle,
+}
+
+/// What a floor has to say to those above it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Notice {
+    /// A superblock or a page of a map has become durable.
+    MetadataMoved,
+}
+
+/// Who may want to be woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Wake {
+    Watchdog,
+    Task,
+    Lazy,
+    Heat,
+    /// Members without space are judged.
+    Full,
+    /// A halted array may look whether there is room again.
+    Room,
+    /// Superblocks are looked at, for their owner.
+    Owner,
+}
+const WAKES: usize = 7;
+
+pub const NEVER: Nanos = Nanos(u64::MAX);
+
+impl Facts {
+    pub(crate) fn new(config: Config) -> Facts {
+        let blank = blank_geometry();
+        Facts {
+            now: Nanos::ZERO,
+            out: Actions::new(),
+            state: ArrayState::Starting,
+            mode: StartMode::default(),
+            start: None,
+            layout: Layout::new(blank).expect("the blank geometry is sound"),
+            superblock: blank_superblock(blank),
+            standing: Standings::default(),
+            tasks: Tasks::default(),
+            reshape: None,
+            ties: Ties::default(),
+            counters: Counters::default(),
+            log_counts: false,
+            all_dirty: false,
+            recovered_rows: 0,
+            halt: None,
+            wake: [NEVER; WAKES],
+            armed: NEVER,
+            notices: VecDeque::new(),
+            config,
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------------- this step
+
+    pub(crate) fn fact(&mut self, fact: Fact) {
+        self.out.push(Action::Fact(fact));
+    }
+
+    pub(crate) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        self.out.push(Action::Reply(tag, result));
+    }
+
+    pub(crate) fn answer(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
+        self.out.push(Action::CommandReply(tag, result));
+    }
+
+    pub(crate) fn notify(&mut self, notice: Notice) {
+        self.notices.push_back(notice);
+    }
+
+    pub(crate) fn wake_at(&mut self, who: Wake, at: Nanos) {
+        let slot = &mut self.wake[who as usize];
+        *slot = (*slot).min(at);
+    }
+
+    pub(crate) fn wake_now(&mut self, who: Wake) {
+        self.wake_at(who, self.now);
+    }
+
+    pub(crate) fn arm(&mut self) {
+        let next = self.wake.iter().copied().min().unwrap_or(NEVER);
+        if next != self.armed && next != NEVER {
+            self.armed = next;
+            self.out.push(Action::Wake(next));
+        }
+    }
+
+    /// Takes the next operation that a halted array may not start out of the actions.
+    pub(crate) fn refused(&mut self) -> Option<Box<DeviceIo>> {
+        if !self.halted() {
+            return None;
+        }
+        let writes = |action: &Action| matches!(action, Action::Device(io) if io.op != IoOp::Read);
+        let index = self.out.iter().position(writes)?;
+        match self.out.remove(index) {
+            Action::Device(io) => Some(io),
+            _ => None,
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- state
+
+    /// Whether a start runs.
+    #[inline]
+    pub(crate) fn starts(&self) -> bool {
+        self.start.is_some()
+    }
+
+    /// Until it is decided which members are current, and what they hold is durable, nothing is written to
+    /// any.
+    pub(crate) fn undecided(&self) -> bool {
+        use StartStage::{Logs, Maps, Owner, Securing, Superblocks};
+        match self.start {
+            Some(stage) => matches!(stage, Superblocks | Owner | Maps | Logs | Securing),
+            None => self.state == ArrayState::Starting,
+        }
+    }
+
+    /// Whether what was read is being made durable.
+    pub(crate) fn securing(&self) -> bool {
+        self.start == Some(StartStage::Securing)
+    }
+
+    /// Whether log records still decide what rows hold: until then none of them is declared void.
+    pub(crate) fn replaying(&self) -> bool {
+        self.start.is_some_and(|stage| stage != StartStage::Settle)
+    }
+
+    #[inline]
+    pub fn serving(&self) -> bool {
+        matches!(
+            self.state,
+            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
+        )
+    }
+
+    #[inline]
+    pub fn halted(&self) -> bool {
+        self.halt.is_some()
+    }
+
+    pub fn halt_error(&self, halt: Halt) -> CommandError {
+        match halt {
+            Halt::NoSpace => CommandError::NoSpace,
+            Halt::Owned(by) => CommandError::Owned {
+                by,
+                rival: Rival::Claims,
+            },
+            Halt::TooFew => CommandError::TooFew {
+                missing: self.standing.missing().collect(),
+            },
+        }
+    }
+
+    /// A halted array has written nothing down.
+    pub(crate) fn on_record(&self) -> Result<(), CommandError> {
+        match self.halt {
+            None => Ok(()),
+            Some(halt) => Err(self.halt_error(halt)),
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------------- roles
+
+    /// Who stands in the partition of a slot that a row's cell lies in.
+    pub(crate) fn standing_at(&self, slot: Slot, row: Row) -> &Standing {
+        self.standing.at(slot, self.layout.partition_of(row))
+    }
+
+    /// The slot in which a member serves, or into which it is filled: its own before those whose partitions
+    /// it hosts.
+    pub fn slot_of(&self, member: Member) -> Option<usize> {
+        let there = |standing: &Standing| standing.members().any(|one| one == member);
+        let own = self.standing.own_slot(member);
+        own.or_else(|| self.standing.slot_where(there))
+    }
+
+    pub(crate) fn serves(&self, member: Member) -> bool {
+        self.standing.iter().any(|one| one.serves(member))
+    }
+
+    /// Every partition of every slot is served.
+    pub fn complete(&self) -> bool {
+        self.standing.iter().all(|standing| standing.home.is_some())
+    }
+
+    /// Whether every row could be decoded if, besides what is missing now, what stands so were gone.
+    pub(crate) fn all_decodable(&self, without: impl Fn(&Standing) -> bool) -> bool {
+        self.layout.decodable_without_parts(|slot, partition| {
+            let standing = self.standing.at(slot, partition);
+            standing.home.is_none() || without(standing)
+        })
+    }
+
+    /// Whether some row could not be decoded without this member.
+    pub fn indispensable(&self, member: Member) -> bool {
+        let serves = |standing: &Standing| standing.serves(member);
+        self.standing.iter().any(serves) && !self.all_decodable(serves)
+    }
+
+    pub(crate) fn current_members(&self) -> Vec<Member> {
+        self.standing.serving()
+    }
+
+    /// Members that may hold records: those that serve, and those being filled, in rows that are.
+    pub(crate) fn log_keepers(&self) -> Vec<Member> {
+        self.standing.members()
+    }
+
+    pub fn is_mirrored(&self) -> bool {
+        self.superblock.geometry.level.mirrors()
+    }
+
+    /// Members that hold further copies only.
+    pub(crate) fn mirrors(&self) -> Vec<Member> {
+        let slots = 0..usize::from(self.superblock.geometry.slots);
+        let further = slots.filter(|&slot| !self.layout.has_firsts(Slot(slot as u16)));
+        let members = further.flat_map(|slot| self.standing.of_slot(slot));
+        members
+            .filter_map(|standing| standing.home)
+            .map(|home| home.member)
+            .collect()
+    }
+
+    // ------------------------------------------------------------------------------------------------ superblock
+
+    pub(crate) fn logged(&self) -> bool {
+        self.superblock.write_hole == WriteHole::Ppl && self.layout.parity()
+    }
+
+    /// Whether nothing says where writes were under way: then that may be anywhere.
+    pub(crate) fn unguarded(&self) -> bool {
+        self.superblock.write_hole == WriteHole::None
+    }
+
+    /// Whether rows are written whole only, and none that is cut short counts for anybody.
+    pub fn whole_rows(&self) -> bool {
+        self.superblock.write_hole == WriteHole::WholeRows
+    }
+
+    pub(crate) fn regions(&self) -> u64 {
+        self.layout.rows().div_ceil(self.superblock.intent_rows)
+    }
+
+    pub(crate) fn intent_region(&self, row: Row) -> u64 {
+        row.0 / self.superblock.intent_rows
+    }
+
+    pub(crate) fn dirty_bit(&self, region: u64) -> u64 {
+        region
+    }
+
+    pub(crate) fn owed_bit(&self, region: u64) -> u64 {
+        self.regions() + region
+    }
+
+    /// Bytes that are the users' own.
+    pub(crate) fn own_bytes(&self) -> u64 {
+        self.superblock.own_sectors(self.layout.size_sectors()) * SECTOR_BYTES
+    }
+
+    /// What a member has to have.
+    pub(crate) fn needs_sectors(&self) -> u64 {
+        Places::of(&self.superblock.regions).data + self.superblock.geometry.slot_sectors
+    }
+
+    // ------------------------------------------------------------------------------------------ extents and rows
+
+    pub(crate) fn extents(&self) -> u64 {
+        self.layout.rows().div_ceil(self.superblock.extent_rows)
+    }
+
+    pub(crate) fn extent_of(&self, row: Row) -> u64 {
+        row.0 / self.superblock.extent_rows
+    }
+
+    /// The bit that says that a generation is written in an extent.
+    pub(crate) fn written_bit(&self, extent: u64, generation: u8) -> u64 {
+        match generation {
+            0 => extent,
+            later => u64::from(later) * self.extents() + extent,
+        }
+    }
+
+    /// Bits for every generation, with that of a growth under way.
+    pub(crate) fn written_bits(&self) -> u64 {
+        u64::from(self.layout.generations_to_come()) * self.extents()
+    }
+
+    /// Whether it is a row in a new shape of an extent that has others in the former.
+    pub(crate) fn is_made(&self, row: Row) -> bool {
+        let end = (self.extent_of(row) + 1) * self.superblock.extent_rows;
+        row < self.layout.edge() && self.layout.edge().0 < end.min(self.layout.rows())
+    }
+
+    /// The cells of a row in so many generations, on the places where they are by now.
+    pub(crate) fn row_with(&self, row: Row, generations: u8) -> RowMap {
+        match !self.layout.is_growing() || self.tasks.is_moved(row) {
+            true => self.layout.row_through(row, generations),
+            false => self.layout.row_before(row, generations),
+        }
+    }
+
+    /// Zeros go to whoever serves a slot, and to whoever is being filled for it: no later pass skips them
+    /// wrongly.
+    pub(crate) fn extent_homes(&self, slot: Slot, partition: u16) -> [Option<Home>; 2] {
+        let standing = self.standing.at(slot, partition);
+        [standing.home, standing.incoming]
+    }
+
+    // ----------------------------------------------------------------------------------------------------- tasks
+
+    /// Whether the codes of a row can be trusted: no resynchronisation still owes it.
+    pub(crate) fn in_sync(&self, row: Row) -> bool {
+        self.tasks.in_sync(row)
+    }
+
+    /// The rows that no recorded resynchronisation owes.
+    pub(crate) fn resynced_before(&self) -> RunSet {
+        let mut done = RunSet::default();
+        done.insert(0, self.layout.rows());
+        for (first, count) in self.tasks.resync_owes().unwrap_or_default() {
+            done.remove(first, count);
+        }
+        done
+    }
+
+    /// Whether superblocks have room for one task more that fills a slot.
+    pub(crate) fn may_fill(&self) -> bool {
+        self.tasks.may_fill()
+    }
+
+    /// Half of the large buffers' worth of windows at most, so that users' requests have the other half.
+    pub(crate) fn most_windows(&self) -> u32 {
+        (self.config.limits.pool.large / (2 * self.task_buffers())).max(1)
+    }
+
+    /// The most buffers that one window of a task takes.
+    pub(crate) fn task_buffers(&self) -> u32 {
+        match self.layout.is_reshaping() {
+            true => self.reshape_buffers(),
+            false => u32::from(self.layout.width()) + self.parity_buffers() + 3,
+        }
+    }
+
+    /// For what the parities of a row will be. A row of fewer than two counts as one of two: what else tasks
+    /// and writes take beside it is reckoned so.
+    pub(crate) fn parity_buffers(&self) -> u32 {
+        u32::from(self.layout.geometry().level.parities()).max(2)
+    }
+
+    /// Buffers for a row of the new shape and one of the former at a time.
+    pub(crate) fn reshape_buffers(&self) -> u32 {
+        let (_, former) = self.layout.former_shape().unwrap_or_default();
+        u32::from(self.layout.width()) + u32::from(former) + 5
+    }
+
+    /// McPod's region: as many rows as there will be data slots, after which what moves is the same again.
+    pub(crate) fn region_rows(&self) -> u64 {
+        let generations = self.layout.generations_to_come();
+        u64::from(self.layout.cells_through(generations))
+    }
+
+    /// Rows whose moves go together: a region of the growth, or part of one.
+    pub(crate) fn batch_rows(&self) -> u64 {
+        match self.tasks.moves.coalesces() {
+            true => {
+                let most = BATCH_ROWS_MAX.min(u64::from(self.most_windows()));
+                self.region_rows().min(most)
+            }
+            false => 1,
+        }
+    }
+
+    /// What a new member takes of so much of each: what every member takes of a whole row, where chunks are
+    /// dealt anew.
+    pub(crate) fn moved_of(&self, much: u64) -> u64 {
+        let former = u64::from(self.layout.cells_through(self.layout.generations()));
+        much * former / self.region_rows().max(1)
+    }
+
+    /// The cells of a row that stand elsewhere after the growth, and the row as it is then.
+    pub(crate) fn moving_cells(&self, map: &RowMap) -> (CellSet, RowMap) {
+        let generations = self.layout.generation_of(map.data - 1) + 1;
+        let before = self.layout.row_before(map.row, generations);
+        let after = self.layout.row_through(map.row, generations);
+        let slot = |map: &RowMap, cell: u8| map.cells[usize::from(cell)].slot;
+        let moves = |cell: &u8| slot(&before, *cell) != slot(&after, *cell);
+        let cells = (0..map.data).filter(moves);
+        (cells.fold(CellSet::EMPTY, CellSet::with), after)
+    }
+
+    /// Nothing is known yet of what users read.
+    pub(crate) fn blank_heat(&self) -> Heat {
+        let (rows, row_sectors) = (self.layout.rows(), self.layout.row_sectors());
+        Heat::new(self.config.limits.heat, rows, row_sectors, self.now)
+    }
+
+    /// The tasks as the superblock shows them.
+    pub(crate) fn tasks_to_superblock(&mut self) {
+        self.tasks.records_into(&mut self.superblock.tasks);
+    }
+
+    /// A member is used for something else, or leaves the table.
+    pub(crate) fn forget_dropped_target(&mut self, entry: u16) {
+        let target = self.superblock.members[usize::from(entry)].uuid;
+        self.forget_dropped(|one| one.target == target);
+    }
+
+    /// Removes dropped tasks that a command or another task has replaced, also from the member table.
+    pub(crate) fn forget_dropped(&mut self, settled: impl Fn(&DroppedTask) -> bool) {
+        for one in self.tasks.dropped.extract_if(.., |one| settled(one)) {
+            if let Some(entry) = self.superblock.index_of(one.target) {
+                self.superblock.members[usize::from(entry)].dropped_for = None;
+            }
+        }
+    }
+}
+
+/// What stands in until the members have spoken.
+fn blank_geometry() -> Geometry {
+    Geometry {
+        level: Level::Raid0,
+        slots: 2,
+        chunk_sectors: 8,
+        slot_sectors: 8,
+        skew: None,
+        grown: None,
+    }
+}
+
+fn blank_superblock(geometry: Geometry) -> Superblock {
+    Superblock {
+        array: Uuid::NIL,
+        name: String::new(),
+        created: 0,
+        generation: 0,
+        sequence: 0,
+        member: Uuid::NIL,
+        geometry,
+        logical_block: 512,
+        write_hole: WriteHole::None,
+        regions: Vec::new(),
+        extent_rows: 1,
+        written_all: true,
+        intent_rows: 1,
+        clean: true,
+        forced: 0,
+        log_floor: 0,
+        resync_pending: false,
+        ahead: false,
+        alone: false,
+        members: Vec::new(),
+        placement: Vec::new(),
+        tasks: Vec::new(),
+        partner: None,
+        buffer: BufferMark::None,
+        lent: Vec::new(),
+        reshape: None,
+        tail: Tail::default(),
+    }
+}

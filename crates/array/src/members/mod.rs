@@ -1,0 +1,221 @@
+//! Members of the set: the floor above the facts.
+//!
+//! Owns the devices, the operations in flight, the buffers, the accounts of traffic, and which members are
+//! without space. One door starts an operation on a member: [`Members::device_io`]. Asks the facts. Sends no
+//! notice.
+
+pub(crate) mod device;
+pub(crate) mod ops;
+pub(crate) mod pool;
+pub(crate) mod power;
+mod roles;
+pub(crate) mod space;
+
+use crate::config::Config;
+use crate::contract::{
+    Action, BufRef, Class, ComputeOp, DeviceIo, IoOp, LinearOutput, Request, Segment,
+};
+use crate::facts::{Facts, NEVER, Wake};
+use crate::policy::traffic::Traffic;
+use crate::standing::Home;
+use crate::units::{Member, Nanos, SECTOR_BYTES};
+use ::core::ops::{Deref, DerefMut};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use device::{Device, Health};
+use ops::{Ops, Owner};
+use pool::{Buffers, Share};
+use space::Full;
+
+/// How many time-outs one operation may take on a member that goes on completing others.
+const TIMEOUTS_MAX: u64 = 4;
+/// Operations before the array is known: reads of metadata.
+const BOOT_OPS: u32 = 256;
+
+pub struct Members {
+    pub(crate) below: Facts,
+    pub(crate) devices: Vec<Device>,
+    pub(crate) ops: Ops,
+    pub(crate) buffers: Buffers,
+    pub(crate) traffic: Traffic,
+    /// How often members were let sleep, each counted by itself.
+    pub(crate) rests: u64,
+    pub(crate) full: Full,
+}
+
+impl Deref for Members {
+    type Target = Facts;
+
+    #[inline]
+    fn deref(&self) -> &Facts {
+        &self.below
+    }
+}
+
+impl DerefMut for Members {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Facts {
+        &mut self.below
+    }
+}
+
+impl Members {
+    pub(crate) fn new(config: Config, share: Share) -> Members {
+        Members {
+            devices: config.members.iter().copied().map(Device::new).collect(),
+            ops: Ops::new(BOOT_OPS),
+            buffers: Buffers::new(share),
+            traffic: Traffic::default(),
+            rests: 0,
+            full: Full::default(),
+            below: Facts::new(config),
+        }
+    }
+}
+
+impl Members {
+    /// Starts a device operation; `fill` adds its segments and flags.
+    #[allow(clippy::too_many_arguments)]
+    pub(crate) fn device_io(
+        &mut self,
+        owner: Owner,
+        member: Member,
+        op: IoOp,
+        at: u64,
+        sectors: u64,
+        class: Class,
+        fill: impl FnOnce(&mut DeviceIo),
+    ) {
+        self.wake_for(member, op);
+        let spins_up = self.rouse(member, op);
+        let deadline = self.now.after(self.config.io_timeout).after(spins_up);
+        let last = Nanos(self.config.io_timeout.0.saturating_mul(TIMEOUTS_MAX));
+        let last = self.now.after(last).after(spins_up);
+        let mut io = self
+            .ops
+            .device(owner, member, op, at, sectors, class, deadline, last);
+        fill(&mut io);
+        let carried: u64 = io
+            .segments
+            .iter()
+            .map(|segment| u64::from(segment.bytes()))
+            .sum();
+        debug_assert!(
+            !matches!(op, IoOp::Read | IoOp::Write) || carried == sectors * crate::SECTOR_BYTES,
+            "segments cover the operation: {io:?}"
+        );
+        self.devices[member.0 as usize].in_flight += 1;
+        self.note_phase(member);
+        self.counters.ios[class as usize] += 1;
+        self.counters.io_bytes[class as usize] += sectors * crate::SECTOR_BYTES;
+        self.traffic.note(member, owner, class, sectors);
+        if self.wake[Wake::Watchdog as usize] == NEVER {
+            self.wake_at(Wake::Watchdog, deadline);
+        }
+        self.out.push(Action::Device(io));
+    }
+
+    /// Starts a write of whole metadata pages.
+    pub(crate) fn write_pages(
+        &mut self,
+        owner: Owner,
+        member: Member,
+        at: u64,
+        pages: Vec<crate::Page>,
+    ) {
+        let sectors = pages.len() as u64 * crate::PAGE_SECTORS;
+        self.device_io(
+            owner,
+            member,
+            IoOp::Write,
+            at,
+            sectors,
+            Class::Metadata,
+            |io| {
+                io.durable = true;
+                io.segments.extend(pages.into_iter().map(Segment::Page));
+            },
+        );
+    }
+
+    /// Copies bytes, or makes them zeros when there is no source.
+    pub(crate) fn copy(&mut self, owner: Owner, source: Option<BufRef>, target: BufRef) {
+        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut coefficients = self.ops.coefficient_list();
+        if let Some(source) = source {
+            compute.sources.push(source);
+            coefficients.push(1);
+        }
+        compute.outputs.push(LinearOutput {
+            target,
+            coefficients,
+        });
+        self.out.push(Action::Compute(compute));
+    }
+
+    /// Accounts for a completed operation; the caller has its owner already.
+    pub(crate) fn settle_io(&mut self, io: &DeviceIo, ok: bool) {
+        let device = &mut self.devices[io.member.0 as usize];
+        device.in_flight -= 1;
+        device.progress = self.below.now;
+        self.roused(io.member, io.op);
+        self.note_phase(io.member);
+        let device = &mut self.devices[io.member.0 as usize];
+        if ok && !io.durable && matches!(io.op, IoOp::Write | IoOp::Zero | IoOp::Trim) {
+            device.unflushed = true;
+        }
+        if ok && device.full && io.class == Class::User && matches!(io.op, IoOp::Write | IoOp::Zero)
+        {
+            self.note_room(io.member);
+        }
+    }
+
+    pub(crate) fn recycle(&mut self, io: Box<DeviceIo>) {
+        self.ops.recycle_io(io);
+    }
+
+    pub(crate) fn good(&self, member: Member) -> bool {
+        self.devices
+            .get(member.0 as usize)
+            .is_some_and(|device| device.health == Health::Good)
+    }
+
+    /// Read-side of the member table, for `status` and for new members.
+    pub(crate) fn entry_members(&self) -> Vec<Option<Member>> {
+        let mut members = alloc::vec![None; self.superblock.members.len()];
+        for (index, device) in self.devices.iter().enumerate() {
+            if let Some(entry) = device.entry {
+                members[entry as usize] = Some(Member(index as u16));
+            }
+        }
+        members
+    }
+
+    pub(crate) fn zeroes_fast(&self) -> bool {
+        let fast = |home: Option<Home>| {
+            home.is_some_and(|home| self.devices[home.member.0 as usize].info.fast_zero)
+        };
+        self.standing.iter().all(|standing| fast(standing.home))
+    }
+
+    pub(crate) fn trim_reads_zero(&self) -> bool {
+        let zeroes = |member: Member| self.devices[member.0 as usize].info.trim_zeroes;
+        let mut standings = self.standing.iter();
+        standings.all(|standing| standing.members().all(zeroes))
+    }
+
+    /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.
+    pub(crate) fn zeroing_is_fast(&self, request: &Request) -> bool {
+        let row_bytes = self.layout.row_sectors() * SECTOR_BYTES;
+        if self.layout.parity() && !self.layout.rows_are_fixed() {
+            return false;
+        }
+        let unit = if self.layout.parity() {
+            row_bytes
+        } else {
+            u64::from(self.superblock.logical_block)
+        };
+        let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
+        whole && self.zeroes_fast()
+    }
+}

@@ -1,0 +1,176 @@
+//! Metadata of the set: the floor above the members.
+//!
+//! Owns what the members have on record, and what is to be written there: the superblock's versions, the
+//! maps, the heat of zones, and the claim of ownership. Asks the members and the facts. Sends
+//! [`crate::facts::Notice::MetadataMoved`] when something has become durable.
+
+pub(crate) mod heat_pages;
+pub(crate) mod intent;
+pub(crate) mod maps;
+pub(crate) mod ownership;
+pub(crate) mod writer;
+mod written;
+
+use crate::config::Config;
+use crate::contract::{Halt, RequestError, RequestOp};
+use crate::layout::RowMap;
+use crate::members::Members;
+use crate::members::pool::Share;
+use crate::meta::leases::Parcel;
+use crate::planted::Bug;
+use crate::policy::heat::Heat;
+use crate::units::{Member, Row, Slot};
+use ::core::ops::{Deref, DerefMut};
+use alloc::vec::Vec;
+use heat_pages::{HeatPages, WRITES_APART, WRITING_MAX};
+use maps::{BitMap, LostMap};
+use ownership::Ownership;
+use writer::Keeper;
+
+pub struct Metadata {
+    pub(crate) below: Members,
+    pub(crate) keeper: Keeper,
+    pub(crate) written: BitMap,
+    pub(crate) intent: BitMap,
+    /// Writes in flight in each intent region.
+    pub(crate) intent_users: Vec<crate::metadata::intent::IntentUsers>,
+    pub(crate) lost: LostMap,
+    pub(crate) redirected: BitMap,
+    pub(crate) heat: Heat,
+    pub(crate) heat_pages: HeatPages,
+    pub(crate) ownership: Ownership,
+    /// What a failed member lacks is not on record yet.
+    pub(crate) owing: bool,
+}
+
+impl Deref for Metadata {
+    type Target = Members;
+
+    #[inline]
+    fn deref(&self) -> &Members {
+        &self.below
+    }
+}
+
+impl DerefMut for Metadata {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Members {
+        &mut self.below
+    }
+}
+
+impl Metadata {
+    pub(crate) fn new(config: Config, share: Share) -> Metadata {
+        Metadata {
+            keeper: Keeper::default(),
+            written: BitMap::new(0),
+            intent: BitMap::new(0),
+            intent_users: Vec::new(),
+            lost: LostMap::default(),
+            redirected: BitMap::new(0),
+            heat: Heat::default(),
+            heat_pages: HeatPages::default(),
+            ownership: Ownership::default(),
+            owing: false,
+            below: Members::new(config, share),
+        }
+    }
+}
+
+impl Metadata {
+    /// No acknowledgement is given while a failure is known here and nowhere else.
+    pub(crate) fn settled(&self) -> bool {
+        let recorded = self.keeper.failures_durable() && !self.owing;
+        recorded || self.planted(Bug::FailureNotRecorded)
+    }
+
+    /// Whether another run has the array, or may have it for all that this one will know.
+    #[inline]
+    pub fn disowned(&self) -> bool {
+        matches!(self.halt, Some(Halt::Owned(_))) || self.ownership.doubted
+    }
+
+    /// How a halted array answers what it may not do.
+    pub fn refusal(&self, op: RequestOp) -> RequestError {
+        match op {
+            _ if self.halt == Some(Halt::NoSpace) => RequestError::NoSpace,
+            _ if self.disowned() => RequestError::Unavailable,
+            RequestOp::Flush => RequestError::Unavailable,
+            _ => RequestError::ReadOnly,
+        }
+    }
+
+    /// The cells of a row that are live and will be after a crash: a cell on a member that is being filled
+    /// counts only when the members' superblocks say that it is there.
+    pub(crate) fn firm_cells(&self, map: &RowMap) -> crate::layout::code::CellSet {
+        let mut set = crate::layout::code::CellSet::default();
+        for cell in 0..map.width {
+            let slot = map.cells[cell as usize].slot;
+            let standing = self.standing_at(slot, map.row);
+            let filled = standing.incoming.is_some()
+                && self.keeper.all_durable()
+                && self.tasks.filled_durably(slot, map.row);
+            if standing.home.is_some() || filled {
+                set = set.with(cell);
+            }
+        }
+        set
+    }
+
+    /// The data cells in a partition of a slot, by their first lba, that lie in written rows whose parity is
+    /// not in step, or whose further copies are not where first ones go ahead.
+    pub(crate) fn unsynced_cells(
+        &self,
+        slot: usize,
+        partition: u16,
+    ) -> impl Iterator<Item = u64> + '_ {
+        let tells = self.layout.parity() || self.is_ahead();
+        let owed = self.tasks.resync_owes().filter(|_| tells);
+        let rows = owed.into_iter().flatten();
+        let rows = rows.flat_map(|(first, count)| (first..first + count).map(Row));
+        let cell = move |row: Row| {
+            let map = self.row_map(row);
+            let of_slot = |data: &u8| map.cells[*data as usize].slot.0 as usize == slot;
+            let data = (0..map.data).find(of_slot)?;
+            let addressed = self.layout.is_addressed(row, data);
+            addressed.then(|| self.layout.lba(row, data, 0))
+        };
+        rows.filter(move |&row| self.layout.partition_of(row) == partition)
+            .filter(|&row| self.is_written(row))
+            .filter_map(cell)
+    }
+
+    /// Whether a member alone tells some data: in a row whose parity is not in step.
+    pub(crate) fn tells_alone(&self, member: Member) -> bool {
+        let partitions = 0..self.layout.partitions();
+        let mut places = (0..self.standing.slots())
+            .flat_map(|slot| partitions.clone().map(move |partition| (slot, partition)));
+        places.any(|(slot, partition)| {
+            let standing = self.standing.at(Slot(slot as u16), partition);
+            standing.serves(member) && self.unsynced_cells(slot, partition).next().is_some()
+        })
+    }
+
+    /// What is lent, as far as it is on record.
+    pub(crate) fn lent(&self) -> &[Parcel] {
+        // Read-only, the array is as it was found, and nothing is written.
+        match self.mode.read_only {
+            true => &self.superblock.lent,
+            false => self.keeper.lent_on_record(),
+        }
+    }
+
+    /// Has the pages written that are behind.
+    pub(crate) fn heat_due(&mut self) {
+        self.heat_pages.not_before = self.now.after(WRITES_APART);
+        self.heat_pages.touched |= self.heat_pages.pages.iter().any(|page| page.dirty);
+    }
+
+    /// A start may still be refused, and writes none.
+    pub(crate) fn heat_may_write(&self) -> bool {
+        let pages = self.heat_pages.pages.iter();
+        let sleeps = self.devices.iter().any(|device| !device.power.is_up());
+        let quiet = self.starts() || sleeps && self.serving();
+        !quiet && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
+    }
+}
