@@ -69,7 +69,7 @@ const TESTS: [(&str, &str, &[&str]); 12] = [
         &["each_event_meets_a_code_cache"],
     ),
     ("planted", "restripe-sim", &["planted"]),
-    ("ranges", "restripe-array", &["ranges"]),
+    ("ranges", "restripe-tier", &["ranges"]),
     ("fuzz-protocol", "restripe-io", &["fuzz"]),
     ("fuzz-traces", "restripe-lab", &["trace_fuzz"]),
 ];

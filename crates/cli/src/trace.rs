@@ -9,8 +9,8 @@ use crate::terminal::{out, outln, print_note, warn};
 use restripe_lab::nearest;
 use restripe_lab::trace::shape::{self, Cut, Fit};
 use restripe_lab::trace::{
-    Action, Features, Format, Op, Options, Order, PassedOver, Requests, Summary, TraceError,
-    TraceWriter, WRITABLE, open, read_twice,
+    Action, FORMATS, Features, Format, Op, Options, Order, PassedOver, Requests, Summary,
+    TraceError, TraceWriter, WRITABLE, open, read_twice,
 };
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -39,13 +39,13 @@ pub fn run(verb: &Trace) -> Outcome {
 }
 
 fn formats() {
-    for format in Format::ALL {
+    for format in FORMATS {
         let written = if WRITABLE.contains(&format) {
             "read, write"
         } else {
             "read"
         };
-        outln!("{:<9} {written:<12} {}", format.name(), format.about());
+        outln!("{:<9} {written:<12} {}", format.name, format.about);
     }
 }
 
@@ -84,7 +84,7 @@ pub struct Input {
 impl Input {
     pub fn of(input: &TraceInput) -> Outcome<Input> {
         let unknown = |name: &String| {
-            let names = Format::ALL.map(Format::name);
+            let names = FORMATS.map(|format| format.name);
             Failure::usage(nearest::unknown("trace format", name, names))
                 .hint("`restripe trace formats` describes each")
         };
@@ -104,7 +104,10 @@ impl Input {
         })
     }
 
-    pub fn open(&mut self, order: Order) -> Result<(Format, Features, Requests), TraceError> {
+    pub fn open(
+        &mut self,
+        order: Order,
+    ) -> Result<(&'static Format, Features, Requests), TraceError> {
         let options = Options {
             sort: self.options.sort || order == Order::ByTime,
             ..self.options.clone()
@@ -200,12 +203,12 @@ fn write(
     let path = &target.output;
     let format = match &target.to {
         Some(name) => Format::of_name(name),
-        None => Some(Format::Rtrace),
+        None => WRITABLE.first().copied(),
     };
     let format = format
         .filter(|format| WRITABLE.contains(format))
         .ok_or_else(|| {
-            let names: Vec<&str> = WRITABLE.iter().map(|format| format.name()).collect();
+            let names: Vec<&str> = WRITABLE.iter().map(|format| format.name).collect();
             Failure::usage("this format cannot be written")
                 .hint(format!("use --to with {}", names.join(", ")))
         })?;
@@ -235,7 +238,7 @@ fn write(
 
 fn write_to(
     path: &Path,
-    format: Format,
+    format: &'static Format,
     features: Features,
     label: Option<&str>,
     requests: Requests,

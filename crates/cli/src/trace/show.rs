@@ -13,7 +13,7 @@ const TOP_SIZES: usize = 5;
 
 pub struct Shown<'a> {
     pub file: &'a Path,
-    pub format: Format,
+    pub format: &'static Format,
     pub features: Features,
     pub label: Option<&'a str>,
     pub skipped: u64,
@@ -25,7 +25,7 @@ impl Shown<'_> {
         let summary = self.summary;
         let value = json!({
             "file": self.file.display().to_string(),
-            "format": self.format.name(),
+            "format": self.format.name,
             "label": self.label,
             "synthetic": self.label.is_some_and(|label| label.starts_with("synthetic")),
             "has_times": self.features.times,
@@ -57,7 +57,7 @@ impl Shown<'_> {
         }
         lines.add(
             "format",
-            &format!("{}: {}", self.format.name(), self.format.about()),
+            &format!("{}: {}", self.format.name, self.format.about),
         );
         let others = format!(
             "{} (plus {} discards and {} flushes)",

@@ -1,8 +1,9 @@
 //! Readers of binary formats with records of known sizes: vSCSI, HP's SRT, plain lists of numbers.
 
 use super::fields::{request, sectors};
+use super::format::{Contents, Format, Opened};
 use super::source::{self, Bytes};
-use super::{Item, Op, Place, Request, TraceError};
+use super::{Features, Item, Op, Place, Request, Requests, TraceError};
 use std::path::PathBuf;
 
 /// A file of records, and where in it we are.
@@ -14,6 +15,10 @@ pub struct Records {
 }
 
 impl Records {
+    fn of(file: Opened<'_>) -> Records {
+        Records::new(file.path, file.input)
+    }
+
     pub fn new(path: PathBuf, input: Bytes) -> Records {
         Records {
             path,
@@ -57,6 +62,14 @@ impl Records {
     }
 }
 
+fn contents(features: Features, requests: Requests) -> Contents {
+    Contents {
+        features,
+        label: None,
+        requests,
+    }
+}
+
 fn u16_le(record: &[u8], at: usize) -> u16 {
     u16::from_le_bytes(record[at..at + 2].try_into().expect("two bytes"))
 }
@@ -72,13 +85,33 @@ fn u64_le(record: &[u8], at: usize) -> u64 {
 // ------------------------------------------------------------------------------------------------------------ vSCSI
 
 /// VMware's vSCSI, both versions: little endian; microseconds, sectors of 512 bytes, lengths in bytes.
-pub struct Vscsi {
+struct Vscsi {
     pub records: Records,
     pub version: VscsiVersion,
 }
 
+pub(super) static VSCSI: Format = Format {
+    endings: &[".vscsi", ".vscsi1", ".vscsi2"],
+    resembles: |start| VscsiVersion::of(start).is_some(),
+    ..Format::of_bytes(
+        "vscsi",
+        "VMware vSCSI, versions 1 and 2 (CloudPhysics)",
+        vscsi,
+    )
+};
+
+fn vscsi(file: Opened<'_>) -> Result<Contents, TraceError> {
+    let version = VscsiVersion::of(&file.start)
+        .ok_or_else(|| file.failure("its records are of no version of vSCSI".into()))?;
+    let records = Records::of(file);
+    Ok(contents(
+        Features::ALL,
+        Box::new(Vscsi { records, version }),
+    ))
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum VscsiVersion {
+enum VscsiVersion {
     V1,
     V2,
 }
@@ -169,9 +202,18 @@ impl Iterator for Vscsi {
 
 // -------------------------------------------------------------------------------------------------------------- SRT
 
+pub(super) static SRT: Format = Format {
+    endings: &[".srt"],
+    begins: |start| start.starts_with(b"$$TR_IOREC"),
+    ..Format::of_bytes("srt", "HP Labs SRT 1.3, binary", |file| {
+        let srt = Srt::new(Records::of(file));
+        Ok(contents(Features::ALL, Box::new(srt)))
+    })
+};
+
 /// HP's SRT 1.3: a text that ends with a form feed, then records of big-endian 32-bit words; microseconds, sectors of
 /// 256 bytes, lengths in bytes.
-pub struct Srt {
+struct Srt {
     records: Records,
     header_done: bool,
 }
@@ -283,8 +325,26 @@ impl Iterator for Srt {
 
 // ---------------------------------------------------------------------------------------------------- plain numbers
 
+pub(super) static U32LE: Format = Format {
+    features: Features::ADDRESSES,
+    endings: &[".u32le"],
+    ..Format::of_bytes(
+        "u32le",
+        "32-bit block numbers, little endian; no times",
+        |file| {
+            let block_bytes = file.options.block_bytes;
+            let records = Records::of(file);
+            let list = U32le {
+                records,
+                block_bytes,
+            };
+            Ok(contents(Features::ADDRESSES, Box::new(list)))
+        },
+    )
+};
+
 /// A list of block numbers, 32 bits each, little endian. No times, no operations.
-pub struct U32le {
+struct U32le {
     pub records: Records,
     pub block_bytes: u64,
 }

@@ -1,60 +1,26 @@
 //! What `blkparse` prints: `maj,min cpu seq seconds pid action RWBS sector + sectors [process]`.
 //!
-//! One request has many events; exactly one action is taken for it, see [`Action`]. Lines may be grouped by CPU, so the
+//! One request has many events; exactly one action is taken for it, see [`super::Action`]. Lines may be grouped by CPU, so the
 //! reader's output goes through [`super::sort`].
 
 use super::fields::{self, SECONDS, number, request, sectors};
-use super::text::{Parsed, Parser, device_number};
+use super::format::{Format, Lines, Parsed, Parser};
+use super::options::Action;
+use super::text::device_number;
 use super::{Op, Request};
 
-/// The event that stands for a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// Q: as the file system or process asked, before merging. What a replay wants.
-    Queued,
-    /// I: as it entered the scheduler.
-    Inserted,
-    /// D: as the driver got it, merged and in its order.
-    Issued,
-    /// C: when it was done.
-    Completed,
-}
+pub(super) static FORMAT: Format = Format {
+    is_grouped: true,
+    ..Format::of_lines(
+        "blkparse",
+        "the text that blkparse prints",
+        Lines::of("259,2 0 1 0.5 4020 Q R 282624 + 8 [java]\n", |options| {
+            Box::new(Blkparse::new(options.action))
+        }),
+    )
+};
 
-impl Action {
-    /// The letter of blkparse.
-    pub fn letter(self) -> char {
-        match self {
-            Action::Queued => 'Q',
-            Action::Inserted => 'I',
-            Action::Issued => 'D',
-            Action::Completed => 'C',
-        }
-    }
-
-    pub fn of_letter(letter: char) -> Option<Action> {
-        use Action::{Completed, Inserted, Issued, Queued};
-        [Queued, Inserted, Issued, Completed]
-            .into_iter()
-            .find(|action| action.letter() == letter.to_ascii_uppercase())
-    }
-
-    /// What to take from a text that begins like this: queue events if it has any, else those of the driver.
-    pub fn guess(start: &str) -> Action {
-        let has = |letter| {
-            let mut actions = start
-                .lines()
-                .filter_map(|line| line.split_ascii_whitespace().nth(5));
-            actions.any(|action| action == letter)
-        };
-        if has("Q") || !has("D") {
-            Action::Queued
-        } else {
-            Action::Issued
-        }
-    }
-}
-
-pub struct Blkparse {
+struct Blkparse {
     action: Action,
     /// No action was named: each text's lines decide it.
     guesses: bool,

@@ -4,13 +4,14 @@
 //! The files are read one after another, so the reader's output goes through [`super::sort`]. The layout of an event is
 //! the kernel's `blk_io_trace`; both byte orders are read.
 
-use super::blkparse::Action;
+use super::detect::{damage, detect};
 use super::fields::{SECTOR, request, sectors};
-use super::format::{damage, detect};
+use super::format::{Contents, Format, Opened};
 use super::members::PassedOver;
+use super::options::Action;
 use super::source::{self, Bytes, Sample};
 use super::tar::Archive;
-use super::{Item, Op, Place, Request, TraceError};
+use super::{Features, Item, Op, Place, Request, TraceError};
 use std::collections::VecDeque;
 use std::fs;
 use std::io::{self, Cursor, Read};
@@ -41,8 +42,28 @@ const QUEUED: u32 = 1;
 const MESSAGE: u32 = 2;
 const MESSAGE_BYTES_MAX: usize = 1024;
 
+pub(super) static FORMAT: Format = Format {
+    is_grouped: true,
+    begins: is_blktrace,
+    ..Format::of_bytes(
+        "blktrace",
+        "blktrace's files by CPU: a folder, a tar archive, one file",
+        open,
+    )
+};
+
+/// One file of blktrace alone.
+fn open(file: Opened<'_>) -> Result<Contents, TraceError> {
+    let action = file.options.action.unwrap_or(Action::Queued);
+    Ok(Contents {
+        features: Features::ALL,
+        label: label_of(&file.start),
+        requests: Box::new(Blktrace::new(file.path, Parts::single(file.input), action)),
+    })
+}
+
 /// Whether a file begins as blktrace's do.
-pub fn is_blktrace(start: &[u8]) -> bool {
+fn is_blktrace(start: &[u8]) -> bool {
     let word = start.first_chunk().copied().unwrap_or_default();
     order_of(word).is_some()
 }

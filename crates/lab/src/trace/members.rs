@@ -4,7 +4,8 @@
 //! One parser reads all of them, so volumes keep their numbers. A member that is no trace (a readme) is passed over and
 //! named; one that is a damaged trace, or cannot be looked at, is a bad record; a member of another format is an error.
 
-use super::format::{Format, damage, detect};
+use super::detect::{damage, detect};
+use super::format::Format;
 use super::source::{self, Bytes, Sample};
 use super::tar::{Archive, Broken, is_archive};
 use super::{Place, TraceError};
@@ -20,7 +21,7 @@ pub struct Members {
     path: PathBuf,
     archive: Arc<Mutex<Archive>>,
     /// What every member is read as; none until the first was found.
-    format: Option<Format>,
+    format: Option<&'static Format>,
     /// The format was named: members are not asked for theirs.
     named: bool,
     skip_bad: bool,
@@ -41,7 +42,7 @@ pub struct Member {
 pub enum First {
     /// Files of blktrace, from the one that the archive stands at, and what was passed over before it.
     Blktrace(Archive, PassedOver),
-    Text(Format, Member, Members),
+    Text(&'static Format, Member, Members),
 }
 
 /// What is looked at to tell a member's format.
@@ -51,7 +52,7 @@ impl Members {
     pub fn open(
         path: &Path,
         input: Bytes,
-        format: Option<Format>,
+        format: Option<&'static Format>,
         skip_bad: bool,
     ) -> Result<First, TraceError> {
         let mut members = Members {
@@ -140,7 +141,7 @@ impl Members {
 
     /// The format of a member; none where it is no trace; why that is not known, where it is damaged. With `skip_bad`, a
     /// damaged one is read in the archive's format if that is the nearest, so that its good lines count.
-    fn judge(&self, base: &str, sample: &Sample) -> Result<Option<Format>, String> {
+    fn judge(&self, base: &str, sample: &Sample) -> Result<Option<&'static Format>, String> {
         let start = &sample.start;
         if is_archive(start) {
             return Err("an archive within the archive is not read: unpack it".into());
@@ -149,7 +150,7 @@ impl Members {
             Ok(found) => return Ok(Some(found)),
             Err(unknown) => damage(base, start).unwrap_or(unknown),
         };
-        let damaged = self.format.filter(|format| unknown.is_damaged(*format));
+        let damaged = self.format.filter(|format| unknown.is_damaged(format));
         if self.skip_bad && damaged.is_some() {
             return Ok(damaged);
         }
@@ -160,9 +161,9 @@ impl Members {
         }
     }
 
-    fn keep_format(&mut self, name: &str, found: Format) -> Result<(), TraceError> {
+    fn keep_format(&mut self, name: &str, found: &'static Format) -> Result<(), TraceError> {
         let format = *self.format.get_or_insert(found);
-        if format == found && found.is_text() {
+        if format == found && found.lines().is_some() {
             return Ok(());
         }
         Err(self.error(name, mixed(found, format), false))
@@ -218,17 +219,16 @@ impl Members {
     }
 }
 
-fn mixed(found: Format, format: Format) -> String {
+fn mixed(found: &Format, format: &Format) -> String {
     if found == format {
         return format!(
             "it is of format {}: unpack the archive, only texts are read from one",
-            found.name()
+            found.name
         );
     }
     format!(
         "it is of format {}, the files before it of {}: unpack the archive",
-        found.name(),
-        format.name()
+        found.name, format.name
     )
 }
 
@@ -245,7 +245,7 @@ impl Read for Shared {
 #[cfg(test)]
 mod tests {
     use super::super::tar::tests::archive;
-    use super::super::{Format, Item, Options, TraceError, read, source};
+    use super::super::{Format, Item, Options, TraceError, read, rtrace, source, text};
     use flate2::Compression;
     use flate2::write::GzEncoder;
     use std::io::{Cursor, Write};
@@ -281,7 +281,7 @@ mod tests {
             ("MSR/mds_1.csv", MDS.as_bytes()),
         ]);
         let trace = opened(&bytes, false).expect("it is a trace");
-        assert_eq!(trace.format, Format::Msr);
+        assert_eq!(trace.format, &text::MSR);
         let passed = trace.passed_over();
         let found: Vec<(u32, u64)> = trace
             .map(|item| item.expect("it is sound"))
@@ -499,7 +499,7 @@ mod tests {
         let headless = "f write 0 512\nf wait 3\nf read 0 512\n";
         let queued = "8,0 0 1 0.000000001 9 Q R 8 + 8 [x]\n8,0 0 2 0.000000002 9 D R 8 + 8 [x]\n";
         let issued = "8,0 0 1 0.000000003 9 D R 8 + 8 [x]\n8,0 0 2 0.000000004 9 C R 8 + 8 [0]\n";
-        let cases: [(Option<Format>, &str, &str, &[u64]); 5] = [
+        let cases: [(Option<&'static Format>, &str, &str, &[u64]); 5] = [
             (
                 None,
                 &fio2(5000),
@@ -507,7 +507,7 @@ mod tests {
                 &[0, 0, 100_000_000, 5_000_000_000],
             ),
             (None, fio3, &fio2(100), &[0, 7000, 100_000_000]),
-            (Some(Format::Fio), fio3, headless, &[0, 7000, 3_000_000]),
+            (Some(&text::FIO), fio3, headless, &[0, 7000, 3_000_000]),
             (None, queued, issued, &[1, 3]),
             (None, issued, queued, &[1, 3]),
         ];
@@ -576,7 +576,7 @@ mod tests {
                     opened.map_or_else(Some, |trace| trace.into_iter().find_map(Result::err));
                 found.expect(name).to_string()
             };
-            for format in [None, Some(Format::Spc), Some(Format::Rtrace)] {
+            for format in [None, Some(&text::SPC), Some(&rtrace::FORMAT)] {
                 let cut = error(&packed(HM)[..12], format);
                 assert!(cut.contains("nothing of it can be read"), "{cut}");
                 assert!(!error(b"", format).contains("be read:"));

@@ -5,6 +5,7 @@
 //! another trace with the same header may follow. Any other bytes there are an error.
 
 use super::fields::request;
+use super::format::{Contents, Format, Opened};
 use super::source::{self, Bytes};
 use super::{Features, Item, Op, Place, Request, TraceError};
 use restripe_code::crc32c;
@@ -12,7 +13,7 @@ use std::io::{self, Write};
 use std::path::PathBuf;
 use std::vec::IntoIter;
 
-pub const MAGIC: &[u8; 8] = b"rtrace\r\n";
+const MAGIC: &[u8; 8] = b"rtrace\r\n";
 const VERSION: u16 = 1;
 const HEADER_BYTES: usize = 16;
 const BLOCK_HEADER_BYTES: usize = 16;
@@ -184,8 +185,25 @@ fn put(payload: &mut Vec<u8>, mut value: u64) {
 
 // ------------------------------------------------------------------------------------------------------------ reader
 
+pub(super) static FORMAT: Format = Format {
+    begins: |start| start.starts_with(MAGIC),
+    ..Format::of_bytes("rtrace", "the compact format of our own", open)
+};
+
+fn open(file: Opened<'_>) -> Result<Contents, TraceError> {
+    let damaged = |reason| file.failure(reason);
+    let features = features(&file.start).map_err(damaged)?;
+    let label = label(&file.start).map_err(damaged)?;
+    let requests = Box::new(Reader::new(file.path, file.input, label.as_deref()));
+    Ok(Contents {
+        features,
+        label,
+        requests,
+    })
+}
+
 /// What stands at the beginning of a file.
-pub fn features(start: &[u8]) -> Result<Features, String> {
+fn features(start: &[u8]) -> Result<Features, String> {
     let header: &[u8; HEADER_BYTES] = start.first_chunk().ok_or("the header is cut")?;
     let half = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     if crc32c(0, &header[..12]) != word(header, 12) {
@@ -204,7 +222,7 @@ pub fn features(start: &[u8]) -> Result<Features, String> {
 }
 
 /// The label at the beginning of a file, whose header [`features`] has judged.
-pub fn label(start: &[u8]) -> Result<Option<String>, String> {
+fn label(start: &[u8]) -> Result<Option<String>, String> {
     let flags = start.get(10..12).map_or(0, |flags| u16::from(flags[0]));
     if flags & HAS_LABEL == 0 {
         return Ok(None);

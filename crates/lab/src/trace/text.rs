@@ -2,118 +2,10 @@
 //!
 //! Each format is a parser of one line. Lines are independent, so a bad one can be skipped.
 
-use super::fields::{self, Line, Lines, MILLISECONDS, SECONDS, number, request, sectors};
-use super::members::Members;
-use super::source::{self, Bytes};
-use super::{Item, Op, Place, Request, TraceError};
+use super::fields::{self, MILLISECONDS, SECONDS, number, request, sectors};
+use super::format::{Beginning, Fields, Format, Lines, Parsed, Parser};
+use super::{Features, Op, Request};
 use std::collections::BTreeMap;
-use std::io;
-use std::path::PathBuf;
-
-/// What a line holds: a request, or nothing that counts.
-pub type Parsed = Result<Option<Request>, String>;
-
-/// Reads one line of a format.
-pub trait Parser: Send {
-    /// A text begins, with these bytes: nothing that the text before it said of times or events holds any more.
-    fn begin(&mut self, _start: &[u8]) {}
-
-    fn parse(&mut self, line: &str) -> Parsed;
-}
-
-/// Requests of a text, by the parser of its format.
-pub struct TextReader<P> {
-    /// Of the file, or of the archive that it is a member of.
-    path: PathBuf,
-    lines: Lines,
-    parser: P,
-    /// The name of the archive's member that is being read, and those that follow.
-    members: Option<(String, Members)>,
-}
-
-impl<P: Parser> TextReader<P> {
-    /// The text begins with the bytes of `start`.
-    pub fn new(path: PathBuf, input: Bytes, start: &[u8], mut parser: P) -> TextReader<P> {
-        parser.begin(start);
-        TextReader {
-            path,
-            lines: Lines::new(input),
-            parser,
-            members: None,
-        }
-    }
-
-    /// Goes on with these members of the archive where the first of them, of this name, ends.
-    pub fn with_members(mut self, name: String, members: Members) -> TextReader<P> {
-        self.members = Some((name, members));
-        self
-    }
-
-    /// Begins the archive's next member; false where there is none.
-    fn next_member(&mut self) -> Result<bool, TraceError> {
-        let Some((name, members)) = &mut self.members else {
-            return Ok(false);
-        };
-        let Some(member) = members.next_text()? else {
-            return Ok(false);
-        };
-        *name = member.name;
-        self.lines = Lines::new(member.bytes);
-        self.parser.begin(&member.start);
-        Ok(true)
-    }
-}
-
-impl<P: Parser> Iterator for TextReader<P> {
-    type Item = Item;
-
-    fn next(&mut self) -> Option<Item> {
-        loop {
-            let parsed = match self.lines.next_line() {
-                Ok(None) => match self.next_member() {
-                    Ok(true) => continue,
-                    Ok(false) => return None,
-                    Err(error) => return Some(Err(error)),
-                },
-                Ok(Some(Line::Text(line))) => self.parser.parse(line),
-                Ok(Some(Line::Bad(reason))) => Err(reason.to_string()),
-                Err(error) => return Some(Err(self.unreadable(&error))),
-            };
-            match parsed {
-                Ok(Some(request)) => return Some(Ok(request)),
-                Ok(None) => {}
-                Err(reason) => return Some(Err(self.error(self.lines.number, reason, true))),
-            }
-        }
-    }
-}
-
-impl<P> TextReader<P> {
-    fn error(&self, line: u64, reason: String, skippable: bool) -> TraceError {
-        let path = match &self.members {
-            Some((name, _)) => self.path.join(name),
-            None => self.path.clone(),
-        };
-        TraceError {
-            path,
-            place: Place::Line(line),
-            reason,
-            skippable,
-        }
-    }
-
-    /// What cannot be read stands behind the last line that could. A file that was cut ends there. So does a member that
-    /// is damaged, as long as its archive is sound: the next one begins at a place that is known.
-    fn unreadable(&mut self, error: &io::Error) -> TraceError {
-        let goes_on = match &self.members {
-            Some((_, members)) => members.go_on(),
-            None => source::is_cut(error),
-        };
-        let found = self.error(self.lines.number + 1, error.to_string(), goes_on);
-        self.lines = Lines::new(Box::new(io::empty()));
-        found
-    }
-}
 
 /// Empty lines and comments hold nothing in any format.
 fn holds_nothing(line: &str) -> bool {
@@ -152,7 +44,20 @@ fn word<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Result<Op, String> {
 }
 
 /// SPC, as the UMass traces: `ASU,LBA,size,opcode,timestamp`; sectors of 512 bytes, bytes, seconds.
-pub struct Spc;
+struct Spc;
+
+pub(super) static SPC: Format = Format {
+    endings: &[".spc"],
+    ..Format::of_lines(
+        "spc",
+        "SPC and UMass: ASU,LBA,size,opcode,seconds",
+        Lines {
+            // SPC lets further fields follow.
+            fields: Fields::commas(5, usize::MAX),
+            ..Lines::of("0,303567,3584,w,0.026214\n", |_| Box::new(Spc))
+        },
+    )
+};
 
 impl Parser for Spc {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -170,9 +75,21 @@ impl Parser for Spc {
 
 /// MSR Cambridge: `filetime,host,disk,type,offset,size,response`; 100 ns, bytes. Volumes are numbered as they appear.
 #[derive(Default)]
-pub struct Msr {
+struct Msr {
     volumes: Names,
 }
+
+pub(super) static MSR: Format = Format::of_lines(
+    "msr",
+    "MSR Cambridge CSV: Windows file times, bytes",
+    Lines {
+        fields: Fields::commas(7, 7),
+        ..Lines::of(
+            "128166372003061629,mds,0,Read,3154132992,4096,551\n",
+            |_| Box::new(Msr::default()),
+        )
+    },
+);
 
 impl Parser for Msr {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -197,7 +114,33 @@ impl Parser for Msr {
 }
 
 /// Windows cut from MSR traces: `ms device offset size op`; bytes, 1 = read.
-pub struct MsrCut;
+struct MsrCut;
+
+pub(super) static MSR_CUT: Format = Format::of_lines(
+    "msr-cut",
+    "cut from MSR: ms device offset size 1=read, bytes",
+    Lines {
+        fields: Fields::words(5, 5),
+        suits: |text| has_fractions(text) && is_in_bytes(text),
+        ..Lines::of("223.412 0 3159347200 36864 0\n", |_| Box::new(MsrCut))
+    },
+);
+
+/// Whether times have decimals: DiskSim counts milliseconds with decimals, SSDsim whole nanoseconds.
+fn has_fractions(text: &Beginning<'_>) -> bool {
+    text.lines.iter().any(|(_, line)| {
+        let time = line.split_ascii_whitespace().next();
+        time.is_some_and(|time| time.contains('.'))
+    })
+}
+
+/// MSR cuts look like DiskSim, but count bytes: every size and offset is a multiple of 512.
+fn is_in_bytes(text: &Beginning<'_>) -> bool {
+    let found = text.lines.iter().map(|(_, line)| MsrCut.parse(line));
+    let mut requests = found.filter_map(|parsed| parsed.ok().flatten()).peekable();
+    let whole = |request: Request| (request.offset | request.length).is_multiple_of(512);
+    requests.peek().is_some() && requests.all(whole)
+}
 
 impl Parser for MsrCut {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -214,7 +157,17 @@ impl Parser for MsrCut {
 }
 
 /// DiskSim: `ms device start length flags`; sectors of 512 bytes, flags in hexadecimal, bit 0 = read.
-pub struct Disksim;
+struct Disksim;
+
+pub(super) static DISKSIM: Format = Format::of_lines(
+    "disksim",
+    "DiskSim ASCII: ms device start length flags, bit 0 = read",
+    Lines {
+        fields: Fields::words(5, 5),
+        suits: has_fractions,
+        ..Lines::of("13.191135\t30\t0\t5\t1\n", |_| Box::new(Disksim))
+    },
+);
 
 impl Parser for Disksim {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -234,7 +187,17 @@ impl Parser for Disksim {
 }
 
 /// SSDsim and MQSim: `ns device start length op`; sectors of 512 bytes, 0 = write, 1 = read.
-pub struct Ssdsim;
+struct Ssdsim;
+
+pub(super) static SSDSIM: Format = Format::of_lines(
+    "ssdsim",
+    "SSDsim and MQSim: ns device start length 1=read",
+    Lines {
+        fields: Fields::words(5, 5),
+        suits: |text| !has_fractions(text),
+        ..Lines::of("938513000 4 264719034 16 0\n", |_| Box::new(Ssdsim))
+    },
+);
 
 impl Parser for Ssdsim {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -253,7 +216,13 @@ impl Parser for Ssdsim {
 /// FIU: `ns pid process start length op major minor hash`; sectors of 512 bytes.
 ///
 /// The name of a process may hold blanks, so the fields behind it are found from the end.
-pub struct Fiu;
+struct Fiu;
+
+pub(super) static FIU: Format = Format::of_lines(
+    "fiu",
+    "FIU: ns pid process start length op major minor hash",
+    Lines::of("899 4270 nfsd 18579576 8 W 6 0 d6c7\n", |_| Box::new(Fiu)),
+);
 
 impl Parser for Fiu {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -275,7 +244,18 @@ impl Parser for Fiu {
 }
 
 /// Diskmon: `number seconds service disk op start length`; sectors of 512 bytes.
-pub struct Diskmon;
+struct Diskmon;
+
+pub(super) static DISKMON: Format = Format::of_lines(
+    "diskmon",
+    "Windows Diskmon: number seconds service disk op start length",
+    Lines {
+        fields: Fields::words(7, 7),
+        ..Lines::of("0\t0.047\t0.0001\t0\tRead\t1320146\t8\n", |_| {
+            Box::new(Diskmon)
+        })
+    },
+);
 
 impl Parser for Diskmon {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -294,7 +274,15 @@ impl Parser for Diskmon {
 }
 
 /// ftlsim, as wiscsee writes it: `pid event op offset size seconds ...`; bytes, event D = issued, C = completed.
-pub struct Ftlsim;
+struct Ftlsim;
+
+pub(super) static FTLSIM: Format = Format::of_lines(
+    "ftlsim",
+    "wiscsee's ftlsim: pid D|C op offset size seconds",
+    Lines::of("39949 D read 299008 4096 0.5 0 False\n", |_| {
+        Box::new(Ftlsim)
+    }),
+);
 
 impl Parser for Ftlsim {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -317,9 +305,25 @@ impl Parser for Ftlsim {
 }
 
 /// Address lists as ARC's: `first count ignored number`, in blocks. No times, no operations.
-pub struct Lis {
+struct Lis {
     pub block_bytes: u64,
 }
+
+pub(super) static LIS: Format = Format {
+    features: Features::ADDRESSES,
+    endings: &[".lis"],
+    ..Format::of_lines(
+        "lis",
+        "address list of ARC: first count ignored number; no times",
+        Lines {
+            fields: Fields::whole_numbers(4),
+            ..Lines::of("10 2 0 7\n", |options| {
+                let block_bytes = options.block_bytes;
+                Box::new(Lis { block_bytes })
+            })
+        },
+    )
+};
 
 impl Parser for Lis {
     fn parse(&mut self, line: &str) -> Parsed {
@@ -340,12 +344,26 @@ impl Parser for Lis {
 /// fio's iolog, version 2 (`file action [offset length]`; `wait` says how many milliseconds after the start the next one
 /// is) and 3 (each line begins with microseconds). Bytes. Files are numbered as they appear.
 #[derive(Default)]
-pub struct Fio {
+struct Fio {
     timed: bool,
     /// When the next request is, in version 2: milliseconds since the start.
     waited: u64,
     files: Names,
 }
+
+pub(super) static FIO: Format = Format {
+    begins: |start| start.starts_with(b"fio version "),
+    ..Format::of_lines(
+        "fio",
+        "fio's iolog, versions 2 and 3",
+        Lines {
+            suits: |text| text.headless,
+            ..Lines::of("fio version 3 iolog\n291 f write 3104768 4096\n", |_| {
+                Box::new(Fio::default())
+            })
+        },
+    )
+};
 
 impl Parser for Fio {
     fn begin(&mut self, _start: &[u8]) {

@@ -3,17 +3,17 @@
 //! A format that cannot hold a request (an address within a sector, a discard) refuses it; nothing is rounded.
 
 use super::fields::SECTOR;
-use super::{Features, Format, Op, Request, blktrace, rtrace};
+use super::{Features, Format, Op, Request, blktrace, rtrace, text};
 use std::io::{self, Error, ErrorKind, Write};
 
 /// Formats that can be written.
-pub const WRITABLE: [Format; 6] = [
-    Format::Rtrace,
-    Format::Spc,
-    Format::Disksim,
-    Format::Ssdsim,
-    Format::Fio,
-    Format::Blktrace,
+pub static WRITABLE: [&Format; 6] = [
+    &rtrace::FORMAT,
+    &text::SPC,
+    &text::DISKSIM,
+    &text::SSDSIM,
+    &text::FIO,
+    &blktrace::FORMAT,
 ];
 
 /// Writes requests in one format; [`TraceWriter::finish`] must end it.
@@ -21,7 +21,7 @@ pub enum TraceWriter<W: Write> {
     Rtrace(rtrace::Writer<W>),
     /// And the number of the event written last.
     Blktrace(W, u32),
-    Text(W, Format),
+    Text(W, &'static Format),
     Fio(W, FioFile, OneDevice),
 }
 
@@ -34,7 +34,11 @@ const FIO_RECORDED: FioFile = "device0";
 const FIO_SYNTHETIC: FioFile = "synthetic0";
 
 impl<W: Write> TraceWriter<W> {
-    pub fn new(output: W, format: Format, features: Features) -> io::Result<TraceWriter<W>> {
+    pub fn new(
+        output: W,
+        format: &'static Format,
+        features: Features,
+    ) -> io::Result<TraceWriter<W>> {
         TraceWriter::labelled(output, format, features, None)
     }
 
@@ -42,31 +46,28 @@ impl<W: Write> TraceWriter<W> {
     /// file, blktrace as a message.
     pub fn labelled(
         mut output: W,
-        format: Format,
+        format: &'static Format,
         features: Features,
         label: Option<&str>,
     ) -> io::Result<TraceWriter<W>> {
-        if format == Format::Rtrace {
+        if *format == rtrace::FORMAT {
             return rtrace::Writer::new(output, features, label).map(TraceWriter::Rtrace);
         }
         if !WRITABLE.contains(&format) {
-            return Err(refusal(format!(
-                "{} can be read, not written",
-                format.name()
-            )));
+            return Err(refusal(format!("{} can be read, not written", format.name)));
         }
         if !features.times || !features.ops {
             return Err(refusal(format!(
                 "the trace has no times or operations, which {} needs; rtrace can do without",
-                format.name()
+                format.name
             )));
         }
-        if format == Format::Blktrace {
+        if *format == blktrace::FORMAT {
             let first = label.map_or(Vec::new(), |label| blktrace::message(1, label));
             output.write_all(&first)?;
             return Ok(TraceWriter::Blktrace(output, u32::from(label.is_some())));
         }
-        if format == Format::Fio {
+        if *format == text::FIO {
             let file = label.map_or(FIO_RECORDED, |_| FIO_SYNTHETIC);
             write!(output, "fio version 3 iolog\n0 {file} add\n0 {file} open\n")?;
             return Ok(TraceWriter::Fio(output, file, None));
@@ -86,7 +87,7 @@ impl<W: Write> TraceWriter<W> {
                 output.write_all(&blktrace::queued(*number, request).map_err(refusal)?)
             }
             TraceWriter::Text(output, format) => {
-                output.write_all(line(*format, request)?.as_bytes())
+                output.write_all(line(format, request)?.as_bytes())
             }
             TraceWriter::Fio(output, file, device) => {
                 output.write_all(fio(file, device, request)?.as_bytes())
@@ -120,19 +121,19 @@ pub fn text_label(start: &[u8]) -> Option<String> {
     label.starts_with("synthetic").then(|| label.to_string())
 }
 
-fn line(format: Format, request: &Request) -> io::Result<String> {
+fn line(format: &Format, request: &Request) -> io::Result<String> {
     let (time, device) = (request.time, request.device);
     let writes = match request.op {
         Op::Read => false,
         Op::Write => true,
         other => {
-            let reason = format!("{} has no {}", format.name(), other.name());
+            let reason = format!("{} has no {}", format.name, other.name());
             return Err(refusal(reason));
         }
     };
     let start = whole(request.offset)?;
     Ok(match format {
-        Format::Spc => {
+        _ if *format == text::SPC => {
             let op = if writes { 'w' } else { 'r' };
             format!(
                 "{device},{start},{},{op},{}\n",
@@ -140,7 +141,7 @@ fn line(format: Format, request: &Request) -> io::Result<String> {
                 fraction(time, 1_000_000_000)
             )
         }
-        Format::Disksim => {
+        _ if *format == text::DISKSIM => {
             let length = whole(request.length)?;
             let time = fraction(time, 1_000_000);
             format!("{time} {device} {start} {length} {}\n", u8::from(!writes))
@@ -191,7 +192,7 @@ fn fraction(time: u64, unit: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Options, read};
+    use super::super::{Options, binary, read};
     use super::*;
     use std::io::Cursor;
     use std::path::Path;
@@ -223,7 +224,7 @@ mod tests {
             let trace = read(Path::new("t"), input, &Options::default()).unwrap();
             assert_eq!(trace.format, format);
             let found: Vec<Request> = trace.map(Result::unwrap).collect();
-            assert_eq!(found, requests(), "{}", format.name());
+            assert_eq!(found, requests(), "{}", format.name);
         }
     }
 
@@ -240,7 +241,7 @@ mod tests {
                 let trace = read(Path::new("t"), input, &Options::default()).unwrap();
                 assert_eq!(trace.format, format);
                 let found = trace.label.clone();
-                assert_eq!(found.is_some(), label.is_some(), "{}", format.name());
+                assert_eq!(found.is_some(), label.is_some(), "{}", format.name);
                 assert!(found.is_none_or(|label| label.starts_with("synthetic")));
                 assert_eq!(trace.filter(Result::is_ok).count(), requests().len());
             }
@@ -250,7 +251,7 @@ mod tests {
     #[test]
     fn an_iolog_takes_one_device_of_any_number() {
         let written = |devices: [u32; 2]| {
-            let mut writer = TraceWriter::new(Vec::new(), Format::Fio, Features::ALL).unwrap();
+            let mut writer = TraceWriter::new(Vec::new(), &text::FIO, Features::ALL).unwrap();
             devices.iter().try_for_each(|&device| {
                 writer.write(&Request {
                     device,
@@ -265,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_a_format_cannot_hold_is_refused() {
-        let mut writer = TraceWriter::new(Vec::new(), Format::Spc, Features::ALL).unwrap();
+        let mut writer = TraceWriter::new(Vec::new(), &text::SPC, Features::ALL).unwrap();
         let request = requests()[0];
         assert!(
             writer
@@ -283,7 +284,7 @@ mod tests {
                 })
                 .is_err()
         );
-        assert!(TraceWriter::new(Vec::new(), Format::Spc, Features::ADDRESSES).is_err());
-        assert!(TraceWriter::new(Vec::new(), Format::Srt, Features::ALL).is_err());
+        assert!(TraceWriter::new(Vec::new(), &text::SPC, Features::ADDRESSES).is_err());
+        assert!(TraceWriter::new(Vec::new(), &binary::SRT, Features::ALL).is_err());
     }
 }

@@ -1,53 +1,24 @@
 //! From a path to requests: compression, format, reader, skipping of bad records, order of time.
 
-use super::binary::{Records, Srt, U32le, Vscsi, VscsiVersion};
-use super::blkparse::{Action, Blkparse};
 use super::blktrace::{Blktrace, Parts};
-use super::format::{Format, detect};
+use super::detect::detect;
+use super::format::{Contents, Format, Opened, Reading};
+use super::lines::TextReader;
 use super::members::{First, Member, Members, PassedOver};
+use super::options::{Action, Options};
 use super::sort::Sorted;
 use super::source::{self, Bytes, Sample};
 use super::tar::is_archive;
-use super::text::{
-    Diskmon, Disksim, Fio, Fiu, Ftlsim, Lis, Msr, MsrCut, Parser, Spc, Ssdsim, TextReader,
-};
 use super::write::text_label;
-use super::{Features, Item, Place, Requests, TraceError, blktrace, rtrace};
+use super::{Features, Item, Place, Requests, TraceError, blktrace};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How to read a trace. The default takes everything from the file.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Read it as this, whatever it looks like.
-    pub format: Option<Format>,
-    /// The event that stands for a request, for blktrace and blkparse.
-    pub action: Option<Action>,
-    /// Bytes of a block, for address lists.
-    pub block_bytes: u64,
-    /// Count records that cannot be read, rather than stop at the first.
-    pub skip_bad: bool,
-    /// Put requests into the order of time; blktrace and blkparse always are.
-    pub sort: bool,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            format: None,
-            action: None,
-            block_bytes: 4096,
-            skip_bad: false,
-            sort: false,
-        }
-    }
-}
-
 /// A trace that is being read: an iterator of requests that ends after its first error.
 pub struct Trace {
-    pub format: Format,
+    pub format: &'static Format,
     pub features: Features,
     /// What the file says of itself: that it is synthetic, and of what.
     pub label: Option<String>,
@@ -89,7 +60,7 @@ impl Trace {
             0 => String::new(),
             count => format!("; {count} bad records were skipped"),
         };
-        let format = self.format.name();
+        let format = self.format.name;
         failure(
             &self.path,
             format!("no request in it, read as {format}{skipped}"),
@@ -163,9 +134,13 @@ pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
 
 fn blktrace_of(path: &Path, parts: Parts, label: Option<String>, options: &Options) -> Trace {
     let action = options.action.unwrap_or(Action::Queued);
-    let reader = Box::new(Blktrace::new(path.into(), parts, action));
-    let trace = finish(path, Format::Blktrace, Features::ALL, reader, options);
-    Trace { label, ..trace }
+    let requests = Box::new(Blktrace::new(path.into(), parts, action));
+    let contents = Contents {
+        features: Features::ALL,
+        label,
+        requests,
+    };
+    finish(path, &blktrace::FORMAT, contents, options)
 }
 
 /// What the first of several files says of itself. One that cannot be read says so when it is its turn.
@@ -204,23 +179,18 @@ pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, Trace
     }
     let format = format_of(path, &sample, options).map_err(|reason| failure(path, reason))?;
     let Sample { start, bytes, .. } = sample;
-    let opened = Opened {
+    let file = Opened {
         path: path.into(),
-        format,
         options,
         input: bytes,
         start,
-        members: None,
     };
-    let features = opened.features()?;
-    let label = opened.label()?;
-    let reader = opened.reader(label.as_deref())?;
-    let trace = finish(path, format, features, reader, options);
-    Ok(Trace { label, ..trace })
+    let contents = contents(format, file, None)?;
+    Ok(finish(path, format, contents, options))
 }
 
 /// A file of which nothing can be read has no format, whatever it is said to be.
-fn format_of(path: &Path, sample: &Sample, options: &Options) -> Result<Format, String> {
+fn format_of(path: &Path, sample: &Sample, options: &Options) -> Result<&'static Format, String> {
     let start = &sample.start;
     match (options.format, &sample.failed) {
         (_, Some(error)) if start.is_empty() => Err(format!("nothing of it can be read: {error}")),
@@ -251,25 +221,44 @@ fn archive(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceE
     };
     let passed_over = members.passed_over();
     let Member { name, start, bytes } = first;
-    let opened = Opened {
+    let file = Opened {
         path: path.into(),
-        format,
         options,
         input: bytes,
         start,
-        members: Some((name, members)),
     };
-    let label = opened.label()?;
-    let reader = opened.reader(label.as_deref())?;
+    let contents = contents(format, file, Some((name, members)))?;
     let options = Options {
         sort: true,
         ..options.clone()
     };
-    let trace = finish(path, format, format.features(), reader, &options);
+    let trace = finish(path, format, contents, &options);
     Ok(Trace {
-        label,
         passed_over,
         ..trace
+    })
+}
+
+/// What a file holds. The first file of an archive comes with its name there, and the files that follow.
+fn contents(
+    format: &Format,
+    file: Opened<'_>,
+    members: Option<(String, Members)>,
+) -> Result<Contents, TraceError> {
+    let lines = match &format.reading {
+        Reading::Bytes(open) => return open(file),
+        Reading::Lines(lines) => lines,
+    };
+    let label = text_label(&file.start);
+    let parser = (lines.parser)(file.options);
+    let reader = TextReader::new(file.path, file.input, &file.start, parser);
+    Ok(Contents {
+        features: format.features,
+        label,
+        requests: Box::new(match members {
+            Some((name, members)) => reader.with_members(name, members),
+            None => reader,
+        }),
     })
 }
 
@@ -298,30 +287,29 @@ fn parts(path: &Path) -> std::io::Result<Option<Parts>> {
     Parts::in_folder(folder, &stem).map(Some)
 }
 
-fn finish(
-    path: &Path,
-    format: Format,
-    features: Features,
-    reader: Requests,
-    options: &Options,
-) -> Trace {
+fn finish(path: &Path, format: &'static Format, contents: Contents, options: &Options) -> Trace {
+    let Contents {
+        features,
+        label,
+        requests,
+    } = contents;
     let skipped = Arc::new(AtomicU64::new(0));
     let mut requests: Requests = Box::new(Skipping {
-        input: reader,
+        input: requests,
         skip_bad: options.skip_bad,
         ended: false,
         skipped: Arc::clone(&skipped),
     });
-    if features.times && (options.sort || format.is_grouped()) {
+    if features.times && (options.sort || format.is_grouped) {
         requests = Box::new(Sorted::new(requests));
     }
-    if format == Format::Blktrace {
+    if *format == blktrace::FORMAT {
         requests = from_first(requests);
     }
     Trace {
         format,
         features,
-        label: None,
+        label,
         path: path.into(),
         requests,
         skipped,
@@ -340,94 +328,4 @@ fn from_first(requests: Requests) -> Requests {
             request
         })
     }))
-}
-
-/// A file whose format is known.
-struct Opened<'a> {
-    path: PathBuf,
-    format: Format,
-    options: &'a Options,
-    input: Bytes,
-    start: Vec<u8>,
-    /// Of an archive whose first one this is: its name there, and those that follow.
-    members: Option<(String, Members)>,
-}
-
-impl Opened<'_> {
-    fn features(&self) -> Result<Features, TraceError> {
-        match self.format {
-            Format::Rtrace => {
-                rtrace::features(&self.start).map_err(|reason| failure(&self.path, reason))
-            }
-            other => Ok(other.features()),
-        }
-    }
-
-    fn label(&self) -> Result<Option<String>, TraceError> {
-        match self.format {
-            Format::Rtrace => {
-                rtrace::label(&self.start).map_err(|reason| failure(&self.path, reason))
-            }
-            Format::Spc | Format::Disksim | Format::Ssdsim | Format::Fio => {
-                Ok(text_label(&self.start))
-            }
-            Format::Blktrace => Ok(blktrace::label_of(&self.start)),
-            _ => Ok(None),
-        }
-    }
-
-    fn reader(self, label: Option<&str>) -> Result<Requests, TraceError> {
-        let block_bytes = self.options.block_bytes;
-        Ok(match self.format {
-            Format::Rtrace => Box::new(rtrace::Reader::new(self.path, self.input, label)),
-            Format::Spc => self.text(Spc),
-            Format::Msr => self.text(Msr::default()),
-            Format::MsrCut => self.text(MsrCut),
-            Format::Disksim => self.text(Disksim),
-            Format::Ssdsim => self.text(Ssdsim),
-            Format::Fio => self.text(Fio::default()),
-            Format::Fiu => self.text(Fiu),
-            Format::Diskmon => self.text(Diskmon),
-            Format::Ftlsim => self.text(Ftlsim),
-            Format::Lis => self.text(Lis { block_bytes }),
-            Format::Blkparse => {
-                let action = self.options.action;
-                self.text(Blkparse::new(action))
-            }
-            Format::Blktrace => self.blktrace(),
-            Format::Vscsi => return self.vscsi(),
-            Format::Srt => Box::new(Srt::new(self.records())),
-            Format::U32le => {
-                let records = self.records();
-                Box::new(U32le {
-                    records,
-                    block_bytes,
-                })
-            }
-        })
-    }
-
-    fn text(self, parser: impl Parser + 'static) -> Requests {
-        let reader = TextReader::new(self.path, self.input, &self.start, parser);
-        Box::new(match self.members {
-            Some((name, members)) => reader.with_members(name, members),
-            None => reader,
-        })
-    }
-
-    fn records(self) -> Records {
-        Records::new(self.path, self.input)
-    }
-
-    fn blktrace(self) -> Requests {
-        let action = self.options.action.unwrap_or(Action::Queued);
-        Box::new(Blktrace::new(self.path, Parts::single(self.input), action))
-    }
-
-    fn vscsi(self) -> Result<Requests, TraceError> {
-        let version = VscsiVersion::of(&self.start)
-            .ok_or_else(|| failure(&self.path, "its records are of no version of vSCSI".into()))?;
-        let records = self.records();
-        Ok(Box::new(Vscsi { records, version }))
-    }
 }
