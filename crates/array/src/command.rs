@@ -5,7 +5,7 @@ use crate::contract::{
     TaskKind,
 };
 use crate::core::Core;
-use crate::flush::Waiter;
+use crate::durability::flusher::Waiter;
 use crate::members::device::{Device, Health, Places};
 use crate::meta::superblock::{
     MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole, Placement,

@@ -1,4 +1,4 @@
-//! The running array: the top of the set, above the floors of facts, members and metadata.
+//! The running array: the top of the set, above the floors of facts, members, metadata and durability.
 //!
 //! Owns what has no floor of its own yet, takes each event through the floors, and does what they give notice of.
 //! A floor owns the one beneath it as `below`, and reads as that one too: whatever it calls lies on its own level or
@@ -9,14 +9,13 @@ use crate::boot::Boot;
 use crate::command::Answer;
 use crate::config::Config;
 use crate::contract::{CommandTag, FailCause, IoError};
+use crate::durability::Durability;
+use crate::durability::flusher::Waiter;
 use crate::facts::{NEVER, Notice, Wake};
-use crate::flush::{Flusher, Waiter};
 use crate::handover::Handover;
-use crate::log::Logs;
 use crate::members::device::Power;
 use crate::members::pool::Share;
 use crate::meta::pages::MapKind;
-use crate::metadata::Metadata;
 use crate::policy::latency::Latencies;
 use crate::read_cache::ReadCache;
 use crate::report::ArrayState;
@@ -28,12 +27,10 @@ use ::core::ops::{Deref, DerefMut};
 use alloc::vec::Vec;
 
 pub struct Core {
-    pub(crate) below: Metadata,
+    pub(crate) below: Durability,
     pub(crate) requests: Requests,
     pub(crate) slices: Slices,
     pub(crate) inits: Inits,
-    pub(crate) logs: Logs,
-    pub(crate) flusher: Flusher,
     pub(crate) handover: Handover,
     pub(crate) latencies: Latencies,
     pub(crate) read_cache: Option<ReadCache>,
@@ -52,17 +49,17 @@ pub struct Core {
 pub(crate) const METADATA_OPS: u32 = 3072;
 
 impl Deref for Core {
-    type Target = Metadata;
+    type Target = Durability;
 
     #[inline]
-    fn deref(&self) -> &Metadata {
+    fn deref(&self) -> &Durability {
         &self.below
     }
 }
 
 impl DerefMut for Core {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Metadata {
+    fn deref_mut(&mut self) -> &mut Durability {
         &mut self.below
     }
 }
@@ -74,8 +71,6 @@ impl Core {
             requests: Requests::new(limits.requests),
             slices: Slices::new(limits.slices),
             inits: Inits::default(),
-            logs: Logs::default(),
-            flusher: Flusher::default(),
             handover: Handover::default(),
             latencies: Latencies::default(),
             read_cache: None,
@@ -86,7 +81,7 @@ impl Core {
             stop_flush: false,
             stop_version: 0,
             stop_confirms: false,
-            below: Metadata::new(config, share),
+            below: Durability::new(config, share),
         }
     }
 
@@ -97,8 +92,9 @@ impl Core {
             self.config.limits.slices * (4 * width + 8) + METADATA_OPS + INITS_OPS;
         self.below
             .below
+            .below
             .ops
-            .grow(self.slices.op_reserve + self.below.below.config.limits.ios);
+            .grow(self.slices.op_reserve + self.below.below.below.config.limits.ios);
     }
 
     // ------------------------------------------------------------------------------------------------ each step
@@ -188,8 +184,9 @@ impl Core {
                     if !self
                         .below
                         .below
+                        .below
                         .ops
-                        .extend(tag, self.below.below.now, until)
+                        .extend(tag, self.below.below.below.now, until)
                     {
                         self.time_out(member);
                     }

@@ -168,6 +168,10 @@ impl Facts {
         *slot = (*slot).min(at);
     }
 
+    pub(crate) fn wake_after(&mut self, who: Wake, time: Nanos) {
+        self.wake_at(who, self.now.after(time));
+    }
+
     pub(crate) fn wake_now(&mut self, who: Wake) {
         self.wake_at(who, self.now);
     }

@@ -5,7 +5,7 @@
 
 use crate::contract::{Action, Fact, FailCause, Halt, TaskKind};
 use crate::core::Core;
-use crate::flush::Waiter;
+use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
 use crate::members::device::Power;
 use crate::planted::Bug;
@@ -241,7 +241,10 @@ impl Core {
         for region in 0..self.regions() {
             let writing = self.intent_users[region as usize].writes > 0;
             if writing || self.in_doubt(region) {
-                self.below.intent.put(self.below.owed_bit(region), true);
+                self.below
+                    .below
+                    .intent
+                    .put(self.below.below.owed_bit(region), true);
             }
         }
     }

@@ -15,76 +15,13 @@
 
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
-use crate::facts::{NEVER, Wake};
+use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
-use crate::metadata::intent::LAZY;
 use crate::planted::Bug;
-use crate::units::{Member, Row};
-use alloc::vec::Vec;
-use core::ops::Range;
-
-/// Who waits for a flush.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Waiter {
-    /// A user's flush.
-    Request(u32),
-    /// A log that is full, or a write whose record would clash with an unflushed one.
-    Log,
-    /// A task's checkpoint.
-    Checkpoint,
-    /// The lazy clearing of intent bits.
-    Intent,
-    /// What a start found, and what its recovery wrote.
-    Boot,
-    /// A member that was added.
-    Join,
-    Stop,
-}
-
-#[derive(Default)]
-pub(crate) struct Flusher {
-    running: bool,
-    /// All members have answered, and a failure that came with that is not on record yet.
-    answered: bool,
-    listing: bool,
-    outstanding: u32,
-    next: Vec<Waiter>,
-    current: Vec<Waiter>,
-    /// With the number of their flush: failures may hold up one while the next goes on.
-    settling: Vec<(Waiter, u64)>,
-    /// Counts flushes begun; what completed before flush `n` began is durable when it ends.
-    pub(crate) begun: u64,
-}
-
-impl Flusher {
-    /// Nobody waits any longer.
-    pub(crate) fn forget_waiters(&mut self) {
-        self.next.clear();
-        self.current.clear();
-        self.settling.clear();
-    }
-
-    /// Whether what a member held when it was added is being made durable.
-    pub(crate) fn is_joining(&self) -> bool {
-        let settling = self.settling.iter().map(|(waiter, _)| waiter);
-        let waiting = self.next.iter().chain(&self.current).chain(settling);
-        waiting.into_iter().any(|waiter| *waiter == Waiter::Join)
-    }
-
-    pub(crate) fn idle(&self) -> bool {
-        !self.running && self.next.is_empty() && self.settling.is_empty()
-    }
-}
+use crate::units::Member;
 
 impl Core {
-    pub(crate) fn flush_for(&mut self, waiter: Waiter) {
-        let shared = !matches!(waiter, Waiter::Request(_));
-        if !(shared && self.flusher.next.contains(&waiter)) {
-            self.flusher.next.push(waiter);
-        }
-    }
-
     /// Begins a flush if one is wanted and none runs.
     pub(crate) fn flusher_turn(&mut self) {
         if self.flusher.running || self.flusher.next.is_empty() {
@@ -93,7 +30,10 @@ impl Core {
         self.flusher.running = true;
         self.flusher.begun += 1;
         self.lost.flush_begun();
-        core::mem::swap(&mut self.flusher.next, &mut self.flusher.current);
+        core::mem::swap(
+            &mut self.below.flusher.next,
+            &mut self.below.flusher.current,
+        );
         let mut skip = self.planted(Bug::FlushSkipsMember);
         for index in 0..self.devices.len() {
             let device = &mut self.devices[index];
@@ -174,8 +114,13 @@ impl Core {
         self.flusher.listing = false;
         self.flusher.running = false;
         let flush = self.flusher.begun;
-        let ended = self.flusher.current.drain(..).map(|waiter| (waiter, flush));
-        self.flusher.settling.extend(ended);
+        let ended = self
+            .below
+            .flusher
+            .current
+            .drain(..)
+            .map(|waiter| (waiter, flush));
+        self.below.flusher.settling.extend(ended);
         self.flusher_settle();
         self.slices_wake_waiting();
     }
@@ -207,49 +152,6 @@ impl Core {
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Boot => self.boot_flushed(),
             Waiter::Stop => self.stop_flushed(),
-        }
-    }
-}
-
-impl Core {
-    /// Sectors are going to be written soon, or all that was to be written of them is: until then their regions stay dirty, called so
-    /// in one go and not one after the other.
-    pub fn foresee_writes(&mut self, sectors: Range<u64>, soon: bool) {
-        if self.layout.tolerance() == 0 || self.logged() || self.unguarded() {
-            return;
-        }
-        let row = |lba| self.layout.place(lba).row;
-        let (first, last) = (row(sectors.start), row(sectors.end - 1));
-        for region in self.intent_region(first)..=self.intent_region(last) {
-            let row = Row(region * self.superblock.intent_rows);
-            match soon {
-                true => {
-                    self.below.intent.put(self.below.dirty_bit(region), true);
-                    self.intent_acquire(row);
-                }
-                false => self.intent_release(row),
-            }
-        }
-    }
-
-    pub(crate) fn intent_release(&mut self, row: Row) {
-        let region = self.intent_region(row) as usize;
-        let users = &mut self.below.intent_users[region];
-        users.writes -= 1;
-        users.finished_at = self.flusher.begun;
-        let dirty = self.intent.get(self.dirty_bit(region as u64));
-        let owed = self.complete() && self.intent.get(self.owed_bit(region as u64));
-        if (dirty || owed) && !self.all_dirty && self.wake[Wake::Lazy as usize] == NEVER {
-            self.below
-                .below
-                .below
-                .wake_at(Wake::Lazy, self.below.below.below.now.after(LAZY));
-        }
-    }
-
-    pub(crate) fn lazy_timer(&mut self) {
-        if self.intent.any() {
-            self.flush_for(Waiter::Intent);
         }
     }
 }

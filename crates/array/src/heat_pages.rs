@@ -26,13 +26,16 @@ impl Core {
 
     /// Takes up what the members' pages tell.
     pub(crate) fn recall_heat(&mut self) {
-        self.below.heat_pages.recall(&mut self.below.heat);
+        self.below
+            .below
+            .heat_pages
+            .recall(&mut self.below.below.heat);
     }
 
     /// Users read these zones: their pages are behind, and are written when the epoch
     /// has ended.
     pub(crate) fn heat_changed(&mut self, zones: &Range<u64>) {
-        let held = &mut self.below.heat_pages;
+        let held = &mut self.below.below.heat_pages;
         if held.pages.is_empty() {
             return;
         }
@@ -44,8 +47,8 @@ impl Core {
         for page in &mut held.pages[first..end] {
             page.dirty = true;
         }
-        if self.below.below.wake[Wake::Heat as usize] == NEVER {
-            let due = self.below.heat.epoch_ends().max(held.not_before);
+        if self.below.below.below.wake[Wake::Heat as usize] == NEVER {
+            let due = self.below.below.heat.epoch_ends().max(held.not_before);
             self.wake_at(Wake::Heat, due);
         }
     }
@@ -57,7 +60,7 @@ impl Core {
             ArrayState::Failed,
         ];
         if serving.contains(&self.state) {
-            self.below.heat.pass(self.below.now);
+            self.below.below.heat.pass(self.below.below.now);
             self.heat_due();
         }
     }

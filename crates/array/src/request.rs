@@ -5,7 +5,7 @@
 
 use crate::contract::{BufRef, Class, IoError, IoOp, Request, RequestError, RequestOp, Segment};
 use crate::core::Core;
-use crate::flush::Waiter;
+use crate::durability::flusher::Waiter;
 use crate::layout::Place;
 use crate::members::ops::Owner;
 use crate::planted::Bug;

@@ -2,6 +2,7 @@
 
 use crate::contract::{CommandError, StartMode};
 use crate::core::Core;
+use crate::members::Members;
 use crate::members::device::{Device, Health, Places};
 use crate::meta::RegionKind;
 use crate::meta::pages::{self, INTENT_BITS};
@@ -88,7 +89,8 @@ impl Core {
                 self.superblock.members[entry].role = MemberRole::Active;
             }
             let role = self.superblock.members[entry].role;
-            let device: &mut Device = &mut self.below.below.devices[index];
+            let members: &mut Members = self;
+            let device: &mut Device = &mut members.devices[index];
             device.entry = Some(entry as u16);
             device.regions = choice
                 .regions
@@ -103,18 +105,18 @@ impl Core {
             } else {
                 Health::Good
             };
-            let end = device.places.data + self.below.below.below.superblock.geometry.slot_sectors;
+            let end = device.places.data + members.below.superblock.geometry.slot_sectors;
             if device.info.sectors < end {
                 return Err(CommandError::TooSmall {
                     has: device.info.sectors,
                     needs: end,
                 });
             }
-            if device.info.logical_block > self.below.below.below.superblock.logical_block {
+            if device.info.logical_block > members.below.superblock.logical_block {
                 let member = device.info.logical_block;
                 return Err(CommandError::LogicalBlock {
                     member,
-                    array: self.superblock.logical_block,
+                    array: members.below.superblock.logical_block,
                 });
             }
         }

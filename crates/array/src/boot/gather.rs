@@ -76,7 +76,9 @@ impl Core {
         }
         let unread = !self.logs_tell_nothing() || !self.returning_members().is_empty();
         if !self.logged() || !unread {
-            self.logs.start(self.superblock.log_floor.max(1));
+            self.below
+                .logs
+                .start(self.below.superblock.log_floor.max(1));
             return self.boot_secure();
         }
         self.boot_mut().reads_logs = true;
@@ -165,7 +167,7 @@ impl Core {
 
     /// The tasks that earlier starts dropped, and that were not begun anew since.
     fn recall_dropped(&mut self) {
-        for line in &self.below.below.below.superblock.members {
+        for line in &self.below.below.below.below.superblock.members {
             let failed = matches!(line.role, MemberRole::Failed { .. });
             let Some(slot) = line.dropped_for.filter(|_| failed) else {
                 continue;
@@ -174,12 +176,18 @@ impl Core {
                 true => TaskKind::Rebuild,
                 false => TaskKind::Replace,
             };
-            self.below.below.below.tasks.dropped.push(DroppedTask {
-                kind,
-                slot,
-                target: line.uuid,
-                waits: false,
-            });
+            self.below
+                .below
+                .below
+                .below
+                .tasks
+                .dropped
+                .push(DroppedTask {
+                    kind,
+                    slot,
+                    target: line.uuid,
+                    waits: false,
+                });
         }
     }
 
@@ -188,13 +196,19 @@ impl Core {
         let lines = self.superblock.placement.iter();
         let mut of_slot = lines.filter(|line| line.slot == slot);
         let target = of_slot.find_map(|line| line.incoming);
-        let uuid = |entry| self.below.below.below.superblock.members[usize::from(entry)].uuid;
-        self.below.below.below.tasks.dropped.push(DroppedTask {
-            kind,
-            slot,
-            target: target.map_or(Uuid::NIL, uuid),
-            waits: self.below.below.below.mode.read_only,
-        });
+        let uuid = |entry| self.below.below.below.below.superblock.members[usize::from(entry)].uuid;
+        self.below
+            .below
+            .below
+            .below
+            .tasks
+            .dropped
+            .push(DroppedTask {
+                kind,
+                slot,
+                target: target.map_or(Uuid::NIL, uuid),
+                waits: self.below.below.below.below.mode.read_only,
+            });
     }
 
     /// The rows of a slot that need not be filled, of those on record: none of a member of which an older copy is here, since

@@ -30,8 +30,8 @@ use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
 use crate::core::Core;
+use crate::durability::parity_log::Logs;
 use crate::facts::StartStage;
-use crate::log::Logs;
 use crate::members::device::Device;
 use crate::members::ops::Owner;
 use crate::meta::log::{DoneList, LogRecord};
@@ -190,7 +190,7 @@ impl Core {
 
     /// Reads both copies of every device, wherever they may lie.
     pub(crate) fn ask_superblocks(&mut self) {
-        self.below.ownership.asked(self.below.now);
+        self.below.below.ownership.asked(self.below.below.now);
         let boot = self.boot.as_mut().expect("a boot runs");
         self.below.start = Some(StartStage::Superblocks);
         boot.places.clear();

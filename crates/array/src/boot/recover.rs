@@ -52,7 +52,7 @@ impl Core {
             return self.boot_fail(error);
         }
         let found = self.standing_records();
-        self.logs.start(self.unused_sequence() + UNSEEN);
+        self.below.logs.start(self.unused_sequence() + UNSEEN);
         if self.mode.read_only {
             return self.doubt_records(&found);
         }

@@ -2,8 +2,8 @@
 
 use crate::contract::{Action, CommandError, Fact, TaskKind};
 use crate::core::Core;
+use crate::durability::flusher::Waiter;
 use crate::facts::StartStage;
-use crate::flush::Waiter;
 use crate::meta::log::LogRecord;
 use crate::meta::superblock::MemberRole;
 use crate::report::ArrayState;
@@ -226,6 +226,7 @@ impl Core {
             .below
             .below
             .below
+            .below
             .superblock
             .members
             .iter_mut()
@@ -237,9 +238,9 @@ impl Core {
                 line.leave(
                     stale_since,
                     partial,
-                    self.below.below.below.superblock.sequence,
+                    self.below.below.below.below.superblock.sequence,
                 );
-                let mut dropped = self.below.below.below.tasks.dropped.iter();
+                let mut dropped = self.below.below.below.below.tasks.dropped.iter();
                 let of_it = dropped.find(|one| one.target == line.uuid);
                 line.dropped_for = of_it.map(|one| one.slot);
                 any = true;
@@ -261,7 +262,10 @@ impl Core {
             }
             for region in 0..self.regions() {
                 if self.in_doubt(region) {
-                    self.below.intent.put(self.below.owed_bit(region), true);
+                    self.below
+                        .below
+                        .intent
+                        .put(self.below.below.owed_bit(region), true);
                 }
             }
         }

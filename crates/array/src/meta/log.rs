@@ -87,7 +87,13 @@ pub struct DoneList {
 }
 
 /// Writes a done-list of at most [`DONE_MAX`] sequences.
-pub fn encode_done(array: Uuid, version: u64, floor: u64, sequences: &[u64], page: &mut Page) {
+pub(crate) fn encode_done(
+    array: Uuid,
+    version: u64,
+    floor: u64,
+    sequences: &[u64],
+    page: &mut Page,
+) {
     assert!(sequences.len() <= DONE_MAX, "a done-list fits its page");
     let bytes = &mut page[..];
     header::begin(bytes, DONE_MAGIC, array);
@@ -101,7 +107,7 @@ pub fn encode_done(array: Uuid, version: u64, floor: u64, sequences: &[u64], pag
 }
 
 /// Reads a done-list.
-pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
+pub(crate) fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
     let bytes = &page[..];
     header::check(bytes, DONE_MAGIC, array)?;
     let count = get_u64(bytes, done_at::COUNT);

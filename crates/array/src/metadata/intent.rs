@@ -66,9 +66,7 @@ impl Metadata {
     /// The notice: regions that nobody writes become clean with time.
     pub fn clean_by_and_by(&mut self) {
         if core::mem::take(&mut self.all_dirty) && self.intent.any() {
-            self.below
-                .below
-                .wake_at(Wake::Lazy, self.below.below.now.after(LAZY));
+            self.wake_after(Wake::Lazy, LAZY);
         }
     }
 
@@ -124,9 +122,7 @@ impl Metadata {
             }
         }
         if left {
-            self.below
-                .below
-                .wake_at(Wake::Lazy, self.below.below.now.after(LAZY));
+            self.wake_after(Wake::Lazy, LAZY);
         }
     }
 }

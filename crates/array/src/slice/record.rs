@@ -3,8 +3,8 @@
 use super::{Kind, PARTIALS, Phase};
 use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::core::Core;
+use crate::durability::parity_log::Entry;
 use crate::layout::{CellSet, RowMap};
-use crate::log::Entry;
 use crate::members::ops::{Owner, SliceOp};
 use crate::meta::log::{self, LogRecord, PayloadKind};
 use crate::planted::Bug;

@@ -197,8 +197,9 @@ impl Core {
             self.below
                 .below
                 .below
+                .below
                 .tasks
-                .move_later(self.below.below.below.now);
+                .move_later(self.below.below.below.below.now);
             return self.leave_row(id);
         }
         if !self.slices.get(id).zeroed.is_empty() {

@@ -8,7 +8,7 @@ use super::gather::{BandKind, Fragment, Source};
 use super::{Extra, Kind, Need, Phase};
 use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError, RequestOp};
 use crate::core::Core;
-use crate::flush::Waiter;
+use crate::durability::flusher::Waiter;
 use crate::layout::{CellSet, RowMap};
 use crate::planted::Bug;
 use crate::request::Copies;
@@ -434,9 +434,9 @@ impl Core {
 
     pub(super) fn end_record(&mut self, id: u32) {
         if let Some(sequence) = self.slices.get(id).record.take() {
-            self.logs.finished(sequence, self.flusher.begun);
+            self.below.logs.finished(sequence, self.below.flusher.begun);
             if self.planted(Bug::LogReusedEarly) {
-                self.logs.flushed(self.flusher.begun + 1);
+                self.below.logs.flushed(self.below.flusher.begun + 1);
             }
         }
     }

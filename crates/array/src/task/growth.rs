@@ -14,19 +14,16 @@
 
 use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
 use crate::core::Core;
-use crate::flush::Waiter;
 use crate::layout::scaled::History;
-use crate::layout::{CellSet, Geometry, Layout, Level, RowMap};
+use crate::layout::{Geometry, Layout, Level};
 use crate::meta::pages;
 use crate::meta::superblock::{MemberRole, RegionKind};
-use crate::planted::Bug;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::standing::Standing;
 use crate::task::table::{State, Task, Tasks};
 use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
 use alloc::vec::Vec;
-use core::ops::Range;
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
 const AHEAD: u64 = 32;
@@ -35,7 +32,7 @@ pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
 
 impl Tasks {
     /// The growth that is under way, of either kind.
-    pub(super) fn growth_index(&self) -> Option<usize> {
+    pub(crate) fn growth_index(&self) -> Option<usize> {
         let mut kinds = self.list.iter().map(|task| task.kind);
         kinds.position(|kind| kind == TaskKind::Growth)
     }
@@ -76,7 +73,10 @@ impl Core {
             self.take_slot(member);
         }
         self.place_entries();
-        self.below.written.widen(self.below.written_bits());
+        self.below
+            .below
+            .written
+            .widen(self.below.below.written_bits());
         self.widen_redirected();
         self.forget_unfinished();
         self.rewrite_maps();
@@ -223,9 +223,9 @@ impl Core {
         let entry = self.devices[member.0 as usize]
             .entry
             .expect("a spare is in the table");
-        let line = &mut self.below.below.below.superblock.members[usize::from(entry)];
+        let line = &mut self.below.below.below.below.superblock.members[usize::from(entry)];
         line.role = MemberRole::Active;
-        line.current_since = self.below.below.below.superblock.generation;
+        line.current_since = self.below.below.below.below.superblock.generation;
     }
 
     // ------------------------------------------------------------------------------------------------------ moving
@@ -236,36 +236,6 @@ impl Core {
         if let Some(task) = self.tasks.growth_mut() {
             task.waits = waits;
         }
-    }
-
-    /// Whether other bytes than were there may be written to these cells of a row: not where a crash would find them on
-    /// the places that they were moved from. If not, that is about to change: wait for metadata to move.
-    pub(crate) fn may_change(&mut self, map: &RowMap, cells: CellSet) -> bool {
-        let stays = || self.moving_cells(map).0.intersection(cells).is_empty();
-        if !self.layout.is_growing() || self.planted(Bug::MoveNotOnRecord) || stays() {
-            return true;
-        }
-        self.durably_moved(map.row.0..map.row.0 + 1)
-    }
-
-    /// Whether these rows are found after a crash where they are now. If not, that is about to change: wait for metadata to
-    /// move.
-    pub(crate) fn durably_moved(&mut self, rows: Range<u64>) -> bool {
-        let index = self.tasks.growth_index();
-        let Some(index) = index.filter(|_| self.layout.is_growing()) else {
-            return true;
-        };
-        let task = &self.tasks.list[index];
-        let (mut moved, mut durable) = (false, true);
-        for row in rows {
-            let done = task.done.contains(row);
-            moved |= done;
-            durable &= !done || task.durable.contains(row);
-        }
-        if !durable {
-            self.checkpoint(index);
-        }
-        durable && (!moved || self.keeper.all_durable())
     }
 
     /// Whether the row after this one, which was begun just now, goes with it.
@@ -290,16 +260,6 @@ impl Core {
     pub(super) fn records_region(&self, task: &Task) -> bool {
         let recorded = task.kind == TaskKind::Growth && self.tasks.moves == Moves::Recorded;
         recorded && task.done.first_gap(0) >= self.move_at_most(task).min(self.layout.rows())
-    }
-
-    /// Makes what a task has done so far durable, unless that is under way.
-    pub(super) fn checkpoint(&mut self, index: usize) {
-        let begun = self.flusher.begun;
-        let task = &mut self.tasks.list[index];
-        if task.checkpoint.is_none() && task.state == State::Running {
-            (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
-            self.flush_for(Waiter::Checkpoint);
-        }
     }
 
     // ------------------------------------------------------------------------------------------------------- ending

@@ -20,8 +20,8 @@ pub(crate) mod table;
 
 use crate::contract::{BAND_SECTORS_MAX, Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
 use crate::core::Core;
+use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
-use crate::flush::Waiter;
 use crate::layout::Place;
 use crate::meta::superblock::RUNS_OF_TASK_MAX;
 use crate::planted::Bug;
@@ -49,7 +49,7 @@ impl Core {
             self.forget_dropped(|one| Some(one.slot) == slot);
         }
         let path = self.new_path(kind);
-        self.below.below.below.tasks.list.push(Task {
+        self.below.below.below.below.tasks.list.push(Task {
             kind,
             slot,
             paused: false,
@@ -60,13 +60,19 @@ impl Core {
             streams: self.new_streams(kind),
             checkpoint: None,
             asked: 0,
-            next_checkpoint: self.below.below.below.now.after(checkpoint_every(kind)),
-            begun: self.below.below.below.now,
+            next_checkpoint: self
+                .below
+                .below
+                .below
+                .below
+                .now
+                .after(checkpoint_every(kind)),
+            begun: self.below.below.below.below.now,
             waits: false,
             not_before: Nanos::ZERO,
-            barrier: self.below.below.below.now,
+            barrier: self.below.below.below.below.now,
             in_flight: 0,
-            serial: self.below.below.below.tasks.serials,
+            serial: self.below.below.below.below.tasks.serials,
             state: State::Running,
             moved: 0,
             unseen: 0,
@@ -91,11 +97,14 @@ impl Core {
             .below
             .below
             .below
+            .below
             .tasks
             .paced
             .as_mut()
             .expect("it was there or is new");
-        paced.pacer.decide(view, &mut self.below.below.traffic)
+        paced
+            .pacer
+            .decide(view, &mut self.below.below.below.traffic)
     }
 
     /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every member busy
@@ -170,11 +179,15 @@ impl Core {
     }
 
     fn note_zones(&mut self, lba: u64, sectors: u64) {
-        let zones = self.below.heat.note_read(lba, sectors, self.below.now);
+        let zones = self
+            .below
+            .below
+            .heat
+            .note_read(lba, sectors, self.below.below.now);
         self.heat_changed(&zones);
-        for task in &mut self.below.below.below.tasks.list {
+        for task in &mut self.below.below.below.below.tasks.list {
             task.path
-                .note_read(lba, sectors, self.below.below.below.now);
+                .note_read(lba, sectors, self.below.below.below.below.now);
         }
     }
 
@@ -347,10 +360,10 @@ impl Core {
         let (serial, left) = (task.serial, rows - task.done.len());
         self.tasks.note_unwritten(serial, left);
         self.tasks.scrub_snapshot(serial);
-        let task = &mut self.below.below.below.tasks.list[index];
+        let task = &mut self.below.below.below.below.tasks.list[index];
         task.pass(0, rows);
-        (task.state, task.asked) = (State::Flushing, self.flusher.begun);
-        task.barrier = self.below.below.below.now;
+        (task.state, task.asked) = (State::Flushing, self.below.flusher.begun);
+        task.barrier = self.below.below.below.below.now;
         self.flush_for(Waiter::Checkpoint);
     }
 
@@ -381,10 +394,10 @@ impl Core {
     /// The next row that is neither done nor in flight; those that need nothing are done in passing.
     fn next_row(&mut self, index: usize) -> Option<Row> {
         loop {
-            let task = &mut self.below.below.below.tasks.list[index];
+            let task = &mut self.below.below.below.below.tasks.list[index];
             let (zone_rows, rows) = (
-                self.below.heat.zone_rows(),
-                self.below.below.below.layout.rows(),
+                self.below.below.heat.zone_rows(),
+                self.below.below.below.below.layout.rows(),
             );
             let row = task
                 .path
@@ -475,13 +488,13 @@ impl Core {
             return;
         };
         let window = self.window_bytes(tasks[index].kind);
-        let task = &mut self.below.below.below.tasks.list[index];
+        let task = &mut self.below.below.below.below.tasks.list[index];
         task.in_flight -= 1;
         task.streams.ended(row);
         task.moved += window;
         if skipped {
             task.claimed.remove(row.0, 1);
-        } else if self.below.below.below.halt.is_none() {
+        } else if self.below.below.below.below.halt.is_none() {
             task.done.insert(row.0, 1);
         }
         self.slices_wake_waiting();
@@ -559,10 +572,7 @@ impl Core {
             _ => self.scrub_ends(&task, ScrubState::Completed),
         }
         if self.intent.any() {
-            self.below.below.below.wake_at(
-                Wake::Lazy,
-                self.below.below.below.now.after(Nanos::from_secs(1)),
-            );
+            self.wake_after(Wake::Lazy, Nanos::from_secs(1));
         }
         self.keeper.note_change();
         self.fact(Fact::TaskEnded {

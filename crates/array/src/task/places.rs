@@ -12,7 +12,7 @@
 
 use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
-use crate::flush::Waiter;
+use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
 use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, RegionKind};
 use crate::planted::Bug;
@@ -410,9 +410,9 @@ impl Core {
             .entry
             .expect("a member that is filled is in the table");
         self.forget_dropped_target(entry);
-        let line = &mut self.below.superblock.members[entry as usize];
+        let line = &mut self.below.below.superblock.members[entry as usize];
         line.role = MemberRole::Rebuilding;
-        line.log_floor = self.logs.next_sequence();
+        line.log_floor = self.below.logs.next_sequence();
         line.read_errors = 0;
         if !self.planted(Bug::FormerHostBelieved) {
             self.forget_former(entry);
@@ -442,6 +442,7 @@ impl Core {
             .below
             .below
             .below
+            .below
             .tasks
             .list
             .iter_mut()
@@ -449,9 +450,15 @@ impl Core {
         {
             let standings = task
                 .slot
-                .map(|slot| self.below.below.below.standing.of_slot(slot.into()));
+                .map(|slot| self.below.below.below.below.standing.of_slot(slot.into()));
             for (partition, standing) in (0..).zip(standings.into_iter().flatten()) {
-                let rows = self.below.below.below.layout.partition_rows(partition);
+                let rows = self
+                    .below
+                    .below
+                    .below
+                    .below
+                    .layout
+                    .partition_rows(partition);
                 let (from, to) = (first.max(rows.start), (first + count).min(rows.end));
                 if standing.home.is_some() && standing.incoming.is_some() && from < to {
                     task.done.remove(from, to - from);

@@ -42,8 +42,8 @@ use crate::contract::{
     Class, CommandError, FailCause, Halt, IoError, IoOp, RequestError, TaskKind,
 };
 use crate::core::Core;
+use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
-use crate::flush::Waiter;
 use crate::layout::{Geometry, Layout, Level};
 use crate::members::ops::Owner;
 use crate::meta::log::DONE_SECTORS;

@@ -1,22 +1,23 @@
 //! The partial-parity log: closes the write hole of rows with parity.
 //!
-//! Before a row is changed in place, a record on the parity's own member says which data cells change and what the xor
-//! (for Q: the Reed-Solomon sum) of the others is. After a crash the parity can be made to fit whatever reached the
-//! disks, even if a member whose cell was not being written is lost with the crash.
+//! Before a row is changed in place, a record on the parity's own member says which data cells change and
+//! what the xor (for Q: the Reed-Solomon sum) of the others is. After a crash the parity can be made to fit
+//! whatever reached the disks, even if a member whose cell was not being written is lost with the crash.
 //!
-//! A record lives until its data and parity are flushed. Two rules make the newest live record of a range sufficient:
-//! every write to a row with parity is logged, and a write whose cells do not include those of an overlapping live
-//! record waits until that record has been flushed away.
+//! A record lives until its data and parity are flushed. Two rules make the newest live record of a range
+//! sufficient: every write to a row with parity is logged, and a write whose cells do not include those of an
+//! overlapping live record waits until that record has been flushed away.
 //!
-//! One log a member: a ring of records, each a header page and its payload. Space is given back in order. In front of
-//! the ring stands a done-list: the records that are over, though they lie there still. Without it a write that was
-//! flushed long ago would look like one that was cut short. It is written when a flush releases a record of several
-//! data cells, before the flush is acknowledged; records of one cell do no harm when they are replayed late, unless a
-//! newer one of their range is listed: then the start takes them for over, too.
+//! One log a member: a ring of records, each a header page and its payload. Space is given back in order. In
+//! front of the ring stands a done-list: the records that are over, though they lie there still. Without it a
+//! write that was flushed long ago would look like one that was cut short. It is written when a flush
+//! releases a record of several data cells, before the flush is acknowledged; records of one cell do no harm
+//! when they are replayed late, unless a newer one of their range is listed: then the start takes them for
+//! over, too.
 
+use super::Durability;
 use crate::contract::{Class, IoOp, Segment};
-use crate::core::Core;
-use crate::flush::Waiter;
+use crate::durability::flusher::Waiter;
 use crate::members::ops::Owner;
 use crate::meta::log::{DONE_MAX, DONE_SECTORS, encode_done};
 use crate::units::{Member, PAGE_SECTORS, Row};
@@ -50,7 +51,8 @@ impl Live {
         self.stage == Stage::Released && self.several()
     }
 
-    /// More than one data cell was written: after a crash with one of them missing, it matters whether this was over.
+    /// More than one data cell was written: after a crash with one of them missing, it matters whether this
+    /// was over.
     fn several(&self) -> bool {
         self.modified.count_ones() > 1
     }
@@ -275,7 +277,8 @@ impl Logs {
         }
     }
 
-    /// The done-list that a member's log owes, if it does: its version, the floor, and the sequences done above it.
+    /// The done-list that a member's log owes, if it does: its version, the floor, and the sequences done
+    /// above it.
     fn take_done_list(&mut self, member: Member, sequences: &mut Vec<u64>) -> Option<(u64, u64)> {
         let floor = self.floor_of(member);
         let log = self.logs.get_mut(member.0 as usize)?.as_mut()?;
@@ -311,7 +314,7 @@ impl Logs {
     }
 }
 
-impl Core {
+impl Durability {
     /// Writes the done-lists that are due; how many writes that takes.
     pub(crate) fn write_done_lists(&mut self) -> u32 {
         let mut writes = 0;
