@@ -404,14 +404,14 @@ fn refusals_name_value_and_limit() {
             },
         ),
         (
-            "from one chunk",
+            "use one chunk",
             CreateOptions {
                 size_per_member: Some(7),
                 ..base()
             },
         ),
         (
-            "from one chunk",
+            "use one chunk",
             CreateOptions {
                 size_per_member: Some(u64::MAX),
                 ..base()
