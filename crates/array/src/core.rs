@@ -180,14 +180,9 @@ impl Core {
             match late {
                 Some((tag, member)) => {
                     let progress = self.devices[member.0 as usize].progress;
+                    let now = self.now;
                     let until = progress.after(self.config.io_timeout);
-                    if !self
-                        .below
-                        .below
-                        .below
-                        .ops
-                        .extend(tag, self.below.below.below.now, until)
-                    {
+                    if !self.ops.extend(tag, now, until) {
                         self.time_out(member);
                     }
                 }

@@ -145,6 +145,12 @@ impl Facts {
         }
     }
 
+    /// This floor alone, from a floor above.
+    #[inline]
+    pub(crate) fn facts(&mut self) -> &mut Facts {
+        self
+    }
+
     // ---------------------------------------------------------------------------------------------- this step
 
     pub(crate) fn fact(&mut self, fact: Fact) {

@@ -34,11 +34,7 @@ impl Core {
         };
         if self.full.aside.is_empty() {
             self.full.until = self.now.after(AT_ONCE);
-            self.below
-                .below
-                .below
-                .below
-                .wake_at(Wake::Full, self.below.below.below.full.until);
+            self.wake_after(Wake::Full, AT_ONCE);
         }
         self.full.aside.push((owner, member, cause));
         true
@@ -101,21 +97,14 @@ impl Core {
 
     /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
     pub fn go_on_after(&mut self, former: &Core) {
-        for (device, before) in self
-            .below
-            .below
-            .below
-            .devices
-            .iter_mut()
-            .zip(&former.devices)
-        {
+        let members = self.members();
+        for (device, before) in members.devices.iter_mut().zip(&former.devices) {
             if device.info != before.info {
                 // The start did not ask this member, which had failed: its record is as before.
                 let uuid = before
                     .entry
                     .map(|entry| former.superblock.members[usize::from(entry)].uuid);
-                device.entry =
-                    uuid.and_then(|uuid| self.below.below.below.below.superblock.index_of(uuid));
+                device.entry = uuid.and_then(|uuid| members.below.superblock.index_of(uuid));
                 device.health = before.health;
                 device.regions.clone_from(&before.regions);
                 device.places = before.places;

@@ -167,48 +167,38 @@ impl Core {
 
     /// The tasks that earlier starts dropped, and that were not begun anew since.
     fn recall_dropped(&mut self) {
-        for line in &self.below.below.below.below.superblock.members {
+        let facts = self.facts();
+        for line in &facts.superblock.members {
             let failed = matches!(line.role, MemberRole::Failed { .. });
             let Some(slot) = line.dropped_for.filter(|_| failed) else {
                 continue;
             };
-            let kind = match self.standing.is_short(slot.into()) {
+            let kind = match facts.standing.is_short(slot.into()) {
                 true => TaskKind::Rebuild,
                 false => TaskKind::Replace,
             };
-            self.below
-                .below
-                .below
-                .below
-                .tasks
-                .dropped
-                .push(DroppedTask {
-                    kind,
-                    slot,
-                    target: line.uuid,
-                    waits: false,
-                });
+            facts.tasks.dropped.push(DroppedTask {
+                kind,
+                slot,
+                target: line.uuid,
+                waits: false,
+            });
         }
     }
 
     /// The target of a task on record is not here.
     fn drop_task(&mut self, kind: TaskKind, slot: u16) {
-        let lines = self.superblock.placement.iter();
+        let facts = self.facts();
+        let lines = facts.superblock.placement.iter();
         let mut of_slot = lines.filter(|line| line.slot == slot);
         let target = of_slot.find_map(|line| line.incoming);
-        let uuid = |entry| self.below.below.below.below.superblock.members[usize::from(entry)].uuid;
-        self.below
-            .below
-            .below
-            .below
-            .tasks
-            .dropped
-            .push(DroppedTask {
-                kind,
-                slot,
-                target: target.map_or(Uuid::NIL, uuid),
-                waits: self.below.below.below.below.mode.read_only,
-            });
+        let uuid = |entry| facts.superblock.members[usize::from(entry)].uuid;
+        facts.tasks.dropped.push(DroppedTask {
+            kind,
+            slot,
+            target: target.map_or(Uuid::NIL, uuid),
+            waits: facts.mode.read_only,
+        });
     }
 
     /// The rows of a slot that need not be filled, of those on record: none of a member of which an older copy is here, since

@@ -222,25 +222,13 @@ impl Core {
             .iter()
             .map(|member| member.is_some_and(|member| self.good(member)))
             .collect();
-        for (entry, line) in self
-            .below
-            .below
-            .below
-            .below
-            .superblock
-            .members
-            .iter_mut()
-            .enumerate()
-        {
+        let facts = self.facts();
+        for (entry, line) in facts.superblock.members.iter_mut().enumerate() {
             // Of a member that is here, but with an older state, nobody knows what it lacks.
             let partial = line.role == MemberRole::Active && members[entry].is_none();
             if !good[entry] && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
-                line.leave(
-                    stale_since,
-                    partial,
-                    self.below.below.below.below.superblock.sequence,
-                );
-                let mut dropped = self.below.below.below.below.tasks.dropped.iter();
+                line.leave(stale_since, partial, facts.superblock.sequence);
+                let mut dropped = facts.tasks.dropped.iter();
                 let of_it = dropped.find(|one| one.target == line.uuid);
                 line.dropped_for = of_it.map(|one| one.slot);
                 any = true;

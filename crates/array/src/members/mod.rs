@@ -74,6 +74,12 @@ impl Members {
 }
 
 impl Members {
+    /// This floor alone, from a floor above.
+    #[inline]
+    pub(crate) fn members(&mut self) -> &mut Members {
+        self
+    }
+
     /// Starts a device operation; `fill` adds its segments and flags.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn device_io(

@@ -194,12 +194,8 @@ impl Core {
 
     fn band_moved(&mut self, id: u32) {
         if self.slices.get(id).error.take().is_some() {
-            self.below
-                .below
-                .below
-                .below
-                .tasks
-                .move_later(self.below.below.below.below.now);
+            let now = self.now;
+            self.tasks.move_later(now);
             return self.leave_row(id);
         }
         if !self.slices.get(id).zeroed.is_empty() {

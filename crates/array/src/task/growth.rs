@@ -223,9 +223,10 @@ impl Core {
         let entry = self.devices[member.0 as usize]
             .entry
             .expect("a spare is in the table");
-        let line = &mut self.below.below.below.below.superblock.members[usize::from(entry)];
+        let facts = self.facts();
+        let line = &mut facts.superblock.members[usize::from(entry)];
         line.role = MemberRole::Active;
-        line.current_since = self.below.below.below.below.superblock.generation;
+        line.current_since = facts.superblock.generation;
     }
 
     // ------------------------------------------------------------------------------------------------------ moving

@@ -49,7 +49,9 @@ impl Core {
             self.forget_dropped(|one| Some(one.slot) == slot);
         }
         let path = self.new_path(kind);
-        self.below.below.below.below.tasks.list.push(Task {
+        let streams = self.new_streams(kind);
+        let facts = self.facts();
+        facts.tasks.list.push(Task {
             kind,
             slot,
             paused: false,
@@ -57,22 +59,16 @@ impl Core {
             durable: done.clone(),
             done,
             path,
-            streams: self.new_streams(kind),
+            streams,
             checkpoint: None,
             asked: 0,
-            next_checkpoint: self
-                .below
-                .below
-                .below
-                .below
-                .now
-                .after(checkpoint_every(kind)),
-            begun: self.below.below.below.below.now,
+            next_checkpoint: facts.now.after(checkpoint_every(kind)),
+            begun: facts.now,
             waits: false,
             not_before: Nanos::ZERO,
-            barrier: self.below.below.below.below.now,
+            barrier: facts.now,
             in_flight: 0,
-            serial: self.below.below.below.below.tasks.serials,
+            serial: facts.tasks.serials,
             state: State::Running,
             moved: 0,
             unseen: 0,
@@ -93,18 +89,14 @@ impl Core {
             let pacer = Pacer::new(self.tasks.throttle, limits, view, &mut self.traffic);
             self.tasks.paced = Some(Paced { task, pacer });
         }
-        let paced = self
-            .below
-            .below
-            .below
+        let members = self.members();
+        let paced = members
             .below
             .tasks
             .paced
             .as_mut()
             .expect("it was there or is new");
-        paced
-            .pacer
-            .decide(view, &mut self.below.below.below.traffic)
+        paced.pacer.decide(view, &mut members.traffic)
     }
 
     /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every member busy
@@ -185,9 +177,9 @@ impl Core {
             .heat
             .note_read(lba, sectors, self.below.below.now);
         self.heat_changed(&zones);
-        for task in &mut self.below.below.below.below.tasks.list {
-            task.path
-                .note_read(lba, sectors, self.below.below.below.below.now);
+        let facts = self.facts();
+        for task in &mut facts.tasks.list {
+            task.path.note_read(lba, sectors, facts.now);
         }
     }
 
@@ -360,10 +352,12 @@ impl Core {
         let (serial, left) = (task.serial, rows - task.done.len());
         self.tasks.note_unwritten(serial, left);
         self.tasks.scrub_snapshot(serial);
-        let task = &mut self.below.below.below.below.tasks.list[index];
+        let begun = self.below.flusher.begun;
+        let facts = self.facts();
+        let task = &mut facts.tasks.list[index];
         task.pass(0, rows);
-        (task.state, task.asked) = (State::Flushing, self.below.flusher.begun);
-        task.barrier = self.below.below.below.below.now;
+        (task.state, task.asked) = (State::Flushing, begun);
+        task.barrier = facts.now;
         self.flush_for(Waiter::Checkpoint);
     }
 
@@ -488,13 +482,14 @@ impl Core {
             return;
         };
         let window = self.window_bytes(tasks[index].kind);
-        let task = &mut self.below.below.below.below.tasks.list[index];
+        let facts = self.facts();
+        let task = &mut facts.tasks.list[index];
         task.in_flight -= 1;
         task.streams.ended(row);
         task.moved += window;
         if skipped {
             task.claimed.remove(row.0, 1);
-        } else if self.below.below.below.below.halt.is_none() {
+        } else if facts.halt.is_none() {
             task.done.insert(row.0, 1);
         }
         self.slices_wake_waiting();

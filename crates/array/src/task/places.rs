@@ -438,27 +438,11 @@ impl Core {
     /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows. Rows of
     /// which there is one copy only stay as they are: without it there may be none.
     pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
-        for task in self
-            .below
-            .below
-            .below
-            .below
-            .tasks
-            .list
-            .iter_mut()
-            .filter(|task| task.is_filling())
-        {
-            let standings = task
-                .slot
-                .map(|slot| self.below.below.below.below.standing.of_slot(slot.into()));
+        let facts = self.facts();
+        for task in facts.tasks.list.iter_mut().filter(|task| task.is_filling()) {
+            let standings = task.slot.map(|slot| facts.standing.of_slot(slot.into()));
             for (partition, standing) in (0..).zip(standings.into_iter().flatten()) {
-                let rows = self
-                    .below
-                    .below
-                    .below
-                    .below
-                    .layout
-                    .partition_rows(partition);
+                let rows = facts.layout.partition_rows(partition);
                 let (from, to) = (first.max(rows.start), (first + count).min(rows.end));
                 if standing.home.is_some() && standing.incoming.is_some() && from < to {
                     task.done.remove(from, to - from);

@@ -131,9 +131,10 @@ impl Core {
 
     /// Asks for a checkpoint, so that the newest findings are on record as soon as their repairs are durable.
     fn records_scrub_soon(&mut self, serial: u64) {
-        let mut tasks = self.below.below.below.below.tasks.list.iter_mut();
+        let now = self.now;
+        let mut tasks = self.tasks.list.iter_mut();
         if let Some(task) = tasks.find(|task| task.serial == serial) {
-            task.next_checkpoint = self.below.below.below.below.now;
+            task.next_checkpoint = now;
         }
     }
 
