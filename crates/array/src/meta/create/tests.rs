@@ -460,7 +460,7 @@ fn refusals_name_value_and_limit() {
             },
         ),
         (
-            "Ppl is not for RAID-1",
+            "RAID-1 does not support write hole Ppl",
             CreateOptions {
                 write_hole: WriteHole::Ppl,
                 ..options(Level::Raid1, 2, 2000)
