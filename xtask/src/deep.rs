@@ -1,6 +1,6 @@
 //! `xtask deep`: the long tests as named parts, each meant to last less than 30 minutes on two cores.
 //!
-//! A part that passed is recorded in `target/deep.json` with a hash of the sources it depends on. Without arguments
+//! The result of a part is recorded in `target/deep.json` with a hash of the sources it depends on. Without arguments
 //! the verb runs every part that has not passed for the present sources, so that a run that was cut goes on where it
 //! stopped. With arguments it runs the named parts, passed or not. `list` prints the parts and their records.
 
@@ -11,10 +11,22 @@ use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+/// Tests append a line here for what they skip.
+const SKIPS: &str = "target/deep.skips";
 const RECORD: &str = "target/deep.json";
 const RESULTS: &str = "docs/explanation/results.md";
 /// Every part depends on these.
-const SOURCES: [&str; 5] = [".ci", "Cargo.lock", "Cargo.toml", "crates", "xtask"];
+const SOURCES: [&str; 9] = [
+    ".ci",
+    "Cargo.lock",
+    "Cargo.toml",
+    "Makefile",
+    "crates",
+    "docs",
+    "scenarios",
+    "tests",
+    "xtask",
+];
 
 /// What a part runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,7 +44,7 @@ struct Part {
     work: Work,
 }
 
-const TESTS: [(&str, &str, &[&str]); 12] = [
+const TESTS: [(&str, &str, &[&str]); 13] = [
     ("swarm", "restripe-sim", &["the_swarm_keeps_every_promise"]),
     (
         "families",
@@ -72,6 +84,11 @@ const TESTS: [(&str, &str, &[&str]); 12] = [
     ("ranges", "restripe-tier", &["ranges"]),
     ("fuzz-protocol", "restripe-io", &["fuzz"]),
     ("fuzz-traces", "restripe-lab", &["trace_fuzz"]),
+    (
+        "optimised",
+        "restripe-cli",
+        &["an_experiment_gives_the_same_bytes"],
+    ),
 ];
 
 pub fn run(root: &Path, wanted: &[&str]) -> ExitCode {
@@ -91,7 +108,11 @@ fn deep(root: &Path, wanted: &[&str]) -> Result<bool, String> {
     if wanted == ["list"] {
         let tree = tree(root)?;
         for part in &parts {
-            println!("{:<40} {}", part.name, record.state(&part.name, &tree));
+            println!(
+                "{:<40} {}",
+                part.name,
+                record.state(&part.name, &tree).name()
+            );
         }
         return Ok(true);
     }
@@ -109,43 +130,58 @@ fn deep(root: &Path, wanted: &[&str]) -> Result<bool, String> {
         names => names.contains(&part.name.as_str()),
     });
     let chosen: Vec<&Part> = chosen.collect();
-    let mut failed = Vec::new();
+    let mut left = Vec::new();
     for part in &chosen {
         println!("== {}", part.name);
         let start = Instant::now();
-        let passed = part.run(root);
-        record.note(part, &tree, passed, start.elapsed().as_secs());
+        let result = part.run(root);
+        record.note(part, &tree, result, start.elapsed().as_secs());
         record.write(root)?;
-        if !passed {
-            failed.push(part.name.as_str());
+        if result != State::Passed {
+            left.push((part.name.as_str(), result));
         }
     }
+    let failed = left.iter().any(|(_, result)| *result == State::Failed);
     println!(
-        "deep: {} passed, {} failed",
-        chosen.len() - failed.len(),
-        failed.len()
+        "deep: {} of {} parts passed",
+        chosen.len() - left.len(),
+        chosen.len()
     );
-    for name in &failed {
-        println!("  again: make test-deep PART={name}");
+    for (name, result) in &left {
+        println!("  {}: make test-deep PART={name}", result.name());
     }
-    Ok(failed.is_empty())
+    Ok(!failed)
 }
 
 impl Part {
-    fn run(&self, root: &Path) -> bool {
+    fn run(&self, root: &Path) -> State {
+        let skips = root.join(SKIPS);
         let mut command = Command::new(root.join(".ci/test"));
-        command.current_dir(root).env("RESTRIPE_DEEP", "1");
+        command.current_dir(root);
+        command
+            .env("RESTRIPE_DEEP", "1")
+            .env("RESTRIPE_SKIPS", &skips);
         match &self.work {
             Work::Tests(package, words) => command.args(["-p", *package, "--"]).args(*words),
             Work::Results(section) => command.env("RESTRIPE_RESULTS", section).args([
                 "-p",
                 "restripe-cli",
                 "--",
-                "lab::results",
+                "the_results_are_those",
             ]),
-            Work::Md => return md::run(root, &[]) == ExitCode::SUCCESS,
+            Work::Md if !md::has_guest(root) => return State::Skipped,
+            Work::Md if md::run(root, &[]) == ExitCode::SUCCESS => return State::Passed,
+            Work::Md => return State::Failed,
         };
-        command.status().is_ok_and(|status| status.success())
+        // What an earlier part skipped is not this one's.
+        let _ = fs::remove_file(&skips);
+        if !command.status().is_ok_and(|status| status.success()) {
+            return State::Failed;
+        }
+        match fs::read_to_string(&skips) {
+            Ok(lines) if !lines.trim().is_empty() => State::Skipped,
+            _ => State::Passed,
+        }
     }
 }
 
@@ -205,8 +241,7 @@ fn tree(root: &Path) -> Result<String, String> {
     };
     fs::create_dir_all(root.join("target")).map_err(|error| format!("target: {error}"))?;
     let _ = fs::remove_file(&index);
-    let paths = SOURCES.iter().chain([&RESULTS]).copied();
-    git(&[&["add", "--"], &paths.collect::<Vec<_>>()[..]].concat())?;
+    git(&[&["add", "--"], &SOURCES[..]].concat())?;
     git(&["write-tree"])
 }
 
@@ -214,17 +249,22 @@ fn tree(root: &Path) -> Result<String, String> {
 enum State {
     Passed,
     Failed,
+    /// Nothing failed, and something was skipped: a tool, a right or the guest is missing.
+    Skipped,
     /// Not run, or run for other sources.
     Due,
 }
 
-impl std::fmt::Display for State {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
+impl State {
+    const ALL: [State; 4] = [State::Passed, State::Failed, State::Skipped, State::Due];
+
+    fn name(self) -> &'static str {
+        match self {
             State::Passed => "passed",
             State::Failed => "failed",
+            State::Skipped => "skipped",
             State::Due => "due",
-        })
+        }
     }
 }
 
@@ -235,7 +275,7 @@ struct Record(BTreeMap<String, Line>);
 #[derive(Debug, PartialEq, Eq)]
 struct Line {
     tree: String,
-    passed: bool,
+    result: State,
     seconds: u64,
 }
 
@@ -254,7 +294,10 @@ impl Record {
             let (_, seconds) = line.split_once("\"seconds\": ")?;
             let result = Line {
                 tree: text("tree")?,
-                passed: text("result")? == "passed",
+                result: {
+                    let name = text("result")?;
+                    State::ALL.into_iter().find(|state| state.name() == name)?
+                },
                 seconds: seconds.trim_end_matches([',', '}']).parse().ok()?,
             };
             Some((text("part")?, result))
@@ -264,7 +307,7 @@ impl Record {
 
     fn text(&self) -> String {
         let lines = self.0.iter().map(|(part, line)| {
-            let result = if line.passed { "passed" } else { "failed" };
+            let result = line.result.name();
             format!(
                 "  {{\"part\": \"{part}\", \"tree\": \"{}\", \"result\": \"{result}\", \"seconds\": {}}}",
                 line.tree, line.seconds
@@ -277,10 +320,10 @@ impl Record {
         fs::write(root.join(RECORD), self.text()).map_err(|error| format!("{RECORD}: {error}"))
     }
 
-    fn note(&mut self, part: &Part, tree: &str, passed: bool, seconds: u64) {
+    fn note(&mut self, part: &Part, tree: &str, result: State, seconds: u64) {
         let line = Line {
             tree: tree.to_string(),
-            passed,
+            result,
             seconds,
         };
         self.0.insert(part.name.clone(), line);
@@ -288,8 +331,7 @@ impl Record {
 
     fn state(&self, part: &str, tree: &str) -> State {
         match self.0.get(part) {
-            Some(line) if line.tree == tree && line.passed => State::Passed,
-            Some(line) if line.tree == tree => State::Failed,
+            Some(line) if line.tree == tree => line.result,
             _ => State::Due,
         }
     }
@@ -306,12 +348,12 @@ mod tests {
             work: Work::Md,
         };
         let mut record = Record::default();
-        record.note(&part("swarm"), "aa", true, 7);
-        record.note(&part("md"), "aa", false, 3);
+        record.note(&part("swarm"), "aa", State::Passed, 7);
+        record.note(&part("md"), "aa", State::Skipped, 3);
         let read = Record::parse(&record.text());
         assert_eq!(read.0, record.0);
         assert_eq!(read.state("swarm", "aa"), State::Passed);
-        assert_eq!(read.state("md", "aa"), State::Failed);
+        assert_eq!(read.state("md", "aa"), State::Skipped);
         assert_eq!(read.state("swarm", "bb"), State::Due);
         assert_eq!(read.state("images", "aa"), State::Due);
     }

@@ -76,6 +76,11 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// Whether Linux md can be asked here.
+pub fn has_guest(root: &Path) -> bool {
+    guest::rig(root).is_some()
+}
+
 fn choose(patterns: &[&str]) -> Vec<(usize, Case)> {
     let cases = cases::all().into_iter().enumerate();
     cases

@@ -61,7 +61,6 @@ impl Keeper {
         self.partner = self.wanted;
     }
 
-    #[cfg_attr(not(test), allow(dead_code))] // See `redirected.rs`.
     pub(crate) fn partner_durable(&self) -> bool {
         self.durable >= self.partner
     }
