@@ -1,7 +1,8 @@
 //! The golden digests: for seeds of every suite, a hash of all engine actions, their times and their bytes.
 //!
 //! A change that is not meant to change behaviour leaves `golden.digests` as it is. A difference names the suite and
-//! the block of seeds. `RESTRIPE_BLESS=1` writes the file anew after a change of behaviour that is meant.
+//! the block of seeds. `RESTRIPE_BLESS=1` writes the file anew after a change of behaviour that is meant. A new name of
+//! a fact or of a refusal counts as one, a sentence in it does not.
 
 use crate::queue::{blesses, lock, on_all_cores};
 use restripe_sim::enumerate::{
