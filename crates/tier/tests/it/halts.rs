@@ -340,6 +340,16 @@ fn a_start_that_cannot_flush_for_want_of_space_says_so() {
     assert_eq!(array.answer(start), Some(Err(CommandError::NoSpace)));
 }
 
+/// Members go one after the other, the last of them one more than redundancy tolerates.
+pub fn lost_too_many(setup: Setup, gone: &[u16]) -> Array {
+    let mut array = written(setup);
+    for &member in gone {
+        array.depart(member);
+        array.run();
+    }
+    array
+}
+
 /// Whose failure redundancy does not bear is not put on record: the members that are back make up the array again.
 #[test]
 fn an_array_that_lost_too_many_members_starts_when_they_are_back() {
@@ -351,11 +361,7 @@ fn an_array_that_lost_too_many_members_starts_when_they_are_back() {
         (Setup::new(Level::Raid10 { copies: 2 }, 4), &[0, 3, 1]),
     ];
     for (setup, gone) in setups {
-        let mut array = written(setup);
-        for &member in gone {
-            array.depart(member);
-            array.run();
-        }
+        let mut array = lost_too_many(setup, gone);
         let old = array.model.clone();
         assert!(array.has_fact(|fact| *fact == Fact::Halted(Halt::TooFew)));
         let write = array.write(0, 8);

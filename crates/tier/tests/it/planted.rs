@@ -1,6 +1,7 @@
 //! Bugs planted in the engine that scripts find.
 
 use crate::flushes::{flushed_after_a_death, kinds};
+use crate::halts::lost_too_many;
 use crate::handed_on::{
     grown_onto_old_data, hosted_over_old_data, made_over_old_data, replaced_by_old_data,
 };
@@ -11,9 +12,9 @@ use crate::spares::{
     hosted, needed_before_it_is_on_record, needed_while_read, recovered_after_a_way_home,
     three_by_three,
 };
-use restripe_array::Bug;
 use restripe_array::layout::Level;
 use restripe_array::meta::WriteHole;
+use restripe_array::{Bug, CommandError};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 fn with(bug: Bug, mut setup: Setup) -> Setup {
@@ -33,6 +34,24 @@ fn a_write_ahead_of_a_failure_s_record_is_found() {
         Bug::FailureNotRecorded,
         raid5(5)
     )));
+}
+
+/// All members are back, and too few of them are current: the others record the last one as failed. The swarm unplugs
+/// all at once, and no member is left to record it.
+#[test]
+fn a_member_too_many_on_record_is_found() {
+    let setups = [
+        (raid5(4), &[2, 1][..]),
+        (raid6(5), &[4, 0, 3]),
+        (Setup::new(Level::Raid0, 3), &[1]),
+    ];
+    for (setup, gone) in setups {
+        let mut array = lost_too_many(with(Bug::OneTooManyRecorded, setup), gone);
+        array.crash(|_| true);
+        let start = array.start();
+        let too_few = matches!(start, Err(CommandError::TooFew { .. }));
+        assert!(too_few, "{start:?}");
+    }
 }
 
 #[test]
