@@ -1,9 +1,9 @@
 //! Suites of seeds: a cover that is chosen once, and fresh seeds of each commit.
 //!
-//! A cover is a short list of seeds that hits each cell of a coverage table that the full suites hit, most cells by
-//! several seeds. `covers/` has one file for each table. `RESTRIPE_BLESS=1` runs the full suites and chooses their covers anew. `RESTRIPE_FRESH` is the
-//! first fresh seed: `.ci/test` takes it from the commit, so each commit runs other seeds. `RESTRIPE_DEEP` runs long
-//! suites from seed 0 on instead of both.
+//! A cover is a short list of seeds that hits each cell of a coverage table that the full suites hit, most
+//! cells by several seeds. `covers/` has one file for each table. `RESTRIPE_BLESS=1` runs the full suites and
+//! chooses their covers anew. `RESTRIPE_FRESH` is the first fresh seed: `.ci/test` takes it from the commit, so
+//! each commit runs other seeds. `RESTRIPE_DEEP` runs long suites from seed 0 on instead of both.
 //!
 //! A failure prints the line that replays it with a binary of this crate.
 
@@ -187,7 +187,11 @@ fn run<M: Met>(suites: &[Suite<M>], seeds: Vec<Seed>, each: impl Fn(Seed, M) + S
         }
         true
     });
-    let broken = lock(&broken);
+    assert_none(&lock(&broken));
+}
+
+/// Fails if seeds broke a promise. Each has the line that replays it.
+pub fn assert_none(broken: &[String]) {
     assert!(
         broken.is_empty(),
         "{} seeds failed, fresh ones from RESTRIPE_FRESH={} on:\n{}",

@@ -3,7 +3,7 @@
 //! Images differ in what they hold and in what was promised. The first seeds are the same in each run; the others are
 //! fresh ones.
 
-use crate::cover::{deep, fresh, is_deep};
+use crate::cover::{assert_none, deep, fresh, is_deep};
 use crate::queue::{lock, on_all_cores};
 use restripe_sim::enumerate::{
     Reach, Report, enumerate, enumerate_grown, enumerate_growth, enumerate_hosts, enumerate_reshape,
@@ -92,13 +92,7 @@ fn assemble(kind: &Kind) -> BTreeMap<Hosting, u64> {
         hosting,
     } = std::mem::take(&mut *lock(&gathered));
     println!("{}: {} images, {hosting:?}", kind.command, images.len());
-    assert!(
-        broken.is_empty(),
-        "{} seeds failed, fresh ones from RESTRIPE_FRESH={} on:\n{}",
-        broken.len(),
-        fresh(),
-        broken.join("\n")
-    );
+    assert_none(&broken);
     let late = begun.elapsed() >= LONGEST;
     let count = images.len() as u64;
     assert!(count >= kind.wanted || late, "{count} images");
