@@ -38,7 +38,8 @@ impl Kind {
             command: format!("crashes{options}"),
             enumerate,
             reach: Reach::images(deep(each[0], each[1])),
-            first: 8,
+            // Fresh seeds give half of them at least.
+            first: (wanted[0] / each[0] / 2).min(8),
             wanted: deep(wanted[0], wanted[1]),
         }
     }
