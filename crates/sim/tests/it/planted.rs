@@ -28,10 +28,7 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
         Bug::ExtentNotZeroed => (None, &[MadeUpBytes]),
         Bug::FailureNotRecorded => (None, &[FlushedWriteLost, MadeUpBytes]),
         // An array that records the failure does not halt: its reads report as lost what only missing members hold.
-        Bug::OneTooManyRecorded => (
-            None,
-            &[NotWholeAgain, LossReportedWrongly, FlushedWriteLost],
-        ),
+        Bug::OneTooManyRecorded => (None, &[NotWholeAgain, LossReportedWrongly]),
         Bug::LossForgotten => (None, &[StuckRequest, FlushedWriteLost, MadeUpBytes]),
         Bug::RebuildRunsAhead => (
             None,
