@@ -383,11 +383,15 @@ fn each_planted_bug_is_found_by_the_seed_on_record() {
         return std::fs::write(path, lines.join("\n") + "\n").expect("the tree is writable");
     }
     let recorded: Vec<&str> = text.lines().collect();
-    let new = lines.iter().filter(|line| !recorded.contains(line));
-    let new: Vec<&str> = new.copied().collect();
+    let without = |all: &[&str], known: &[&str]| {
+        let others = all.iter().filter(|line| !known.contains(line));
+        let others: Vec<&str> = others.copied().collect();
+        others.join("\n")
+    };
+    let (new, stale) = (without(&lines, &recorded), without(&recorded, &lines));
     assert!(
-        new.is_empty(),
-        "seeds on record that do not find their bug; these do (RESTRIPE_BLESS=1 records them):\n{}",
-        new.join("\n")
+        new.is_empty() && stale.is_empty(),
+        "lines on record that find no bug, or not theirs:\n{stale}\nlines that do (RESTRIPE_BLESS=1 records \
+         them):\n{new}"
     );
 }
