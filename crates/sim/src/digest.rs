@@ -95,7 +95,8 @@ impl Digest {
         }
     }
 
-    /// Rare actions, by all that their text shows but the sentences in it: those are for people, and may be reworded.
+    /// Rare actions, by all that their text shows but the sentences in it: those are for people, and may be
+    /// reworded.
     fn text(&mut self, kind: u64, what: &impl Debug) {
         let text = format!("{what:?}");
         let around: String = text.split('"').step_by(2).collect();
