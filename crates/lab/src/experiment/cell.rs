@@ -1117,7 +1117,7 @@ mod tests {
         assert_eq!(with("5x7", 0, 0), Ok((35, Some((5, 7)), 0)));
         assert_eq!(with("5x7:1", 0, 0), Ok((35, Some((5, 1)), 0)));
         assert_eq!(with("5x7:2+1", 0, 0), Ok((35, Some((5, 2)), 1)));
-        assert!(with("3+2", 9, 3).is_err_and(|told| told.contains("in place of")));
+        assert!(with("3+2", 9, 3).is_err_and(|told| told.contains("replaces")));
         assert!(with("3x3", 9, 0).is_err_and(|told| told.contains("two of array.members")));
         assert!(with("3", 0, 0).is_err_and(|told| told.contains("the array has no members")));
         for name in ["", "3x", "x3", "0", "3+0", "3:0", "flat+1", "3+x", "99999"] {

@@ -182,8 +182,8 @@ fn what_does_not_fit_together_is_refused() {
     };
     let text = |text: &str| Value::Text(text.into());
     assert!(refused("rebuild.scheme", text("workaut")).contains("workout"));
-    assert!(refused("rebuild.order", text("dor")).contains("in place of"));
-    assert!(refused("rebuild.redirect", text("vdf")).contains("in place of"));
+    assert!(refused("rebuild.order", text("dor")).contains("replaces"));
+    assert!(refused("rebuild.redirect", text("vdf")).contains("replaces"));
     assert!(refused("array.surrogate", Value::Whole(0)).contains("array.surrogate"));
     for (level, told) in [
         ("raid7", "raid7"),
