@@ -1,8 +1,8 @@
 //! What operators ask for, checked and carried out.
 
 use crate::contract::{
-    Action, Command, CommandError, CommandTag, Fact, FailCause, LeaseError, MemberInfo, ScrubMode,
-    TaskKind,
+    Action, Command, CommandError, CommandTag, Fact, FailCause, LeaseError, MemberInfo,
+    NO_REDIRECT_MAP, ScrubMode, TaskKind,
 };
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
@@ -21,7 +21,7 @@ use alloc::vec::Vec;
 /// Refusal of commands to an array that only reads, because too many members are missing.
 const FAILED: &str = "too many members are missing: attach them again, stop the array, and serve it with all members";
 
-pub const NO_BUFFER: &str = "the array has no NVRAM buffer";
+pub const NO_BUFFER: &str = "the array is not served with an NVRAM buffer";
 
 /// The reply to a command, which waits until what it changed is on the members.
 pub(crate) struct Answer {
@@ -380,9 +380,7 @@ impl Core {
                 ));
             }
             (Some(_), None) if !self.redirectable() => {
-                return Err(CommandError::Busy(
-                    "the array has no space for the redirect map that a surrogate requires",
-                ));
+                return Err(CommandError::Busy(NO_REDIRECT_MAP));
             }
             (None, Some(partner)) if !self.redirected_extents().is_empty() => {
                 return Err(CommandError::SurrogateMissing {

@@ -587,7 +587,7 @@ fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> Strin
     };
     let then = match forgone {
         true => "THE LAST FLUSHED WRITES ARE DISCARDED, the array returns to the state of the log",
-        false => "flushes close records early",
+        false => "flushes seal records early",
     };
     format!("{told}: {then}")
 }

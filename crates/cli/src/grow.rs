@@ -157,11 +157,11 @@ fn what_moves(plan: &GrowthView, redundant: bool) -> &'static str {
     }
 }
 
-/// At the least rate, which users may hold it to, and at the most.
+/// At the minimum rate, to which clients may hold it, and at the maximum.
 fn duration(plan: &GrowthView) -> String {
     let at = |rate: u64| plan.member_bytes.div_ceil(rate.max(1));
     let least = match plan.rate_min_bytes {
-        0 => "while users leave no bandwidth".into(),
+        0 => "no upper bound: it waits while clients leave no bandwidth".into(),
         rate => format!("{} at {}/s, the minimum", seconds(at(rate)), Size(rate)),
     };
     let most = plan.rate_max_bytes.map_or(String::new(), |rate| {

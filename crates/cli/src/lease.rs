@@ -24,7 +24,7 @@ pub enum Lease {
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "The lease is served over NBD as the export lease/NAME/LEASE, on the array's socket, to one client at a time.
+    after_help = "The lease is served over NBD as the export lease/NAME/LEASE, on every address of the daemon, to one client at a time.
 
 Example: restripe lease add pool tank-log --size 1G
          restripe create tank --level raid5 --surrogate 'nbd+unix:///lease/pool/tank-log?socket=pool.nbd' a b c"

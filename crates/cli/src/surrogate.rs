@@ -93,7 +93,7 @@ fn buffer_text(view: &BufferView) -> String {
                 "flushes write to it; {records} records in it, {versions} written since the start"
             )
         }
-        false => "not in use: flushes close records early".into(),
+        false => "not in use: flushes seal records early".into(),
     };
     // Writing to a string cannot fail.
     let _ = writeln!(out, "    {what}; {use_of_it}");
@@ -113,7 +113,7 @@ fn away_line(overlay: &OverlayView) -> String {
     };
     parts.push(match overlay.away_bytes {
         0 if overlay.ahead_bytes > 0 => "no sole copies in log".into(),
-        0 if overlay.redirect == "eraid" => "nothing to destage".into(),
+        0 if overlay.redirect == "eraid" || overlay.clean_bytes > 0 => "nothing to destage".into(),
         0 => "log empty".into(),
         away => format!("{} in log{going}", Size(away)),
     });
@@ -215,7 +215,7 @@ fn seals_line(overlay: &OverlayView) -> Option<String> {
     let causes: Vec<String> = some
         .map(|(cause, count)| format!("{count} {cause}"))
         .collect();
-    (!causes.is_empty()).then(|| format!("records closed, by cause: {}", causes.join(", ")))
+    (!causes.is_empty()).then(|| format!("records sealed, by cause: {}", causes.join(", ")))
 }
 
 /// What only `surrogate status` has room for.
@@ -278,6 +278,18 @@ mod tests {
     }
 
     #[test]
+    fn a_log_with_cached_copies_is_not_empty() {
+        let line = |clean_bytes| {
+            away_line(&OverlayView {
+                clean_bytes,
+                ..OverlayView::default()
+            })
+        };
+        assert!(line(0).contains("; log empty; map "));
+        assert!(line(3 << 20).contains("; nothing to destage; 3M of cached copies; map "));
+    }
+
+    #[test]
     fn one_is_one_and_two_are_several() {
         let line = |destages, rests| {
             done_line(&OverlayView {
@@ -312,7 +324,7 @@ mod tests {
             ..OverlayView::default()
         };
         let line = seals_line(&overlay);
-        let wanted = "records closed, by cause: 3 flush, 12 full";
+        let wanted = "records sealed, by cause: 3 flush, 12 full";
         assert_eq!(line.as_deref(), Some(wanted));
         overlay.seals.values_mut().for_each(|count| *count = 0);
         assert_eq!(seals_line(&overlay), None);

@@ -714,7 +714,7 @@ fn gathered(text: &mut Text, overlay: &OverlayView) {
     text.family(
         name,
         "counter",
-        "Records that were packed in memory and closed, by cause.",
+        "Records that were packed in memory and sealed, by cause.",
     );
     for (cause, count) in &overlay.seals {
         text.sample(name, &[("cause", cause)], count);

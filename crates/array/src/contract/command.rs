@@ -162,6 +162,10 @@ impl ScrubMode {
     }
 }
 
+/// The array was created without a redirect map, or with too little space for one.
+pub const NO_REDIRECT_MAP: &str =
+    "the array has no space for the redirect map that a surrogate requires";
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
     /// Another run has the array.

@@ -459,7 +459,10 @@ fn write_colliding(f: &mut fmt::Formatter<'_>, level: Level, skew: Skew, size: u
         return f.write_str("a member has 1 or more partitions");
     }
     if size == 1 {
-        write!(f, "{groups} groups of 1 member do not form groups")?;
+        write!(
+            f,
+            "{groups} groups of 1 member: each group needs at least 2 members"
+        )?;
         return write_of_slots(f, level, groups, groups);
     }
     write!(

@@ -135,17 +135,13 @@ impl Core {
             return unsuited("an array that has grown by the least moves can only grow that way");
         }
         if self.layout.parity() && !self.logged() {
-            return unsuited("a growth of level 5 or 6 requires a partial parity log (ppl)");
+            return unsuited("a reshape requires a partial parity log (ppl)");
         }
         if self.read_cache.is_some() {
-            return refused(
-                "an array of level 5 or 6 cannot grow with a read cache: start it without one",
-            );
+            return refused("an array cannot be reshaped with a read cache: start it without one");
         }
         if self.superblock.partner.is_some() {
-            return refused(
-                "an array of level 5 or 6 cannot grow with a surrogate: remove it first",
-            );
+            return refused("an array cannot be reshaped with a surrogate: remove it first");
         }
         self.check_free_to_grow(by)
     }

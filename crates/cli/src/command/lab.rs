@@ -61,7 +61,7 @@ pub enum Lab {
     Compare(crate::lab::LabCompare),
     /// Rewrite the report of an experiment; runs without stored results are run first
     Report(crate::lab::LabReport),
-    /// Fit a drive's parameters to traces of it, and score the model on traces that the fit did not use
+    /// Fit a drive's parameters to traces, and score the model on the part of each that the fit did not use
     FitDisk(FitDisk),
     /// Compute the mean time to data loss of an array by a Markov chain, and by simulation of disks
     Reliability(Box<Reliability>),

@@ -6,8 +6,8 @@ use crate::config::ArrayConfig;
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::units::Size;
-use restripe_array::Uuid;
 use restripe_array::meta::{CreateOptions, Creation, Partner, PartnerRole, RegionKind};
+use restripe_array::{LeaseError, NO_REDIRECT_MAP, Uuid};
 use serde_json::{Value, json};
 
 /// What a surrogate's name adds to its array's.
@@ -41,15 +41,16 @@ pub(crate) fn check_surrogate(wanted: &ArrayConfig) -> Outcome {
             "--surrogate-level requires members of a surrogate",
         )
         .hint("list them: --surrogate A,B")),
-        1.. if wanted.lend.is_some() => Err(Failure::usage(
-            "an array with space for leases cannot have a surrogate, to exclude cyclic dependencies",
-        )
-        .hint("omit --lend or --surrogate")),
+        1.. if wanted.lend.is_some() => {
+            Err(Failure::usage(LeaseError::Lends.to_string()).hint("omit --lend or --surrogate"))
+        }
         1 if !is_lease(&wanted.surrogate[0]) => Err(Failure::usage(
             "a surrogate with one member has no redundancy: its failure would lose data",
         )
         .at(&wanted.surrogate[0])
-        .hint("use two or more members (--surrogate A,B), a lease of another array, or --log-disk")),
+        .hint(
+            "use two or more members (--surrogate A,B), a lease of another array, or --log-disk",
+        )),
         1 if wanted.surrogate_level.is_some() => Err(Failure::usage(
             "a single lease has the redundancy of the array that lends it, and no level",
         )
@@ -72,9 +73,7 @@ fn check_log_disk(wanted: &ArrayConfig) -> Outcome {
             .at(&wanted.surrogate[0])
             .hint("use a disk, or omit --log-disk to use the lease as an ordinary surrogate")),
         1 if mirrors && wanted.lend.is_none() => Ok(()),
-        1 if mirrors => Err(Failure::usage(
-            "an array with space for leases cannot have a surrogate",
-        )),
+        1 if mirrors => Err(Failure::usage(LeaseError::Lends.to_string())),
         1 => Err(Failure::usage("a log disk requires raid1 or raid10")),
         _ => Err(Failure::usage("a log disk is a single disk").hint("use --surrogate DISK")),
     }
@@ -180,10 +179,8 @@ pub fn of_array(array: Uuid) -> Partner {
 pub fn check_fit(array: &Creation, surrogate: &Creation) -> Outcome {
     let ours = &array.superblock;
     if ours.region(RegionKind::Redirected).is_none() {
-        return Err(Failure::usage(
-            "this array has no space for the redirect map that a surrogate requires",
-        )
-        .hint("omit --data-offset, or choose another --write-hole"));
+        return Err(Failure::usage(NO_REDIRECT_MAP)
+            .hint("omit --data-offset, or choose another --write-hole"));
     }
     check_size(ours.logical_block, surrogate)
 }

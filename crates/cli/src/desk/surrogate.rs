@@ -28,7 +28,9 @@ use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::report::{ArrayState, MemberState, Status as SetStatus, TaskStatus};
-use restripe_array::{Command, LeaseError, Member, SECTOR_BYTES, StartMode, TaskKind, Uuid};
+use restripe_array::{
+    Command, LeaseError, Member, NO_REDIRECT_MAP, SECTOR_BYTES, StartMode, TaskKind, Uuid,
+};
 use restripe_io::control::{Refusal, Reply};
 use restripe_io::host::Exchange;
 use restripe_io::member::OpenMember;
@@ -306,8 +308,7 @@ fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
         return Err(Refusal::new(LeaseError::Lends.to_string()));
     }
     if !status.redirectable {
-        let what = "this array has no space for the redirect map that a surrogate requires";
-        return Err(Refusal::new(what));
+        return Err(Refusal::new(NO_REDIRECT_MAP));
     }
     Ok(())
 }

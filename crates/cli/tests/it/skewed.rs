@@ -116,7 +116,7 @@ fn groupings_that_do_not_work_are_refused_with_those_that_do() {
         (
             &["--level", "5", "--groups", "9"],
             9,
-            "9 groups of 1 member do not form groups; these work: 9 members as 3 x 3 with up to 3",
+            "9 groups of 1 member: each group needs at least 2 members; these work: 9 members as 3 x 3 with up to 3",
         ),
         (
             &["--level", "10", "--groups", "3"],

@@ -55,7 +55,7 @@ fn text_of(why: WhyRefused, members: &[String]) -> String {
         WhyRefused::ReadOnly => "it was started read-only".into(),
         WhyRefused::NoSpace => format!("no space is left on {members}"),
         WhyRefused::TooFew if members.is_empty() => "too many members are missing".into(),
-        WhyRefused::TooFew => format!("too many members have failed: {members}"),
+        WhyRefused::TooFew => format!("too many members are missing: {members}"),
         WhyRefused::LogFailed => format!("the surrogate's log failed with {members}"),
         WhyRefused::Owned => "another daemon has taken the array".into(),
         WhyRefused::LogFull => format!("no space is left for the surrogate's log on {members}"),

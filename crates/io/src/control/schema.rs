@@ -1094,7 +1094,7 @@ fn of_set(set: &str, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>
     format!("{set}: {}", fact_text(fact, telling))
 }
 
-const BUFFER_FAILED: &str = "the NVRAM buffer failed: its records are in the log, and flushes close records early from now on";
+const BUFFER_FAILED: &str = "the NVRAM buffer failed: its records are in the log, and flushes seal records early from now on";
 
 fn move_failed_text(name: &str, why: restripe_array::IoError) -> String {
     format!("the growth cannot write to {name} ({why}): it retries")

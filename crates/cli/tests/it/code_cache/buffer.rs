@@ -65,14 +65,17 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
         good(read_pattern(&place, 8, "32K", "4K"));
         // It goes on without one, for good.
         let told = good(place.run(&["status", "tank"]));
-        let absent = "NVRAM buffer: absent; not in use: flushes close records early\n";
+        let absent = "NVRAM buffer: absent; not in use: flushes seal records early\n";
         assert!(told.contains(absent), "{told}");
         flushed(&place, 12, "36K", "4K");
         let found = status(&place);
         assert!(seals_for_flushes(&found) > 0, "{found}");
         good(place.shell("truncate -s 16M new"));
         let told = refused(place.run(&["add", "tank", "new", "--to-buffer"]));
-        assert!(told.contains("the array has no NVRAM buffer"), "{told}");
+        assert!(
+            told.contains("the array is not served with an NVRAM buffer"),
+            "{told}"
+        );
         daemon.kill();
 
         // One that is found again is used from then on, and nothing that it has counts.
