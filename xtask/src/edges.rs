@@ -1,7 +1,7 @@
 //! Which crate may depend on which: `cli -> lab -> {sim, io} -> tier -> array`, and `{sim, io} -> code`.
 //!
-//! `array` depends on nothing and `code` on no crate of ours: one RAID set does not know of a tier above it; `sim` and `io` do not know each other, except that io's
-//! conformance test runs on both.
+//! `array` depends on nothing, and `code` on no crate of ours. A RAID set has no knowledge of a tier above it.
+//! `sim` and `io` do not use each other, except that the conformance test of `io` runs on both.
 
 use crate::source::{Finding, Tree};
 

@@ -14,8 +14,8 @@ pub struct Config {
     /// The devices that the shell has opened, in the order of their [`crate::Member`] numbers.
     pub members: Vec<MemberInfo>,
     pub limits: Limits,
-    /// A member that completes nothing for so long is failed, and one that keeps a single operation four
-    /// times as long.
+    /// A member is failed if it completes no operation for this time, or if a single operation takes four times
+    /// as long.
     pub io_timeout: Nanos,
     /// The bug to have, in a build that has them.
     pub bug: Option<crate::Bug>,

@@ -37,7 +37,7 @@ pub struct Facts {
     /// How far the start is, while one runs.
     pub(crate) start: Option<StartStage>,
     pub(crate) layout: Layout,
-    /// The superblock as it should be; `keeper` sees to it that members agree.
+    /// The superblock as it should be; the metadata writer (`keeper`) writes it to the members.
     pub(crate) superblock: Superblock,
     pub(crate) standing: Standings,
     pub(crate) tasks: Tasks,
@@ -45,7 +45,7 @@ pub struct Facts {
     pub(crate) reshape: Option<Box<Reshaping>>,
     pub(crate) ties: Ties,
     pub(crate) counters: Counters,
-    /// A log was found, and counts more than first copies that went ahead.
+    /// A log was found, and its data is newer than that of primary copies which were written first.
     pub(crate) log_counts: bool,
     /// Every region is called dirty, and stays so.
     pub(crate) all_dirty: bool,

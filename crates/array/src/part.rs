@@ -1,7 +1,8 @@
-//! What a tier above asks of a set beside requests, commands and facts, and changes there that no event carries.
+//! The interface between a set and a tier above it, in addition to requests, commands and facts: queries, and
+//! changes that no event carries.
 //!
-//! A set by itself is asked none of this. The rest of it hides behind these names, and behind the functions of other
-//! parts that are `pub`.
+//! A set without a tier uses none of this. The tier reaches the rest of a set only by these names, and by the
+//! `pub` functions of other parts.
 
 use crate::cache::Cache;
 use crate::config::Config;
@@ -17,7 +18,8 @@ use crate::runset::RunSet;
 use crate::units::{Member, Slot, Uuid};
 use core::ops::{Deref, DerefMut};
 
-/// A set that is a part of a tier: it has no say of its own when it goes on after a halt, as a [`crate::Set`] has.
+/// A set that is a part of a tier, which decides when the set continues after a halt. A [`crate::Set`] continues
+/// by itself.
 pub struct Part {
     core: Core,
 }

@@ -1,7 +1,7 @@
-//! An array with a log beside it: two sets, each whole by itself, and what lies between them and users.
+//! An array of a main set and a log set, each a complete set, and the path of requests between them and clients.
 //!
-//! [`Engine`] is what shells hold: one set, or one with a surrogate. The rules between engine and shell are those of
-//! [`restripe_array`]; a set does not know that it has a log beside it.
+//! [`Engine`] is the interface for reactors: one set, or a main set with a log set. Its contract is that of
+//! [`restripe_array`], where a set has no knowledge of a log set.
 #![no_std]
 #![forbid(unsafe_code)]
 

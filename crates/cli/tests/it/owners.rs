@@ -1,5 +1,6 @@
 //! One daemon serves an array, and no array is beneath itself: with real NBD servers and several daemons.
 
+use crate::harness::steps::has;
 use crate::harness::{Daemon, Place, skipped};
 use std::process::Stdio;
 
@@ -12,8 +13,7 @@ struct Exports {
 
 fn exports(test: &str) -> Option<Exports> {
     let place = Place::new(test);
-    if place.shell("command -v nbdkit unshare").status != 0 {
-        skipped(test, "no nbdkit or unshare");
+    if !has(&place, test, &["nbdkit", "unshare"]) {
         return None;
     }
     let (mut uris, mut servers) = (Vec::new(), Vec::new());
