@@ -66,7 +66,7 @@ fn a_removal_that_takes_its_time_is_not_waited_for() {
                 "{told}"
             );
             assert!(
-                told.contains("restripe surrogate status tank tells"),
+                told.contains("`restripe surrogate status tank` shows how much is left"),
                 "{told}"
             );
         }
