@@ -503,19 +503,36 @@ fn outdated(claim: &Claim, role: MemberRole, winner: &Superblock) -> bool {
     holds && claim.superblock.sequence + 1 < winner.sequence
 }
 
-/// More than half of the current members are here, so that the others cannot have gone on without them.
+/// More than half of the current members are here, so that the others cannot have gone on without them. A replace whose
+/// target is missing may have ended: then its source is no longer current, and only another current member has that on
+/// record.
 fn check_majority(choice: &Choice) -> Result<(), CommandError> {
     let (mut present, mut current) = (0, 0);
+    let mut witnesses = 0;
     for (index, entry) in (0..).zip(&choice.superblock.members) {
         if entry.role == MemberRole::Active {
             current += 1;
             present += u16::from(choice.serves(index));
+            witnesses += u16::from(choice.serves(index) && !may_be_replaced(choice, index));
         }
     }
-    if present * 2 > current {
+    if present * 2 > current && witnesses > 0 {
         return Ok(());
     }
+    // The missing target may be current in the place of the source.
+    let current = current + u16::from(present * 2 > current);
     Err(CommandError::Minority { present, current })
+}
+
+/// Whether the member is the source of a replace whose target is missing.
+fn may_be_replaced(choice: &Choice, member: u16) -> bool {
+    let mut placements = choice.superblock.placement.iter();
+    placements.any(|place| {
+        // A copy-back frees spare space of a host, which stays current.
+        place.member == Some(member)
+            && place.region == 0
+            && place.incoming.is_some_and(|target| !choice.serves(target))
+    })
 }
 
 fn anybody_current(choice: &Choice) -> bool {
@@ -533,8 +550,10 @@ impl Choice {
 #[cfg(test)]
 mod tests {
     use super::super::create::create;
+    use super::super::superblock::TaskRecord;
     use super::super::testing::{INFO, Random, options, uuid};
     use super::*;
+    use crate::TaskKind;
     use crate::layout::{Level, Rotation};
     use alloc::vec;
 
@@ -662,6 +681,34 @@ mod tests {
             current: 2,
         };
         assert_eq!(mirror.choose(&[1]), Err(refused));
+    }
+
+    #[test]
+    fn source_of_a_replace_does_not_start_alone_without_its_target() {
+        let mut played = Played::new(Level::Raid1, 3);
+        played.fail(2);
+        played.superblock.members[2].role = MemberRole::Rebuilding;
+        played.superblock.placement[2].member = None;
+        played.superblock.placement[0].incoming = Some(2);
+        played.superblock.tasks.push(TaskRecord {
+            kind: TaskKind::Replace,
+            slot: Some(0),
+            paused: false,
+            done: vec![],
+        });
+        played.write(&[0, 1, 2]);
+        let both = played.choose(&[0, 1]);
+        assert!(both.is_ok(), "member 1 would know: {both:?}");
+        played.fail(1);
+        played.write(&[0, 2]);
+        let refused = CommandError::Minority {
+            present: 1,
+            current: 2,
+        };
+        assert_eq!(played.choose(&[0]), Err(refused.clone()));
+        assert_eq!(played.choose(&[0, 1]), Err(refused), "member 1 is stale");
+        assert!(played.choose(&[0, 2]).is_ok());
+        assert!(choose(&played.candidates(&[0]), ALONE).is_ok());
     }
 
     #[test]

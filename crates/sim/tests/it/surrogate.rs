@@ -158,6 +158,14 @@ fn what_once_went_wrong_does_not() {
     };
     let outcome = run(4112, graid);
     assert_eq!(outcome.violations, [], "surrogates --graid --seed 4112");
+    // The source of a replace was started alone after its successor was lost, and its old log counted.
+    let growth = Options {
+        grows: true,
+        ..Options::default()
+    };
+    let outcome = run(833_410_781_738_033_702, growth);
+    let replay = "surrogates --growth --seed 833410781738033702";
+    assert_eq!(outcome.violations, [], "{replay}");
     // Headers of a code cache: one that two members had lost alike, one that only parities had of a row that a crash tore, and one
     // beside a sector that could not be read. And parities that look like headers were spoilt where a further member was lost.
     let quests = Options {

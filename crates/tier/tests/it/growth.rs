@@ -468,19 +468,19 @@ fn what_cannot_grow_says_why() {
     let mut plain5 = full(Setup::new(Level::Raid5(Default::default()), 3).spares(1));
     refused(&mut plain5, 1, "levels 5 and 6");
     let mut array = full(plain(Level::Raid4, 3, 1));
-    refused(&mut array, 2, "fewer spares");
-    refused(&mut array, 0, "no member");
-    refused(&mut array, 30, "so many members");
+    refused(&mut array, 2, "too few spares");
+    refused(&mut array, 0, "at least one new member");
+    refused(&mut array, 30, "maximum number of members");
     array.order(Command::Scrub(ScrubMode::Check));
     let busy = array.order(Command::Grow { by: 1 });
     array.run_tasks();
     assert!(array.answer(busy).is_some_and(|answer| answer.is_err()));
     let mut lender = full(plain(Level::Raid4, 3, 1).lending(CHUNK));
-    refused(&mut lender, 1, "lends");
+    refused(&mut lender, 1, "leases");
     array.depart(0);
     array.run_tasks();
     array.depart(1);
-    refused(&mut array, 1, "whole");
+    refused(&mut array, 1, "degraded");
 }
 
 /// What cannot be read and not be recovered is lost, and nothing else.

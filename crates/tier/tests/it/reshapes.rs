@@ -492,13 +492,13 @@ fn what_is_not_reshaped_says_why() {
     let mut grown = full(crate::shell::grown4(&[2, 3]).spares(1));
     refused(&mut grown, 1, "least moves");
     let mut array = full(plain(raid5, 3, 1));
-    refused(&mut array, 2, "fewer spares");
-    refused(&mut array, 0, "no member");
+    refused(&mut array, 2, "too few spares");
+    refused(&mut array, 0, "at least one new member");
     refused(&mut array, 31, "maximum number of members");
     let mut wide = full(plain(raid5, 3, 1).chunk(256));
     refused(&mut wide, 1, "smaller than a chunk");
     array.depart(0);
     array.run_tasks();
     array.depart(1);
-    refused(&mut array, 1, "whole");
+    refused(&mut array, 1, "degraded");
 }

@@ -37,7 +37,11 @@ impl Server {
     fn spawn(folder: &Folder, members: usize, memory: u64, cached: bool) -> Server {
         let program = std::env::current_exe().expect("a test has a program");
         let mut child = Command::new(program)
-            .args(["--exact", "nbd_clients::server::serves_until_killed", "--nocapture"])
+            .args([
+                "--exact",
+                "nbd_clients::server::serves_until_killed",
+                "--nocapture",
+            ])
             .env(FOLDER, folder.path())
             .env(MEMBERS, members.to_string())
             .env(MEMORY, memory.to_string())
