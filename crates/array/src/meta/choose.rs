@@ -503,9 +503,9 @@ fn outdated(claim: &Claim, role: MemberRole, winner: &Superblock) -> bool {
     holds && claim.superblock.sequence + 1 < winner.sequence
 }
 
-/// Requires more than half of the current members, so that the others cannot have gone on without them. A replace
-/// whose target is missing may have ended: then its source is no longer current, and only another current member
-/// has that on record.
+/// Requires more than half of the current members, so that the others cannot have gone on without them. A
+/// replace whose target is missing may have ended: then its source is no longer current, and only another
+/// current member has that on record.
 fn check_majority(choice: &Choice) -> Result<(), CommandError> {
     let (mut present, mut current) = (0, 0);
     let mut witnesses = 0;
