@@ -138,9 +138,10 @@ fn partitions_are_hosted_through_everything() {
 /// A run that means to ruin an array and finds nothing to lose proves nothing.
 fn ruins_are_many_and_ruinous(coverage: &Coverage) {
     let (ruins, in_vain) = (coverage.total(RUINS), coverage.total(RUINS_IN_VAIN));
-    let least = if is_deep() { 1_300 } else { 100 };
+    // About a fifth is in vain. The few fresh seeds of an ordinary run scatter around that.
+    let (least, share) = if is_deep() { (1_300, 4) } else { (100, 2) };
     assert!(
-        ruins >= least && in_vain * 4 <= ruins,
+        ruins >= least && in_vain * share <= ruins,
         "{in_vain} of {ruins} ruins were of nothing written"
     );
 }
