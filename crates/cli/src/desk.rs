@@ -694,7 +694,7 @@ pub fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
         CommandError::Clone(one, other) => Refusal::new("two members claim the same slot: one is a copy of the other")
             .at(format!("{} and {}", name(one), name(other)))
             .hint("omit the copy, or wipe it"),
-        CommandError::Split(one, other) => Refusal::new("split brain: two groups of members were started separately and have diverged")
+        CommandError::Split(one, other) => Refusal::new("split brain: two groups of members were started separately and differ since then")
             .at(format!("{} and {}", name(one), name(other)))
             .hint("choose one group and start with its members only (`serve --from-minority` if it is the smaller one); add the other members later"),
         CommandError::Foreign(member) => foreign(&name(member)),
