@@ -19,13 +19,13 @@ impl Facts {
         self.superblock.ahead && !self.log_counts
     }
 
-    /// Whether of this row first copies alone tell what is there: nobody has brought the others in step.
+    /// Whether only the primary copies of this row are current: its secondary copies are not in sync yet.
     pub(crate) fn first_alone(&self, row: Row) -> bool {
         self.is_ahead() && !self.in_sync(row)
     }
 
-    /// Whether regions that the intent map calls clean are in step though first copies are ahead: after such a stop, and not after a crash.
-    /// Beside a log the map says nothing, since that had all.
+    /// Whether regions that the intent map calls clean are in sync although primary copies are written first. This
+    /// holds after a clean stop, and not after a crash. With a log set the map has no say, since the log has all data.
     pub(crate) fn left_ahead(&self) -> bool {
         self.superblock.clean && self.superblock.alone
     }

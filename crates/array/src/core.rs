@@ -260,8 +260,8 @@ impl Core {
             && self.spares_mirrors()
     }
 
-    /// Begins a flush if mirrors have what no flush covered, and none is under way: nobody else may ask for
-    /// one. False if not.
+    /// Begins a flush if mirrors have unflushed writes and no flush runs, since no client may ask for one. Returns
+    /// whether it began one.
     pub fn flush_mirrors(&mut self) -> bool {
         let unflushed = |member: &Member| self.devices[usize::from(member.0)].unflushed;
         if !self.flusher.idle() || !self.mirrors().iter().any(unflushed) {

@@ -44,8 +44,8 @@ pub struct Status {
     pub dropped: Vec<DroppedTask>,
     /// Extents of the array that are lost: (first lba, sectors).
     pub lost: Vec<(u64, u64)>,
-    /// Sectors of which first copies alone tell what is there, at most: nobody has brought the others in step yet, and a first copy that
-    /// is lost takes its own with it.
+    /// An upper bound of the sectors that only primary copies have. Their secondary copies are not in sync yet, so
+    /// the loss of a primary copy loses its sectors.
     pub in_doubt: u64,
     /// The result of the scrub that runs, or of the last one.
     pub last_scrub: Option<LastScrub>,

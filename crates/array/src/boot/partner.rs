@@ -1,9 +1,9 @@
 //! Starting one set of a tier: never without the other where that would serve old copies, or a log as data.
 //!
-//! A set whose partner, a log set, has the only current copy of a sector is refused without it, unless first copies at home are on record
-//! to have all of it: then they are believed, and further copies brought in step with them. A start that is told to
-//! accept that calls those sectors lost and lets go of the partner, so that it cannot come back with copies that are old
-//! by then, in an order that no crash turns into old copies being served:
+//! A start without the log set is refused if the log set may have the only current copy of a sector. If the
+//! superblock records that the primary copies have all data, the start succeeds, and the secondary copies are
+//! resynchronised from them. With `accept_loss` the sectors are reported lost and the partner is given up, so that it
+//! cannot return later with stale copies. The order of these writes serves no stale copy after a crash:
 //!
 //! | durable              | what a crash leaves                  | next                   |
 //! |----------------------|--------------------------------------|------------------------|

@@ -229,7 +229,7 @@ pub enum CommandError {
     NoSuchMember(Member),
     /// This member makes nothing durable, and the start did not allow such members.
     Volatile(Member),
-    /// This member failed as it was taken in.
+    /// This member failed while it was being added.
     FailedAgain(Member),
     /// The device is too small: has, needs (sectors).
     TooSmall {

@@ -144,7 +144,7 @@ impl FailCause {
 pub enum Halt {
     /// No space is left on a member that serves.
     NoSpace,
-    /// A member more has failed than redundancy bears.
+    /// More members have failed than redundancy tolerates.
     TooFew,
     /// The superblocks record another run as the owner.
     Owned(ArrayOwner),

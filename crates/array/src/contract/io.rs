@@ -113,7 +113,7 @@ pub enum Segment {
     Page(Page),
     /// Part of a buffer of the shell.
     Buf(BufRef),
-    /// So many zero bytes (writes only).
+    /// A number of zero bytes (writes only).
     Zero(u32),
 }
 
@@ -136,8 +136,8 @@ pub enum Class {
     Parity,
     /// A task: rebuild, resync, scrub.
     Task,
-    /// Superblocks, maps, logs; and flushes, whoever asks: to how many members one goes hangs on what else was written,
-    /// and by timers. So the other causes count data only, and do not hang on time.
+    /// Superblocks, maps, logs, and all flushes. The number of members that a flush reaches depends on timers, so a
+    /// flush is not counted to the request that asked for it.
     Metadata,
 }
 

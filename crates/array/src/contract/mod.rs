@@ -27,7 +27,7 @@ use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What the engine is told.
+/// An input of the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     Request(Request),

@@ -288,8 +288,8 @@ pub struct StatusView {
     pub lost_bytes: u64,
     /// The first parts that are lost, [`LOST_LISTED_MAX`] at most.
     pub lost: Vec<LostView>,
-    /// Of these first copies alone tell what is there, at most: until the resynchronisation has passed them, a first copy that is lost takes
-    /// its own with it.
+    /// An upper bound of the bytes that only primary copies have. Until a resync has passed them, the loss of a
+    /// primary copy loses its bytes.
     #[serde(default)]
     pub in_doubt_bytes: u64,
     /// The scrub that runs, or the last one.
