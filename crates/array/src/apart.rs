@@ -2,7 +2,7 @@
 //! further copies get them later (GRAID: Mao et al., MASCOTS 2008).
 //!
 //! Whoever asks for it knows which sectors those are, reads them of first copies alone, and never lets the others count. What this
-//! engine does for it is to keep to the copies that a request names ([`Copies`](crate::request::Copies)), to repair no first copy
+//! engine does for it is to keep to the copies that a request names ([`Copies`](crate::clients::requests::Copies)), to repair no first copy
 //! from a further one meanwhile, and to call every region in doubt before, so that a crash is followed by bringing them in step,
 //! and no map has to be written while mirrors sleep.
 

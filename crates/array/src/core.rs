@@ -6,34 +6,30 @@
 
 use crate::admission::Admission;
 use crate::boot::Boot;
+use crate::clients::Clients;
 use crate::command::Answer;
 use crate::config::Config;
 use crate::contract::{CommandTag, FailCause, IoError};
-use crate::durability::Durability;
 use crate::durability::flusher::Waiter;
 use crate::facts::{NEVER, Notice, Wake};
 use crate::handover::Handover;
 use crate::members::device::Power;
 use crate::members::pool::Share;
 use crate::meta::pages::MapKind;
-use crate::policy::latency::Latencies;
-use crate::read_cache::ReadCache;
 use crate::report::ArrayState;
-use crate::request::Requests;
 use crate::slice::Slices;
+use crate::slice::gather::Gather;
 use crate::units::{Member, Nanos};
 use crate::written::{INITS_OPS, Inits};
 use ::core::ops::{Deref, DerefMut};
 use alloc::vec::Vec;
 
 pub struct Core {
-    pub(crate) below: Durability,
-    pub(crate) requests: Requests,
+    pub(crate) below: Clients,
+    pub(crate) gather: Gather,
     pub(crate) slices: Slices,
     pub(crate) inits: Inits,
     pub(crate) handover: Handover,
-    pub(crate) latencies: Latencies,
-    pub(crate) read_cache: Option<ReadCache>,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<Answer>,
@@ -49,17 +45,17 @@ pub struct Core {
 pub(crate) const METADATA_OPS: u32 = 3072;
 
 impl Deref for Core {
-    type Target = Durability;
+    type Target = Clients;
 
     #[inline]
-    fn deref(&self) -> &Durability {
+    fn deref(&self) -> &Clients {
         &self.below
     }
 }
 
 impl DerefMut for Core {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Durability {
+    fn deref_mut(&mut self) -> &mut Clients {
         &mut self.below
     }
 }
@@ -68,12 +64,10 @@ impl Core {
     pub fn new(config: Config, share: Share) -> Core {
         let limits = config.limits;
         Core {
-            requests: Requests::new(limits.requests),
+            gather: Gather::new(limits.requests),
             slices: Slices::new(limits.slices),
             inits: Inits::default(),
             handover: Handover::default(),
-            latencies: Latencies::default(),
-            read_cache: None,
             boot: None,
             answers: Vec::new(),
             admissions: Vec::new(),
@@ -81,20 +75,17 @@ impl Core {
             stop_flush: false,
             stop_version: 0,
             stop_confirms: false,
-            below: Durability::new(config, share),
+            below: Clients::new(config, share),
         }
     }
 
     /// Room for what every admitted slice, the metadata and the direct reads may have outstanding.
     pub(crate) fn size_ops(&mut self) {
         let width = u32::from(self.layout.width());
-        self.slices.op_reserve =
-            self.config.limits.slices * (4 * width + 8) + METADATA_OPS + INITS_OPS;
-        self.below
-            .below
-            .below
-            .ops
-            .grow(self.slices.op_reserve + self.below.below.below.config.limits.ios);
+        let limits = self.config.limits;
+        let reserve = limits.slices * (4 * width + 8) + METADATA_OPS + INITS_OPS;
+        self.ops.reserve = reserve;
+        self.ops.grow(reserve + limits.ios);
     }
 
     // ------------------------------------------------------------------------------------------------ each step
@@ -111,7 +102,7 @@ impl Core {
             self.pump();
             // Slices that end without any operation make room that nothing else would tell the waiting
             // requests of.
-            while self.run_slices() && self.requests.waiting() {
+            while self.run_slices() && self.requests_wait() {
                 self.pump();
             }
             self.task_turn();
@@ -131,7 +122,7 @@ impl Core {
         self.settle_ahead();
         self.keep();
         self.flusher_turn();
-        if self.run_slices() && self.requests.waiting() {
+        if self.run_slices() && self.requests_wait() {
             self.wake_now(Wake::Task);
         }
         self.keep();

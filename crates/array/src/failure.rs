@@ -241,10 +241,7 @@ impl Core {
         for region in 0..self.regions() {
             let writing = self.intent_users[region as usize].writes > 0;
             if writing || self.in_doubt(region) {
-                self.below
-                    .below
-                    .intent
-                    .put(self.below.below.owed_bit(region), true);
+                self.owe_region(region);
             }
         }
     }

@@ -30,10 +30,8 @@ impl Core {
         self.flusher.running = true;
         self.flusher.begun += 1;
         self.lost.flush_begun();
-        core::mem::swap(
-            &mut self.below.flusher.next,
-            &mut self.below.flusher.current,
-        );
+        let flusher = &mut self.flusher;
+        core::mem::swap(&mut flusher.next, &mut flusher.current);
         let mut skip = self.planted(Bug::FlushSkipsMember);
         for index in 0..self.devices.len() {
             let device = &mut self.devices[index];
@@ -111,16 +109,12 @@ impl Core {
     }
 
     fn listing_ended(&mut self) {
-        self.flusher.listing = false;
-        self.flusher.running = false;
-        let flush = self.flusher.begun;
-        let ended = self
-            .below
-            .flusher
-            .current
-            .drain(..)
-            .map(|waiter| (waiter, flush));
-        self.below.flusher.settling.extend(ended);
+        let flusher = &mut self.flusher;
+        flusher.listing = false;
+        flusher.running = false;
+        let flush = flusher.begun;
+        let ended = flusher.current.drain(..).map(|waiter| (waiter, flush));
+        flusher.settling.extend(ended);
         self.flusher_settle();
         self.slices_wake_waiting();
     }

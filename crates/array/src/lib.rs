@@ -29,6 +29,7 @@ mod admission;
 mod apart;
 mod boot;
 pub mod cache;
+mod clients;
 mod coalesce;
 mod command;
 mod config;
@@ -41,7 +42,6 @@ mod failure;
 mod flush;
 mod full;
 mod handover;
-mod heat_pages;
 pub mod layout;
 mod lease;
 mod members;
@@ -51,7 +51,6 @@ mod owner;
 mod part;
 mod planted;
 mod policy;
-mod read_cache;
 mod redirected;
 pub mod report;
 mod request;
@@ -70,6 +69,7 @@ mod written;
 /// Parts of a set that a tier reaches beside the contract.
 #[doc(hidden)]
 pub mod parts {
+    pub use crate::clients::requests::Copies;
     pub use crate::command::NO_BUFFER;
     pub use crate::facts::{NEVER, Ties};
     pub use crate::handover::Handed;
@@ -77,12 +77,11 @@ pub mod parts {
     pub use crate::members::ops::{BlockCopy, Boxes};
     pub use crate::members::pool::{Buffers, Share, Size};
     pub use crate::metadata::ownership::refuse_all;
+    pub use crate::metadata::suspects::{Attempt, Suspects};
     pub use crate::part::{Noted, Part};
     pub use crate::planted::Bug;
-    pub use crate::request::Copies;
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
     pub use crate::runset::RunSet;
-    pub use crate::slice::suspect::{Attempt, Suspects};
 }
 
 pub use config::{CacheLimits, Config, Limits};

@@ -267,10 +267,11 @@ impl Core {
         self.ownership.looks.resize_with(count, Look::default);
         for index in 0..count {
             let serves = self.is_looked_at(index);
-            let look = &mut self.below.below.ownership.looks[index];
+            let is_up = self.devices[index].power.is_up();
+            let look = &mut self.ownership.looks[index];
             if !serves {
                 (look.alone, look.versions) = (None, 0);
-            } else if look.outstanding == 0 && self.below.below.below.devices[index].power.is_up() {
+            } else if look.outstanding == 0 && is_up {
                 (look.begun, look.outstanding) = (now, 2);
                 look.copies = [None, None];
                 self.read_copies(Member(index as u16));
@@ -331,7 +332,8 @@ impl Core {
 
     fn look_ended(&mut self, member: Member) {
         let judged = self.is_looked_at(usize::from(member.0));
-        let look = &mut self.below.below.ownership.looks[usize::from(member.0)];
+        let ours = self.superblock.array;
+        let look = &mut self.ownership.looks[usize::from(member.0)];
         let judged = judged && look.versions >= VERSIONS;
         let copies = look.copies.iter().flatten();
         let newest = newest_of(copies);
@@ -340,7 +342,6 @@ impl Core {
             Some(_) => 0,
             None => look.blanks.saturating_add(u8::from(was_read)),
         };
-        let ours = self.below.below.below.superblock.array;
         let foreign = newest.is_some_and(|copy| copy.array != ours) || look.blanks >= BLANKS;
         if judged && foreign && !self.starts() {
             return self.fail_member(member, FailCause::Overwritten);
@@ -469,8 +470,9 @@ impl Core {
             return;
         }
         let mut given_up = Vec::new();
-        let held = &mut self.below.below.ownership.held;
-        self.below.below.below.out.retain(|action| {
+        let metadata = self.metadata();
+        let held = &mut metadata.ownership.held;
+        metadata.below.out.retain(|action| {
             let Action::Detach(tag) = action else {
                 return true;
             };

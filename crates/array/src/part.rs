@@ -192,7 +192,7 @@ impl Part {
 
     /// Tells a cache what misses cost, by the member that has a block.
     pub fn price_cache(&self, cache: &mut Cache) {
-        crate::read_cache::price(cache, &self.core.layout, &self.core.standing);
+        crate::clients::read_cache::price(cache, &self.core.layout, &self.core.standing);
     }
 
     /// Whether the next command that adds this device may overwrite its contents.

@@ -1,5 +1,6 @@
 //! The set: owns the parts and routes events to them. It decides nothing itself.
 
+use crate::clients::requests::Copies;
 use crate::config::Config;
 use crate::contract::{
     Actions, CommandError, Compute, DeviceIo, Event, IoError, Request, Verdict, Work,
@@ -8,7 +9,6 @@ use crate::core::Core;
 use crate::members::ops::{Owner, SliceOp};
 use crate::members::pool::Share;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
-use crate::request::Copies;
 use crate::revival::Revival;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;

@@ -76,9 +76,8 @@ impl Core {
         }
         let unread = !self.logs_tell_nothing() || !self.returning_members().is_empty();
         if !self.logged() || !unread {
-            self.below
-                .logs
-                .start(self.below.superblock.log_floor.max(1));
+            let floor = self.superblock.log_floor.max(1);
+            self.logs.start(floor);
             return self.boot_secure();
         }
         self.boot_mut().reads_logs = true;

@@ -190,7 +190,8 @@ impl Core {
 
     /// Reads both copies of every device, wherever they may lie.
     pub(crate) fn ask_superblocks(&mut self) {
-        self.below.below.ownership.asked(self.below.below.now);
+        let now = self.now;
+        self.ownership.asked(now);
         let boot = self.boot.as_mut().expect("a boot runs");
         self.below.start = Some(StartStage::Superblocks);
         boot.places.clear();

@@ -52,7 +52,8 @@ impl Core {
             return self.boot_fail(error);
         }
         let found = self.standing_records();
-        self.below.logs.start(self.unused_sequence() + UNSEEN);
+        let unused = self.unused_sequence();
+        self.logs.start(unused + UNSEEN);
         if self.mode.read_only {
             return self.doubt_records(&found);
         }

@@ -250,10 +250,7 @@ impl Core {
             }
             for region in 0..self.regions() {
                 if self.in_doubt(region) {
-                    self.below
-                        .below
-                        .intent
-                        .put(self.below.below.owed_bit(region), true);
+                    self.owe_region(region);
                 }
             }
         }

@@ -126,6 +126,8 @@ pub(crate) struct Ops {
     ios: Vec<Box<DeviceIo>>,
     boxes: Boxes,
     in_flight: u32,
+    /// To be kept free for slices already admitted.
+    pub(crate) reserve: u32,
 }
 
 /// Pages that wait to be used again: 4 MiB.
@@ -206,6 +208,7 @@ impl Ops {
             ios: Vec::new(),
             boxes: Boxes::default(),
             in_flight: 0,
+            reserve: 0,
         }
     }
 
@@ -220,6 +223,11 @@ impl Ops {
 
     pub(crate) fn available(&self) -> u32 {
         self.free.len() as u32
+    }
+
+    /// Whether there is one beyond those that are kept free.
+    pub(crate) fn has_spare(&self) -> bool {
+        self.available() > self.reserve
     }
 
     pub(crate) fn idle(&self) -> bool {

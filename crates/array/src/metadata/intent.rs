@@ -84,6 +84,12 @@ impl Metadata {
         durable
     }
 
+    /// A missing member may lack what is in a region.
+    pub(crate) fn owe_region(&mut self, region: u64) {
+        let bit = self.owed_bit(region);
+        self.intent.put(bit, true);
+    }
+
     pub(crate) fn intent_acquire(&mut self, row: Row) {
         let region = self.intent_region(row) as usize;
         self.intent_users[region].writes += 1;

@@ -4,10 +4,12 @@
 //! maps, the heat of zones, and the claim of ownership. Asks the members and the facts. Sends
 //! [`crate::facts::Notice::MetadataMoved`] when something has become durable.
 
+mod heat;
 pub(crate) mod heat_pages;
 pub(crate) mod intent;
 pub(crate) mod maps;
 pub(crate) mod ownership;
+pub(crate) mod suspects;
 pub(crate) mod writer;
 mod written;
 
@@ -78,6 +80,12 @@ impl Metadata {
 }
 
 impl Metadata {
+    /// This floor alone, from a floor above.
+    #[inline]
+    pub(crate) fn metadata(&mut self) -> &mut Metadata {
+        self
+    }
+
     /// No acknowledgement is given while a failure is known here and nowhere else.
     pub(crate) fn settled(&self) -> bool {
         let recorded = self.keeper.failures_durable() && !self.owing;

@@ -3,11 +3,11 @@
 //! Neighbouring requests that touch one row are gathered first, so that a stream of small writes becomes full rows.
 //! A band is at most [`BAND_SECTORS_MAX`] high, unless it only discards.
 
+use crate::clients::requests::Copies;
 use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, Request, RequestOp, Work};
 use crate::core::Core;
 use crate::layout::Place;
 use crate::layout::code::CellSet;
-use crate::request::Copies;
 use crate::units::{Member, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -91,9 +91,19 @@ pub(crate) struct Gather {
     fragments: Vec<Fragment>,
     pieces: Vec<Fragment>,
     cuts: Vec<u64>,
+    /// Requests that were cut to the end in this turn.
+    done: Vec<u32>,
 }
 
 impl Gather {
+    /// For as many requests as there may be.
+    pub(crate) fn new(requests: u32) -> Gather {
+        Gather {
+            done: Vec::with_capacity(requests as usize),
+            ..Gather::default()
+        }
+    }
+
     /// Whether anything cut from requests found no room.
     pub(crate) fn waiting(&self) -> bool {
         !self.retries.is_empty() || !self.bands.is_empty()
@@ -224,22 +234,21 @@ enum Piece {
 impl Core {
     /// Starts retried reads, then bands, cutting more from the queue as long as there is room.
     pub(crate) fn pump_writes(&mut self) {
-        while let Some(&(request, lba, sectors, target, bad)) = self.requests.gather.retries.front()
-        {
+        while let Some(&(request, lba, sectors, target, bad)) = self.gather.retries.front() {
             if !self.start_read_slice(request, lba, sectors, target, 0, bad) {
                 return;
             }
-            self.requests.gather.retries.pop_front();
+            self.gather.retries.pop_front();
             self.request_part_done(request, Ok(()));
         }
         loop {
-            while let Some(&band) = self.requests.gather.bands.front() {
+            while let Some(&band) = self.gather.bands.front() {
                 if !self.start_write_slice(&band) {
                     return;
                 }
-                self.requests.gather.bands.pop_front();
+                self.gather.bands.pop_front();
             }
-            self.requests.gather.fragments.clear();
+            self.gather.fragments.clear();
             if !self.gather_row() {
                 return;
             }
@@ -248,7 +257,7 @@ impl Core {
 
     /// Gathers the front of the queue as far as it stays in one row. False when the queue is empty.
     fn gather_row(&mut self) -> bool {
-        self.requests.gather.pieces.clear();
+        self.gather.pieces.clear();
         let mut gathering: Option<(Row, Copies)> = None;
         let mut durable = false;
         let mut cut_any = false;
@@ -303,34 +312,32 @@ impl Core {
             self.requests.writes.pop_front();
             // Parts of a gathered row are begun when it is cut; until then one stands for them.
             self.requests.begin_part(id);
-            self.requests.gather_done.push(id);
+            self.gather.done.push(id);
         }
     }
 
     fn cut_gathered(&mut self, row: Row, durable: bool, copies: Copies) {
-        let first = self.requests.gather.fragments.len();
-        self.requests.gather.cut(row, durable, copies);
-        for index in first..self.requests.gather.fragments.len() {
-            let request = self.requests.gather.fragments[index].request;
+        let first = self.gather.fragments.len();
+        self.gather.cut(row, durable, copies);
+        for index in first..self.gather.fragments.len() {
+            let request = self.gather.fragments[index].request;
             self.requests.begin_part(request);
         }
     }
 
     /// Requests that were cut to the end: all their parts are begun now.
     fn close_cut(&mut self) {
-        while let Some(id) = self.requests.gather_done.pop() {
+        while let Some(id) = self.gather.done.pop() {
             self.requests.get_mut(id).cut_all();
             self.request_part_done(id, Ok(()));
         }
     }
 
     fn clashes(&self, offset: u64, sectors: u64) -> bool {
-        !self.requests.gather.pieces.is_empty()
+        !self.gather.pieces.is_empty()
             && self
                 .cells_of(offset, sectors)
-                .any(|(cell, start, count, _)| {
-                    self.requests.gather.overlaps(cell, start, start + count)
-                })
+                .any(|(cell, start, count, _)| self.gather.overlaps(cell, start, start + count))
     }
 
     /// The data cells that a range of a row covers: (cell, start in the chunk, sectors, sectors before it).
@@ -370,12 +377,12 @@ impl Core {
                 source,
                 request: id,
             };
-            self.requests.gather.pieces.push(piece);
+            self.gather.pieces.push(piece);
         }
     }
 
     fn push_single(&mut self, band: Band, fragment: Fragment) {
-        let gather = &mut self.requests.gather;
+        let gather = &mut self.gather;
         let first = gather.fragments.len() as u32;
         gather.fragments.push(fragment);
         gather.bands.push_back(Band {

@@ -2,12 +2,13 @@
 
 use super::gather::{Fragment, Source};
 use super::{Extra, Kind, PARTIALS_MAX, Phase};
+use crate::clients::read_cache::blocks_in;
+use crate::clients::requests::Copies;
 use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segment};
 use crate::core::Core;
 use crate::layout::reed_solomon::PARITIES_MAX;
-use crate::layout::{CellSet, Recipe, RowMap};
+use crate::layout::{CellSet, Recipe, Role, RowMap};
 use crate::members::ops::{Owner, SliceOp};
-use crate::request::Copies;
 use crate::standing::Home;
 use crate::units::SECTOR_BYTES;
 
@@ -261,6 +262,53 @@ impl Core {
         let slice = self.slices.get(id);
         slice.zeroed = slice.zeroed.union(cells);
         self.await_metadata(id);
+    }
+
+    /// Counts what a read slice asks of the members.
+    pub(crate) fn count_fetched(&mut self, id: u32, lba: u64) {
+        let slice = self.slices.get(id);
+        let (map, bad, sectors) = (slice.map, slice.bad, slice.sectors);
+        let live = self.live_cells(&map).minus(bad);
+        // What cannot be had costs nothing more than the attempt.
+        let reads = map
+            .reads_for(self.layout.place(lba).data, live)
+            .unwrap_or(1);
+        self.counters.blocks_fetched += blocks_in(lba, sectors) * u64::from(reads);
+    }
+
+    /// A task writes over a cell whose bytes may have been wrong, or different from a copy. The cache forgets what was
+    /// read of it before, and also the row's other cells, which may have been recovered from it.
+    pub(crate) fn cache_repair_begins(&mut self, id: u32, cell: u8) {
+        if self.read_cache.is_none() {
+            return;
+        }
+        let slice = self.slices.get(id);
+        let changed = match (slice.kind, slice.map.cells[usize::from(cell)].role) {
+            (Kind::Scrub { .. }, _) => slice.map.data_set(),
+            (Kind::Resync { .. }, Role::Data(data) | Role::Copy { of: data }) => {
+                CellSet::only(data)
+            }
+            _ => return,
+        };
+        slice.rewritten = slice.rewritten.union(changed);
+        for data in changed.iter() {
+            self.cache_repaired(id, data);
+        }
+    }
+
+    /// The slice ends; reads that met its writes on the way keep nothing.
+    pub(crate) fn cache_repair_ends(&mut self, id: u32) {
+        let rewritten = core::mem::take(&mut self.slices.get(id).rewritten);
+        for data in rewritten.iter() {
+            self.cache_repaired(id, data);
+        }
+    }
+
+    fn cache_repaired(&mut self, id: u32, data: u8) {
+        let slice = self.slices.get(id);
+        let (row, start, sectors) = (slice.map.row, slice.start, slice.sectors);
+        let lba = self.layout.lba(row, data, start);
+        self.cache_lost(lba, sectors);
     }
 }
 

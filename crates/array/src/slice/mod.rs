@@ -33,10 +33,10 @@ mod relocate;
 mod replay;
 pub(crate) mod reshape;
 mod scrub;
-pub(crate) mod suspect;
 mod task;
 mod write;
 
+use crate::clients::requests::Copies;
 use crate::contract::{Buf, BufRef, Fact, FailCause, IoError, RequestError, ScrubMode, Verdict};
 use crate::core::Core;
 use crate::layout::RowMap;
@@ -45,7 +45,6 @@ use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::members::ops::SliceOp;
 use crate::members::pool::Size;
 use crate::planted::Bug;
-use crate::request::Copies;
 use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::collections::VecDeque;
 use alloc::vec;
@@ -319,8 +318,6 @@ pub(crate) struct Slices {
     waiting: Vec<u32>,
     /// Whether a slice ended since the slices last began to run.
     ended: bool,
-    /// Operations to keep free for slices already admitted.
-    pub(crate) op_reserve: u32,
     /// Transitions taken, by kind, from, to.
     pub(crate) transitions: Vec<u64>,
 }
@@ -338,7 +335,6 @@ impl Slices {
             runnable: VecDeque::with_capacity(limit as usize),
             waiting: Vec::with_capacity(limit as usize),
             ended: false,
-            op_reserve: 0,
             transitions: vec![0; KINDS * PHASES * PHASES],
         }
     }

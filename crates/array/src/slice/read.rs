@@ -1,10 +1,10 @@
 //! Reads that no single member can answer: recovered from the row's other cells, repaired on the way.
 
 use super::{Kind, Need, Phase};
+use crate::clients::requests::Copies;
 use crate::contract::{BufRef, Fact, RequestError};
 use crate::core::Core;
 use crate::layout::CellSet;
-use crate::request::Copies;
 use crate::slice::gather::Source;
 use crate::units::{Member, SECTOR_BYTES};
 

@@ -6,12 +6,12 @@
 
 use super::gather::{BandKind, Fragment, Source};
 use super::{Extra, Kind, Need, Phase};
+use crate::clients::requests::Copies;
 use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError, RequestOp};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::layout::{CellSet, RowMap};
 use crate::planted::Bug;
-use crate::request::Copies;
 
 /// How the new parity of a pass is had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +58,7 @@ impl Core {
         (slice.durable, slice.copies) = (band.durable, band.copies);
         slice
             .fragments
-            .extend_from_slice(self.requests.gather.fragments(band));
+            .extend_from_slice(self.gather.fragments(band));
         if matches!(band.kind, BandKind::Discard(_)) {
             slice.step = step;
             slice.begin_band(band.start);
@@ -434,9 +434,10 @@ impl Core {
 
     pub(super) fn end_record(&mut self, id: u32) {
         if let Some(sequence) = self.slices.get(id).record.take() {
-            self.below.logs.finished(sequence, self.below.flusher.begun);
+            let flushes = self.flusher.begun;
+            self.logs.finished(sequence, flushes);
             if self.planted(Bug::LogReusedEarly) {
-                self.below.logs.flushed(self.below.flusher.begun + 1);
+                self.logs.flushed(flushes + 1);
             }
         }
     }

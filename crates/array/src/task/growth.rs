@@ -73,10 +73,8 @@ impl Core {
             self.take_slot(member);
         }
         self.place_entries();
-        self.below
-            .below
-            .written
-            .widen(self.below.below.written_bits());
+        let bits = self.written_bits();
+        self.written.widen(bits);
         self.widen_redirected();
         self.forget_unfinished();
         self.rewrite_maps();

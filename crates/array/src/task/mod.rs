@@ -22,7 +22,6 @@ use crate::contract::{BAND_SECTORS_MAX, Fact, ScrubMode, ScrubState, TaskKind, T
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
-use crate::layout::Place;
 use crate::meta::superblock::RUNS_OF_TASK_MAX;
 use crate::planted::Bug;
 use crate::policy::order::{Order, Path, Streams};
@@ -141,58 +140,6 @@ impl Core {
         self.tasks.order = order;
         for index in 0..self.tasks.list.len() {
             self.tasks.list[index].path = self.new_path(self.tasks.list[index].kind);
-        }
-    }
-
-    /// A user reads these bytes of the array. It stays a function of its own so that its cost can be counted.
-    #[inline(never)]
-    pub(crate) fn note_heat(&mut self, offset: u64, bytes: u64) {
-        let lba = offset / SECTOR_BYTES;
-        let sectors = (offset + bytes).div_ceil(SECTOR_BYTES) - lba;
-        if sectors == 0 {
-            return;
-        }
-        match self.layout.generations_to_come() {
-            1 => self.note_zones(lba, sectors),
-            _ => self.note_rows(lba, sectors),
-        }
-    }
-
-    /// A read of an array that has grown: its rows have neighbouring chunks, but not one after another.
-    fn note_rows(&mut self, lba: u64, sectors: u64) {
-        let chunk = self.layout.chunk_sectors();
-        let mut last = None;
-        for first in (lba / chunk * chunk..lba + sectors).step_by(chunk as usize) {
-            let row = self.layout.place(first).row.0;
-            if last.replace(row / self.heat.zone_rows()) != Some(row / self.heat.zone_rows()) {
-                self.note_zones(self.heat.sector_of(row), 1);
-            }
-        }
-    }
-
-    fn note_zones(&mut self, lba: u64, sectors: u64) {
-        let zones = self
-            .below
-            .below
-            .heat
-            .note_read(lba, sectors, self.below.below.now);
-        self.heat_changed(&zones);
-        let facts = self.facts();
-        for task in &mut facts.tasks.list {
-            task.path.note_read(lba, sectors, facts.now);
-        }
-    }
-
-    /// A user's read has to be recovered, for want of who holds this cell: whoever fills its place is called there.
-    pub(crate) fn note_demand(&mut self, place: Place) {
-        if !self.tasks.on_demand {
-            return;
-        }
-        let zone = place.row.0 / self.heat.zone_rows();
-        let slot = self.row_map(place.row).cells[usize::from(place.data)].slot;
-        let fills = |task: &&mut Task| task.is_filling() && task.slot == Some(slot.0);
-        if let Some(task) = self.tasks.list.iter_mut().find(fills) {
-            task.path.demand(zone);
         }
     }
 
@@ -352,7 +299,7 @@ impl Core {
         let (serial, left) = (task.serial, rows - task.done.len());
         self.tasks.note_unwritten(serial, left);
         self.tasks.scrub_snapshot(serial);
-        let begun = self.below.flusher.begun;
+        let begun = self.flusher.begun;
         let facts = self.facts();
         let task = &mut facts.tasks.list[index];
         task.pass(0, rows);
@@ -388,11 +335,8 @@ impl Core {
     /// The next row that is neither done nor in flight; those that need nothing are done in passing.
     fn next_row(&mut self, index: usize) -> Option<Row> {
         loop {
-            let task = &mut self.below.below.below.below.tasks.list[index];
-            let (zone_rows, rows) = (
-                self.below.below.heat.zone_rows(),
-                self.below.below.below.below.layout.rows(),
-            );
+            let (zone_rows, rows) = (self.heat.zone_rows(), self.layout.rows());
+            let task = &mut self.tasks.list[index];
             let row = task
                 .path
                 .next(&task.claimed, &task.streams, zone_rows, rows)?;

@@ -410,9 +410,10 @@ impl Core {
             .entry
             .expect("a member that is filled is in the table");
         self.forget_dropped_target(entry);
-        let line = &mut self.below.below.superblock.members[entry as usize];
+        let log_floor = self.logs.next_sequence();
+        let line = &mut self.superblock.members[entry as usize];
         line.role = MemberRole::Rebuilding;
-        line.log_floor = self.below.logs.next_sequence();
+        line.log_floor = log_floor;
         line.read_errors = 0;
         if !self.planted(Bug::FormerHostBelieved) {
             self.forget_former(entry);

@@ -1,4 +1,4 @@
-//! Heat on the members: what users read before a restart, clean or not, is known after it.
+//! Heat: what users read, by zones. What they read before a restart, clean or not, is known after it.
 //!
 //! A page is written at the end of an epoch in which somebody read its zones, and at a clean stop; never on a read's own
 //! path, and an array that nobody reads is never woken for it. So a crash takes back the reads of the epoch that it ends.
@@ -9,15 +9,66 @@
 //! little room, an entry is of several zones. Pages of two sizes lie beside each other when a crash comes in between:
 //! those count whose size the newest page has.
 
-use crate::core::Core;
+use super::Metadata;
+use super::heat_pages::{Found, HeatPages};
 use crate::facts::{NEVER, Wake};
+use crate::layout::Place;
 use crate::meta::RegionKind;
 use crate::meta::pages::{self};
-use crate::metadata::heat_pages::{Found, HeatPages};
-use crate::report::ArrayState;
+use crate::task::table::Task;
+use crate::units::SECTOR_BYTES;
 use core::ops::Range;
 
-impl Core {
+impl Metadata {
+    /// A user reads these bytes of the array. It stays a function of its own so that its cost can be counted.
+    #[inline(never)]
+    pub(crate) fn note_heat(&mut self, offset: u64, bytes: u64) {
+        let lba = offset / SECTOR_BYTES;
+        let sectors = (offset + bytes).div_ceil(SECTOR_BYTES) - lba;
+        if sectors == 0 {
+            return;
+        }
+        match self.layout.generations_to_come() {
+            1 => self.note_zones(lba, sectors),
+            _ => self.note_rows(lba, sectors),
+        }
+    }
+
+    /// A read of an array that has grown: its rows have neighbouring chunks, but not one after another.
+    fn note_rows(&mut self, lba: u64, sectors: u64) {
+        let chunk = self.layout.chunk_sectors();
+        let mut last = None;
+        for first in (lba / chunk * chunk..lba + sectors).step_by(chunk as usize) {
+            let row = self.layout.place(first).row.0;
+            if last.replace(row / self.heat.zone_rows()) != Some(row / self.heat.zone_rows()) {
+                self.note_zones(self.heat.sector_of(row), 1);
+            }
+        }
+    }
+
+    fn note_zones(&mut self, lba: u64, sectors: u64) {
+        let zones = self.heat.note_read(lba, sectors, self.below.now);
+        self.heat_changed(&zones);
+        let facts = self.facts();
+        for task in &mut facts.tasks.list {
+            task.path.note_read(lba, sectors, facts.now);
+        }
+    }
+
+    /// A client's read has to be recovered, since the member of this cell is missing: the task that fills the slot goes
+    /// there next.
+    pub(crate) fn note_demand(&mut self, place: Place) {
+        if !self.tasks.on_demand {
+            return;
+        }
+        let zone = place.row.0 / self.heat.zone_rows();
+        let slot = self.row_map(place.row).cells[usize::from(place.data)].slot;
+        let fills = |task: &&mut Task| task.is_filling() && task.slot == Some(slot.0);
+        if let Some(task) = self.tasks.list.iter_mut().find(fills) {
+            task.path.demand(zone);
+        }
+    }
+
     pub(crate) fn blank_heat_pages(&self) -> HeatPages {
         let region = self.superblock.region(RegionKind::Heat);
         let room = region.map_or(0, |region| pages::pages_in(region.sectors));
@@ -26,16 +77,13 @@ impl Core {
 
     /// Takes up what the members' pages tell.
     pub(crate) fn recall_heat(&mut self) {
-        self.below
-            .below
-            .heat_pages
-            .recall(&mut self.below.below.heat);
+        self.heat_pages.recall(&mut self.heat);
     }
 
     /// Users read these zones: their pages are behind, and are written when the epoch
     /// has ended.
     pub(crate) fn heat_changed(&mut self, zones: &Range<u64>) {
-        let held = &mut self.below.below.heat_pages;
+        let held = &mut self.heat_pages;
         if held.pages.is_empty() {
             return;
         }
@@ -47,20 +95,15 @@ impl Core {
         for page in &mut held.pages[first..end] {
             page.dirty = true;
         }
-        if self.below.below.below.wake[Wake::Heat as usize] == NEVER {
-            let due = self.below.below.heat.epoch_ends().max(held.not_before);
+        if self.below.wake[Wake::Heat as usize] == NEVER {
+            let due = self.heat.epoch_ends().max(held.not_before);
             self.wake_at(Wake::Heat, due);
         }
     }
 
     pub(crate) fn heat_timer(&mut self) {
-        let serving = [
-            ArrayState::Healthy,
-            ArrayState::Degraded,
-            ArrayState::Failed,
-        ];
-        if serving.contains(&self.state) {
-            self.below.below.heat.pass(self.below.below.now);
+        if self.serving() {
+            self.heat.pass(self.below.now);
             self.heat_due();
         }
     }

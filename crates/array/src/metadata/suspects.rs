@@ -1,7 +1,7 @@
 //! Reads that do without some members, to see whether these hold what they were given: what is read of them is taken as
 //! missing, and made of the others. Nobody knows which member is wrong but whoever asks, by a checksum of what is read.
 
-use crate::core::Core;
+use super::Metadata;
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;
 use crate::units::Slot;
@@ -54,7 +54,7 @@ impl Suspects {
     };
 
     /// The cells of a row that are theirs.
-    pub(super) fn cells(self, map: &RowMap) -> CellSet {
+    pub(crate) fn cells(self, map: &RowMap) -> CellSet {
         let theirs = |&cell: &u8| self.slots & bit(map.cells[usize::from(cell)].slot) != 0;
         let cells = (0..map.width).filter(theirs);
         cells.fold(CellSet::EMPTY, CellSet::with)
@@ -66,7 +66,7 @@ fn bit(slot: Slot) -> u64 {
     1_u64.checked_shl(u32::from(slot.0)).unwrap_or(0)
 }
 
-impl Core {
+impl Metadata {
     /// How these sectors are read after that attempt, or at first: none when nobody is left to do without. Without the suspects they
     /// can be read of members that are here: a reading that fails says that one of these cannot be read.
     pub fn next_attempt(&self, sectors: Range<u64>, last: Option<Attempt>) -> Option<Attempt> {

@@ -10,15 +10,14 @@
 //! Which block makes room is the affair of [`crate::cache`]; here frames have memory. A frame that makes room while its
 //! memory is still being copied from leaves that memory behind, and takes a spare.
 
+use super::Clients;
+use super::requests::Pending;
 use crate::cache::{Cache, CacheConfig, Ties};
 use crate::config::CacheLimits;
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
-use crate::core::Core;
-use crate::layout::{CellSet, Geometry, Layout, Level, Role};
+use crate::layout::{Geometry, Layout, Level};
 use crate::members::ops::{BlockCopy, Owner};
 use crate::planted::Bug;
-use crate::request::Pending;
-use crate::slice::Kind;
 use crate::standing::Standings;
 use crate::units::{CELLS_MAX, Row, SECTOR_BYTES, Slot};
 use alloc::vec;
@@ -191,7 +190,7 @@ pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
     }
 }
 
-impl Core {
+impl Clients {
     /// Takes the memory for the cache, if there is to be one: the array's geometry is known by now.
     pub(crate) fn open_cache(&mut self) {
         // What is dealt anew changes its places under a cache.
@@ -209,7 +208,7 @@ impl Core {
         self.read_cache = Some(ReadCache::new(limits, slots, chunk_sectors, buffers));
     }
 
-    /// What the changes so far are known by, for [`Core::keep_blocks`].
+    /// What the changes so far are known by, for [`Clients::keep_blocks`].
     pub(crate) fn cache_clock(&self) -> u64 {
         self.read_cache.as_ref().map_or(0, |cache| cache.clock)
     }
@@ -268,7 +267,7 @@ impl Core {
         }
         let begun = self.requests.get(request).begun;
         for first in whole_blocks(lba, target) {
-            if self.ops.available() <= self.slices.op_reserve {
+            if !self.ops.has_spare() {
                 return;
             }
             if let Some(memory) = self.admit_block(first, begun) {
@@ -390,18 +389,6 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------ what a miss costs
 
-    /// Counts what a read slice asks of the members.
-    pub(crate) fn count_fetched(&mut self, id: u32, lba: u64) {
-        let slice = self.slices.get(id);
-        let (map, bad, sectors) = (slice.map, slice.bad, slice.sectors);
-        let live = self.live_cells(&map).minus(bad);
-        // What cannot be had costs nothing more than the attempt.
-        let reads = map
-            .reads_for(self.layout.place(lba).data, live)
-            .unwrap_or(1);
-        self.counters.blocks_fetched += blocks_in(lba, sectors) * u64::from(reads);
-    }
-
     /// Tells the cache what misses cost now that another member stands somewhere, or none. What a rebuild has done is
     /// told block by block.
     pub(crate) fn price_misses(&mut self) {
@@ -435,34 +422,6 @@ impl Core {
 
     // --------------------------------------------------------------------------------------------------- repairs
 
-    /// A task writes over a cell whose bytes were, or may have been, wrong or other than a copy's. What was read of it
-    /// before is not what will be read; and while a member was away, the row's other cells may have been recovered from it.
-    pub(crate) fn cache_repair_begins(&mut self, id: u32, cell: u8) {
-        if self.read_cache.is_none() {
-            return;
-        }
-        let slice = self.slices.get(id);
-        let changed = match (slice.kind, slice.map.cells[usize::from(cell)].role) {
-            (Kind::Scrub { .. }, _) => slice.map.data_set(),
-            (Kind::Resync { .. }, Role::Data(data) | Role::Copy { of: data }) => {
-                CellSet::only(data)
-            }
-            _ => return,
-        };
-        slice.rewritten = slice.rewritten.union(changed);
-        for data in changed.iter() {
-            self.cache_repaired(id, data);
-        }
-    }
-
-    /// The slice ends; reads that met its writes on the way keep nothing.
-    pub(crate) fn cache_repair_ends(&mut self, id: u32) {
-        let rewritten = core::mem::take(&mut self.slices.get(id).rewritten);
-        for data in rewritten.iter() {
-            self.cache_repaired(id, data);
-        }
-    }
-
     /// Sectors are lost: they read as errors from now on, also those that are held.
     pub(crate) fn cache_lost(&mut self, lba: u64, sectors: u64) {
         if let Some(cache) = &mut self.read_cache {
@@ -482,15 +441,6 @@ impl Core {
         let sectors = self.layout.size_sectors();
         if let Some(cache) = self.read_cache.as_mut().filter(|_| differ) {
             cache.changed(0, sectors);
-        }
-    }
-
-    fn cache_repaired(&mut self, id: u32, data: u8) {
-        let slice = self.slices.get(id);
-        let (row, start, sectors) = (slice.map.row, slice.start, slice.sectors);
-        let lba = self.layout.lba(row, data, start);
-        if let Some(cache) = &mut self.read_cache {
-            cache.changed(lba, sectors);
         }
     }
 }
