@@ -1,5 +1,5 @@
 //! What a device has on record is read before a command takes it in: one that has a history of this array which the running array does not have is
-//! refused ([`crate::meta::admit`]), and so is a member of another array. `Command::Overwrite` lets the next such command take it as it is.
+//! refused ([`crate::choose::admit`]), and so is a member of another array. `Command::Overwrite` lets the next such command take it as it is.
 //!
 //! A device may have the superblock of a member in use. It is a copy of that member, or a second path to its disk. The array writes a
 //! new version of its superblocks. On a second path that version shows, and the device is refused.
@@ -15,15 +15,18 @@
 //! | reading again | it is the same                           | as from reading |
 
 use crate::boot::{super_place, superblock_in};
+use crate::choose::{Candidate, admit, copies_of, newest_of};
 use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment};
 use crate::core::Core;
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
-use crate::meta::superblock::{SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
-use crate::meta::{Candidate, MetaError, admit, copies_of, newest_of};
 use crate::planted::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
+use restripe_format::meta::MetaError;
+use restripe_format::meta::superblock::{
+    SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
+};
 
 const PLACES: usize = 1 + SUPER_B_PLACES.len();
 

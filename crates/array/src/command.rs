@@ -7,9 +7,6 @@ use crate::contract::{
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::members::device::{Device, Health, Places};
-use crate::meta::superblock::{
-    MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
-};
 use crate::planted::Bug;
 use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
@@ -17,6 +14,9 @@ use crate::runset::RunSet;
 use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::{
+    MEMBERS_MAX, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
+};
 
 /// Refusal of commands to an array that only reads, because too many members are missing.
 const FAILED: &str = "too many members are missing: attach them again, stop the array, and serve it with all members";
@@ -520,7 +520,7 @@ impl Core {
         self.stop_version = self.keeper.version_wanted();
     }
 
-    /// A stop writes two versions, as a start does: a copy of a member from before is two behind ([`crate::meta::choose`]).
+    /// A stop writes two versions, as a start does: a copy of a member from before is two behind ([`crate::choose::choose`]).
     pub(crate) fn stop_settle(&mut self) {
         let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
         if !durable || self.maps_dirty() || self.heat_pages.dirty() {

@@ -15,7 +15,6 @@ use crate::facts::{NEVER, Notice, Wake};
 use crate::handover::Handover;
 use crate::members::device::Power;
 use crate::members::pool::Share;
-use crate::meta::pages::MapKind;
 use crate::report::ArrayState;
 use crate::slice::Slices;
 use crate::slice::gather::Gather;
@@ -23,6 +22,7 @@ use crate::units::{Member, Nanos};
 use crate::written::{INITS_OPS, Inits};
 use ::core::ops::{Deref, DerefMut};
 use alloc::vec::Vec;
+use restripe_format::meta::pages::MapKind;
 
 pub struct Core {
     pub(crate) below: Clients,

@@ -12,7 +12,6 @@ use crate::contract::{
 use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::members::device::Places;
-use crate::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
 use crate::policy::heat::Heat;
 use crate::report::{ArrayState, Counters, DroppedTask};
 use crate::runset::RunSet;
@@ -24,6 +23,7 @@ use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
 
 /// A batch has no more rows, so that it stays a small part of what buffers there are.
 const BATCH_ROWS_MAX: u64 = 16;

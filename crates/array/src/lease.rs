@@ -6,7 +6,7 @@
 
 use crate::contract::CommandError;
 use crate::core::Core;
-use crate::meta::leases::{self, LeaseCommand, LeaseError};
+use restripe_format::meta::leases::{self, LeaseCommand, LeaseError};
 
 impl Core {
     pub(crate) fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {

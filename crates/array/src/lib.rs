@@ -21,14 +21,14 @@
 
 extern crate alloc;
 
-#[cfg(test)]
-#[macro_use]
-mod format_tables;
-
 mod admission;
 mod apart;
 mod boot;
 pub mod cache;
+#[doc(hidden)]
+pub mod choose;
+#[cfg(test)]
+mod choose_model;
 mod clients;
 mod coalesce;
 mod command;
@@ -42,10 +42,8 @@ mod failure;
 mod flush;
 mod full;
 mod handover;
-pub mod layout;
 mod lease;
 mod members;
-pub mod meta;
 mod metadata;
 mod owner;
 mod part;
@@ -63,8 +61,13 @@ mod slice;
 mod standing;
 mod status;
 mod task;
-mod units;
 mod written;
+
+/// What members record, and which of the members that are here make up the array ([`choose`](meta::choose::choose)).
+pub mod meta {
+    pub use crate::choose::{self, Candidate, Choice, admit, choose, copies_of, newest_of};
+    pub use restripe_format::meta::*;
+}
 
 /// Parts of a set that a tier reaches beside the contract.
 #[doc(hidden)]
@@ -87,6 +90,8 @@ pub mod parts {
 pub use config::{CacheLimits, Config, Limits};
 pub use contract::*;
 pub use planted::{Bug, PLANTED};
+pub use restripe_format::layout;
+use restripe_format::units;
 pub use set::Set;
 pub use shown::{Shown, shown, shown_lines};
 pub use slab::Slab;

@@ -25,6 +25,7 @@
 //! see each other: a start that took longer than [`MOMENT`] from its reads to its claim guards for the full time, and
 //! all others guard at least for that moment.
 
+use crate::choose::{Candidate, Choice, newest_of};
 use crate::contract::{
     Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
 };
@@ -32,13 +33,12 @@ use crate::core::Core;
 use crate::facts::{NEVER, Wake};
 use crate::members::device::Health;
 use crate::members::ops::Owner;
-use crate::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
-use crate::meta::{Candidate, Choice, newest_of};
 use crate::metadata::ownership::*;
 use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, Nanos};
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
 
 impl Core {
     // ------------------------------------------------------------------------------------------------- a start

@@ -12,11 +12,11 @@ use crate::facts::{NEVER, Ties};
 use crate::handover::Handed;
 use crate::layout::{Geometry, Layout};
 use crate::members::pool::Share;
-use crate::meta::superblock::{BufferMark, Partner};
 use crate::report::{ArrayState, HeatMap};
 use crate::runset::RunSet;
 use crate::units::{Member, Slot, Uuid};
 use core::ops::{Deref, DerefMut};
+use restripe_format::meta::superblock::{BufferMark, Partner};
 
 /// A set that is a part of a tier, which decides when the set continues after a halt. A [`crate::Set`] continues
 /// by itself.

@@ -10,14 +10,14 @@ use crate::contract::CommandError;
 use crate::core::Core;
 use crate::facts::Facts;
 use crate::layout::Layout;
-use crate::meta::superblock::{Partner, PartnerRole};
-use crate::meta::{RegionKind, pages};
 use crate::metadata::Metadata;
 use crate::metadata::maps::BitMap;
 use crate::runset::RunSet;
 use crate::units::Uuid;
 use alloc::vec::Vec;
 use core::ops::RangeInclusive;
+use restripe_format::meta::superblock::{Partner, PartnerRole};
+use restripe_format::meta::{RegionKind, pages};
 
 impl Facts {
     /// Bits for all sectors of a layout, with those that a growth under way adds: none in an array that has no room for so many, as

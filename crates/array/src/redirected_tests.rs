@@ -7,13 +7,13 @@ use crate::contract::{
     StartMode, TaskKind, Verdict,
 };
 use crate::layout::Level;
-use crate::meta::pages::{self, MapKind};
-use crate::meta::superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock};
-use crate::meta::{Content, CreateOptions, Init, create};
 use crate::set::Set;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec;
+use restripe_format::meta::pages::{self, MapKind};
+use restripe_format::meta::superblock::{MemberRole, SUPERBLOCK_BYTES, Superblock};
+use restripe_format::meta::{Content, CreateOptions, Init, create};
 
 const SECTORS: u64 = 2048;
 /// Sectors of the array for each bit: four rows.

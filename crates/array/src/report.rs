@@ -3,12 +3,12 @@
 use crate::contract::{LastScrub, TaskKind};
 use crate::energy::Spent;
 use crate::layout::Geometry;
-pub use crate::meta::leases::{Lease, Parcel};
 use crate::policy::order::Order;
 use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, Uuid};
 use alloc::string::String;
 use alloc::vec::Vec;
+pub use restripe_format::meta::leases::{Lease, Parcel};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ArrayState {

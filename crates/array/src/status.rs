@@ -3,13 +3,13 @@
 use crate::contract::Halt;
 use crate::core::Core;
 use crate::members::device::Health as DeviceHealth;
-use crate::meta::superblock::MemberRole;
 use crate::report::{
     ArrayState, Health, MapExtent, MemberState, MemberStatus, Refusal, Status, TaskStatus,
     WhyRefused,
 };
 use crate::units::{Member, Row, Slot, Uuid};
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::MemberRole;
 
 impl Core {
     pub fn status(&self) -> Status {

@@ -122,7 +122,7 @@ impl Spec {
     }
 
     /// The same with spares that have other such bytes: a spare holds nothing of the array, however that was created.
-    pub fn format_over(
+    pub(crate) fn format_over(
         &self,
         dirt: Option<u64>,
         of_spares: Option<u64>,

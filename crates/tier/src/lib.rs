@@ -7,14 +7,6 @@
 
 extern crate alloc;
 
-#[cfg(test)]
-#[macro_use]
-#[path = "../../array/src/format_tables.rs"]
-mod format_tables;
-#[cfg(test)]
-#[path = "../../array/src/meta/random.rs"]
-mod random;
-
 mod engine;
 pub mod overlay;
 mod pair;

@@ -194,10 +194,11 @@ impl Graph {
         let Some(name) = rest.first().filter(|name| *name != "*") else {
             return Some(index);
         };
-        Some(
-            self.definer(index, name, &mut HashSet::new())
-                .unwrap_or(index),
-        )
+        let definer = self.definer(index, name, &mut HashSet::new());
+        // What a root passes on without defining it is of another crate.
+        let module = &self.modules[index];
+        let is_root = module.path.len() == module.root;
+        definer.or((!is_root).then_some(index))
     }
 
     /// The innermost file on a path, and what of the path is left.
@@ -643,6 +644,18 @@ mod tests {
             ("crates/x/src/b/deep.rs", "pub struct B;"),
         ];
         assert_eq!(imports(&files), ["a -> b/deep"]);
+    }
+
+    #[test]
+    fn name_of_another_crate_that_the_root_passes_on_is_no_import() {
+        let files = [
+            (
+                "crates/x/src/lib.rs",
+                "mod a; use other::units; pub use units::*;",
+            ),
+            ("crates/x/src/a.rs", "use crate::units::Row;"),
+        ];
+        assert_eq!(imports(&files), [""; 0]);
     }
 
     #[test]

@@ -1,16 +1,16 @@
 //! Who is current: the superblock chosen, and every device put where it says.
 
+use crate::choose::{Choice, choose, copies_of};
 use crate::contract::{CommandError, StartMode};
 use crate::core::Core;
 use crate::members::Members;
 use crate::members::device::{Device, Health, Places};
-use crate::meta::RegionKind;
-use crate::meta::pages::{self, INTENT_BITS};
-use crate::meta::superblock::MemberRole;
-use crate::meta::{Choice, choose, copies_of};
 use crate::metadata::maps::{BitMap, LostMap};
 use crate::planted::Bug;
 use alloc::vec;
+use restripe_format::meta::RegionKind;
+use restripe_format::meta::pages::{self, INTENT_BITS};
+use restripe_format::meta::superblock::MemberRole;
 
 impl Core {
     pub(super) fn boot_choose(&mut self) -> bool {

@@ -5,17 +5,17 @@ use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind
 use crate::core::Core;
 use crate::facts::StartStage;
 use crate::layout::CellSet;
-use crate::meta::MetaError;
-use crate::meta::log::{self, DoneList, LogRecord};
-use crate::meta::pages::{self, MapKind};
-use crate::meta::rules::FOUND_LIMIT;
-use crate::meta::superblock::MemberRole;
 use crate::metadata::maps::BitMap;
 use crate::report::DroppedTask;
 use crate::runset::RunSet;
 use crate::standing::Home;
 use crate::units::{Member, PAGE_SECTORS, Row, Uuid};
 use alloc::vec::Vec;
+use restripe_format::meta::MetaError;
+use restripe_format::meta::log::{self, DoneList, LogRecord};
+use restripe_format::meta::pages::{self, MapKind};
+use restripe_format::meta::rules::FOUND_LIMIT;
+use restripe_format::meta::superblock::MemberRole;
 
 impl Core {
     pub(super) fn ask_maps(&mut self) {

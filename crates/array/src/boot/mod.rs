@@ -26,6 +26,7 @@ mod partner;
 mod recover;
 mod serve;
 
+use crate::choose::Candidate;
 use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
@@ -34,13 +35,6 @@ use crate::durability::parity_log::Logs;
 use crate::facts::StartStage;
 use crate::members::device::Device;
 use crate::members::ops::Owner;
-use crate::meta::log::{DoneList, LogRecord};
-use crate::meta::pages::MapKind;
-use crate::meta::rules::check_found;
-use crate::meta::superblock::{
-    SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
-};
-use crate::meta::{Candidate, MetaError};
 use crate::metadata::maps::LostMap;
 use crate::metadata::ownership::Ownership;
 use crate::metadata::writer::Keeper;
@@ -48,6 +42,13 @@ use crate::planted::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::vec::Vec;
+use restripe_format::meta::MetaError;
+use restripe_format::meta::log::{DoneList, LogRecord};
+use restripe_format::meta::pages::MapKind;
+use restripe_format::meta::rules::check_found;
+use restripe_format::meta::superblock::{
+    SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
+};
 
 /// What one read of the boot was for.
 #[derive(Clone, Copy, Debug)]

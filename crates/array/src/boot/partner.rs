@@ -13,8 +13,8 @@
 
 use crate::contract::CommandError;
 use crate::core::Core;
-use crate::meta::superblock::{Partner, PartnerRole};
 use crate::units::Uuid;
+use restripe_format::meta::superblock::{Partner, PartnerRole};
 
 impl Core {
     /// A log set has a log where others have data, and a buffer has records: only their array can read them.

@@ -22,13 +22,13 @@ use crate::contract::{FailCause, TaskKind};
 use crate::core::Core;
 use crate::facts::StartStage;
 use crate::layout::CellSet;
-use crate::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
 use crate::planted::Bug;
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::task::table::{Cut, Payload, Replay};
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::vec::Vec;
+use restripe_format::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
 
 /// More records than can be under way at a crash: a member that is away may have some that nobody else knows of.
 const UNSEEN: u64 = 1 << 20;

@@ -4,11 +4,11 @@ use crate::contract::{Action, CommandError, Fact, TaskKind};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::StartStage;
-use crate::meta::log::LogRecord;
-use crate::meta::superblock::MemberRole;
 use crate::report::ArrayState;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
+use restripe_format::meta::log::LogRecord;
+use restripe_format::meta::superblock::MemberRole;
 
 impl Core {
     /// Everything is read: nothing is written before it is durable where it was read.
@@ -286,7 +286,7 @@ impl Core {
     }
 
     /// A start writes two versions, so that a copy of a member from before it is two behind, as no crash leaves one
-    /// ([`crate::meta::choose`]). True until the second is on its way.
+    /// ([`crate::choose::choose`]). True until the second is on its way.
     fn confirm(&mut self) -> bool {
         let read_only = self.mode.read_only;
         let boot = self.boot_mut();

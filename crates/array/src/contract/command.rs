@@ -1,28 +1,15 @@
 //! Administrative commands, and why one is refused.
 
 use super::{ArrayOwner, LeaseCommand, LeaseError, Moves, Order, Throttle};
-use crate::meta::MetaError;
 use crate::units::{Member, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use restripe_format::meta::MetaError;
+use restripe_format::values::ScrubMode;
 
 /// Names an administrative command; chosen by the shell, echoed in the reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct CommandTag(pub u64);
-
-/// What the shell knows of a device when it has opened it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemberInfo {
-    pub sectors: u64,
-    /// Bytes: 512 or 4096.
-    pub logical_block: u32,
-    /// A trimmed range reads as zeros.
-    pub trim_zeroes: bool,
-    /// [`super::IoOp::Zero`] is much faster than writing.
-    pub fast_zero: bool,
-    /// The device makes nothing durable: it takes neither flushes nor durable writes.
-    pub volatile: bool,
-}
 
 /// What an operator asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -130,35 +117,6 @@ impl StartMode {
             force_owner: false,
             ..self
         }
-    }
-}
-
-/// What a scrub does about a row whose cells disagree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum ScrubMode {
-    /// It writes nothing.
-    Check,
-    /// It repairs what a second witness proves wrong, and what cannot be read.
-    Repair,
-    /// It also brings in sync what has no second witness: parity is made of the data, and further copies of the first. If the
-    /// data was wrong, it stays wrong.
-    Sync,
-}
-
-impl ScrubMode {
-    /// In the order of their numbers on members and in records.
-    pub const ALL: [ScrubMode; 3] = [ScrubMode::Check, ScrubMode::Repair, ScrubMode::Sync];
-
-    /// A sync if it writes, else a check.
-    pub fn writing(writes: bool) -> ScrubMode {
-        match writes {
-            true => ScrubMode::Sync,
-            false => ScrubMode::Check,
-        }
-    }
-
-    pub fn writes(self) -> bool {
-        self != ScrubMode::Check
     }
 }
 

@@ -4,6 +4,7 @@ use super::{ArrayOwner, CommandError, IoError, LastScrub};
 use crate::report::DroppedTask;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
+use restripe_format::values::{Cure, TaskKind};
 
 /// One entry of the log of facts. Levelled by kind; never needed for correctness.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -148,35 +149,6 @@ pub enum Halt {
     TooFew,
     /// The superblocks record another run as the owner.
     Owned(ArrayOwner),
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum TaskKind {
-    Rebuild,
-    Replace,
-    Resync,
-    Check,
-    Repair,
-    /// Chunks move to members that were added.
-    Growth,
-}
-
-impl TaskKind {
-    /// Whether it writes what a slot holds to a member that has not got it yet.
-    pub fn fills(self) -> bool {
-        matches!(self, TaskKind::Rebuild | TaskKind::Replace)
-    }
-}
-
-/// What a scrub did about something that it found, the worst first.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub enum Cure {
-    /// It is as it was.
-    Left,
-    /// The row is in sync, and whether its data is right is not verified.
-    InSync,
-    /// It is as it had been written.
-    Repaired,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]

@@ -1,17 +1,9 @@
 //! Operations on members, and the buffers and pages that they carry.
 
 use crate::units::{Member, PAGE_BYTES, SECTOR_BYTES};
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
-
-/// A small owned block of metadata that travels inside an operation.
-pub type Page = Box<[u8; PAGE_BYTES]>;
-
-/// A fresh page of zeros.
-pub fn zeroed_page() -> Page {
-    Box::new([0; PAGE_BYTES])
-}
+use restripe_format::values::Page;
 
 // ---------------------------------------------------------------------------------------------------- buffers
 

@@ -16,16 +16,17 @@ pub use fact::*;
 pub use io::*;
 pub use request::*;
 
-pub use crate::meta::leases::{LeaseCommand, LeaseError, LeaseName};
-pub use crate::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};
 pub use crate::policy::goal::LatencyGoal;
-pub use crate::policy::heat::HeatLimits;
 pub use crate::policy::moves::Moves;
 pub use crate::policy::order::Order;
 pub use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+pub use restripe_format::meta::leases::{LeaseCommand, LeaseError, LeaseName};
+pub use restripe_format::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};
+pub use restripe_format::values::{Cure, MemberInfo, Page, ScrubMode, TaskKind, zeroed_page};
+pub use restripe_format::zones::HeatLimits;
 
 /// An input of the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -19,11 +19,11 @@ use super::Durability;
 use crate::contract::{Class, IoOp, Segment};
 use crate::durability::flusher::Waiter;
 use crate::members::ops::Owner;
-use crate::meta::log::{DONE_MAX, DONE_SECTORS, encode_done};
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
+use restripe_format::meta::log::{DONE_MAX, DONE_SECTORS, encode_done};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Stage {

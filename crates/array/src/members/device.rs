@@ -2,10 +2,10 @@
 
 use crate::contract::MemberInfo;
 use crate::energy::Spent;
-use crate::meta::pages::{self, MapKind};
-use crate::meta::superblock::{Region, RegionKind};
 use crate::units::Nanos;
 use alloc::vec::Vec;
+use restripe_format::meta::pages::{self, MapKind};
+use restripe_format::meta::superblock::{Region, RegionKind};
 
 /// Where a member keeps what, in sectors of the member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -3,11 +3,11 @@
 
 use super::Members;
 use crate::layout::RowMap;
-use crate::meta::log::DONE_SECTORS;
-use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, Placement};
 use crate::standing::{Home, Homes, Standing, Standings};
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
+use restripe_format::meta::log::DONE_SECTORS;
+use restripe_format::meta::superblock::{MemberRole, PLACEMENTS_MAX, Placement};
 
 impl Members {
     /// Where a partition of a slot would lie in this region of a member; nowhere if the member has no such

@@ -13,11 +13,11 @@ use super::Metadata;
 use super::heat_pages::{Found, HeatPages};
 use crate::facts::{NEVER, Wake};
 use crate::layout::Place;
-use crate::meta::RegionKind;
-use crate::meta::pages::{self};
 use crate::task::table::Task;
 use crate::units::SECTOR_BYTES;
 use core::ops::Range;
+use restripe_format::meta::RegionKind;
+use restripe_format::meta::pages::{self};
 
 impl Metadata {
     /// A user reads these bytes of the array. It stays a function of its own so that its cost can be counted.

@@ -1,11 +1,12 @@
 //! The pages of heat: which of them are behind what is known, and what a start found.
 
-use crate::meta::pages::{ENTRIES_PER_PAGE, HeatScale, PageView};
 use crate::metadata::maps::PageState;
-use crate::policy::heat::{Heat, ZONES_MAX};
+use crate::policy::heat::Heat;
 use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
+use restripe_format::meta::pages::{ENTRIES_PER_PAGE, HeatScale, PageView};
+use restripe_format::zones::ZONES_MAX;
 
 pub(crate) const ENTRIES: u64 = ENTRIES_PER_PAGE as u64;
 /// As many as the largest table needs.
@@ -146,9 +147,9 @@ impl Found {
 mod tests {
     use super::*;
     use crate::contract::zeroed_page;
-    use crate::meta::pages::{self, MapKind};
-    use crate::policy::heat::HeatLimits;
     use crate::units::Uuid;
+    use restripe_format::meta::pages::{self, MapKind};
+    use restripe_format::zones::HeatLimits;
 
     const ARRAY: Uuid = Uuid([3; 16]);
     const ROWS: u64 = 5000;

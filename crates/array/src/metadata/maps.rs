@@ -5,11 +5,11 @@
 //! whole, one write of it in flight at a time; a bit counts as durable when a page that holds it is on every
 //! current member.
 
-use crate::meta::pages::{BITS_PER_PAGE, EXTENTS_PER_PAGE, WORDS_PER_PAGE};
 use crate::runset::RunSet;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use restripe_format::meta::pages::{BITS_PER_PAGE, EXTENTS_PER_PAGE, WORDS_PER_PAGE};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct PageState {

@@ -18,7 +18,6 @@ use crate::contract::{Halt, RequestError, RequestOp};
 use crate::layout::RowMap;
 use crate::members::Members;
 use crate::members::pool::Share;
-use crate::meta::leases::Parcel;
 use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::units::{Member, Row, Slot};
@@ -27,6 +26,7 @@ use alloc::vec::Vec;
 use heat_pages::{HeatPages, WRITES_APART, WRITING_MAX};
 use maps::{BitMap, LostMap};
 use ownership::Ownership;
+use restripe_format::meta::leases::Parcel;
 use writer::Keeper;
 
 pub struct Metadata {

@@ -1,11 +1,11 @@
 //! What a run knows of its claim on the array. [`crate::owner`] has the rules.
 
 use crate::contract::{Action, ArrayOwner, DeviceIo, RequestError, RequestTag};
-use crate::meta::MetaError;
-use crate::meta::superblock::Superblock;
 use crate::units::{Member, Nanos, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use restripe_format::meta::MetaError;
+use restripe_format::meta::superblock::Superblock;
 
 /// Intervals in which a record that is renewed changes.
 pub(crate) const WAITS: u64 = 2;

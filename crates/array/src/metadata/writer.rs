@@ -16,13 +16,13 @@ use crate::contract::Page;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
-use crate::meta::leases::Parcel;
-use crate::meta::pages::{self, MapKind};
-use crate::meta::superblock::{MemberRole, Superblock};
 use crate::metadata::maps::{BitMap, PageState};
 use crate::planted::Bug;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
+use restripe_format::meta::leases::Parcel;
+use restripe_format::meta::pages::{self, MapKind};
+use restripe_format::meta::superblock::{MemberRole, Superblock};
 
 #[derive(Default)]
 pub(crate) struct Keeper {

@@ -6,39 +6,19 @@
 //! and no epoch's end costs anything. Of a fixed size, 8 bytes a zone (the paper: three words). `heat_pages.rs` keeps it on
 //! the members.
 
-use crate::meta::rules::COUNTER_LIMIT;
 use crate::report::HeatMap;
 use crate::runset::RunSet;
 use crate::units::Nanos;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use restripe_format::meta::rules::COUNTER_LIMIT;
+use restripe_format::zones::{HeatLimits, zone_rows};
 
-/// Larger arrays have larger zones: the table takes 1 MiB at most.
-pub(crate) const ZONES_MAX: u64 = 1 << 17;
 /// Epochs are counted in 32 bits: these last for weeks, and ten minutes for as long as anybody lives.
 const EPOCH_MIN: Nanos = Nanos::from_millis(1);
 /// A read counts so many parts, that halving is not rounding to nothing.
 const READ: u32 = HeatMap::READ;
-
-/// How heat is learned.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HeatLimits {
-    /// Array data of a zone: as many whole rows as hold so much, or more if there would be too many zones.
-    pub zone_sectors: u64,
-    /// A millisecond or more.
-    pub epoch: Nanos,
-}
-
-/// The paper's zones, 12 MiB; its epoch is not printed, and assumed here.
-impl Default for HeatLimits {
-    fn default() -> HeatLimits {
-        HeatLimits {
-            zone_sectors: 12 << 11,
-            epoch: Nanos::from_secs(600),
-        }
-    }
-}
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Zone {
@@ -65,16 +45,6 @@ pub(crate) struct Heat {
     epochs_before: u64,
     epoch_ends: Nanos,
     epoch_lasts: Nanos,
-}
-
-fn zone_rows(limits: HeatLimits, rows: u64, row_sectors: u64) -> u64 {
-    let wanted = limits.zone_sectors.div_ceil(row_sectors);
-    wanted.clamp(1, rows.max(1)).max(rows.div_ceil(ZONES_MAX))
-}
-
-/// How many zones an array of so many rows has.
-pub(crate) fn zones_of(limits: HeatLimits, rows: u64, row_sectors: u64) -> u64 {
-    rows.div_ceil(zone_rows(limits, rows, row_sectors))
 }
 
 impl Heat {
@@ -226,7 +196,7 @@ mod tests {
         let uneven = of(100, 5 << 11);
         assert_eq!((uneven.zones.len(), uneven.zone_rows()), (34, 3));
         let large = of(1 << 32, 1 << 11);
-        assert!(large.zones.len() as u64 <= ZONES_MAX);
+        assert!(large.zones.len() as u64 <= restripe_format::zones::ZONES_MAX);
         assert!(large.zone_rows() * large.zones.len() as u64 >= 1 << 32);
     }
 

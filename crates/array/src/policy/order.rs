@@ -30,10 +30,10 @@
 //! others and at their depth. What is read for them stands on disjoint slots. Zones go before that, one after the other.
 
 use super::heat::Heat;
-use crate::meta::superblock::RUNS_OF_TASK_MAX;
 use crate::runset::RunSet;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::RUNS_OF_TASK_MAX;
 
 /// An order by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -278,8 +278,8 @@ impl Path {
 
 #[cfg(test)]
 mod tests {
-    use super::super::heat::HeatLimits;
     use super::*;
+    use restripe_format::zones::HeatLimits;
 
     const ROWS: u64 = 95;
     /// Of 1.2 MiB, so that a zone has ten.

@@ -6,9 +6,9 @@ use crate::core::Core;
 use crate::durability::parity_log::Entry;
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::{Owner, SliceOp};
-use crate::meta::log::{self, LogRecord, PayloadKind};
 use crate::planted::Bug;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+use restripe_format::meta::log::{self, LogRecord, PayloadKind};
 
 impl Core {
     /// Writes the pass's record to the parity's members, when there is room and no older record forbids it.

@@ -8,9 +8,9 @@ use crate::contract::{BufRef, ComputeOp, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::{Owner, SliceOp};
-use crate::meta::superblock::MemberRole;
 use crate::task::table::Cut;
 use crate::units::{Row, SECTOR_BYTES, Slot};
+use restripe_format::meta::superblock::MemberRole;
 
 impl Core {
     pub(crate) fn step_replay(&mut self, id: u32, record: u32) {

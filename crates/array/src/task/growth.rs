@@ -16,14 +16,14 @@ use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
 use crate::core::Core;
 use crate::layout::scaled::History;
 use crate::layout::{Geometry, Layout, Level};
-use crate::meta::pages;
-use crate::meta::superblock::{MemberRole, RegionKind};
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::standing::Standing;
 use crate::task::table::{State, Task, Tasks};
 use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
 use alloc::vec::Vec;
+use restripe_format::meta::pages;
+use restripe_format::meta::superblock::{MemberRole, RegionKind};
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
 const AHEAD: u64 = 32;

@@ -22,7 +22,6 @@ use crate::contract::{BAND_SECTORS_MAX, Fact, ScrubMode, ScrubState, TaskKind, T
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
-use crate::meta::superblock::RUNS_OF_TASK_MAX;
 use crate::planted::Bug;
 use crate::policy::order::{Order, Path, Streams};
 use crate::policy::throttle::{DEFAULT, Decision, Pacer, View};
@@ -30,6 +29,7 @@ use crate::report::{Aim, ArrayState};
 use crate::runset::RunSet;
 use crate::slice::{Kind, Need};
 use crate::units::{Nanos, Row, SECTOR_BYTES, Slot};
+use restripe_format::meta::superblock::RUNS_OF_TASK_MAX;
 use table::{CHECKPOINT_EVERY, GROWTH_CHECKPOINT_EVERY, Paced, State, Task};
 
 impl Core {

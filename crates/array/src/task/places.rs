@@ -14,7 +14,6 @@ use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
-use crate::meta::superblock::{MemberRole, PLACEMENTS_MAX, RegionKind};
 use crate::planted::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
@@ -22,6 +21,7 @@ use crate::runset::RunSet;
 use crate::standing::{Home, Standing, Standings, distinct};
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::{MemberRole, PLACEMENTS_MAX, RegionKind};
 
 /// A partition of a slot and where it is to be filled.
 pub(crate) type Filled = (u16, Home);
@@ -520,9 +520,9 @@ impl Core {
 
     /// The regions of a member that joins with so many sectors, by those of another: no spare partitions where it has no
     /// room for them.
-    pub(crate) fn regions_within(&self, sectors: u64) -> Vec<crate::meta::Region> {
+    pub(crate) fn regions_within(&self, sectors: u64) -> Vec<restripe_format::meta::Region> {
         let regions = self.superblock.regions.iter().copied();
-        let fits = |region: &crate::meta::Region| {
+        let fits = |region: &restripe_format::meta::Region| {
             region.kind != RegionKind::SparePartition || region.end() <= sectors
         };
         regions.filter(fits).collect()

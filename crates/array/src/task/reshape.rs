@@ -46,9 +46,6 @@ use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::layout::{Geometry, Layout, Level};
 use crate::members::ops::Owner;
-use crate::meta::log::DONE_SECTORS;
-use crate::meta::superblock::RegionKind;
-use crate::meta::{Journal, Reshape};
 use crate::planted::Bug;
 use crate::policy::throttle::Decision;
 use crate::report::{ArrayState, GrowthPlan};
@@ -57,6 +54,9 @@ use crate::slice::reshape::Aim;
 use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
 use alloc::boxed::Box;
 use core::ops::Range;
+use restripe_format::meta::log::DONE_SECTORS;
+use restripe_format::meta::superblock::RegionKind;
+use restripe_format::meta::{Journal, Reshape};
 
 /// A window that could not be made is tried again so often, if users cannot be let go on without it.
 const TRIES: u32 = 3;

@@ -1,10 +1,10 @@
 //! What a reshape under way has in memory, and whom it makes wait. [`super::reshape`] goes on with it.
 
 use crate::facts::Facts;
-use crate::meta::Journal;
 use crate::planted::Bug;
 use crate::units::{Nanos, Row};
 use core::ops::Range;
+use restripe_format::meta::Journal;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {

@@ -4,19 +4,13 @@
 //! repaired right before a crash: it is compared again, and agrees.
 
 use super::table::{LOOKED_AT_CLOSELY, Live, Task, Tasks};
-use crate::contract::{Cure, Fact, LastScrub, ScrubMode, ScrubState, TaskKind};
+use crate::contract::{Cure, Fact, LastScrub, ScrubMode, ScrubState};
 use crate::core::Core;
-use crate::meta::superblock::last_scrub::{Finding, count};
 use crate::runset::RunSet;
 use crate::slice::Scrubbed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-
-impl TaskKind {
-    pub(crate) fn is_scrub(self) -> bool {
-        matches!(self, TaskKind::Check | TaskKind::Repair)
-    }
-}
+use restripe_format::meta::superblock::last_scrub::{Finding, count};
 
 impl Tasks {
     pub(super) fn scrub_mode(&self) -> ScrubMode {

@@ -1,7 +1,6 @@
 //! The table of tasks: what each has done, and what it is at. [`super`] goes on with them.
 
 use crate::contract::{LastScrub, Moves, TaskKind};
-use crate::meta::superblock::{RUNS_OF_TASK_MAX, TASKS_MAX, TaskRecord};
 use crate::policy::order::{Order, Path, Streams};
 use crate::policy::throttle::{DEFAULT, Limits, Pacer, Throttle};
 use crate::report::{DroppedTask, Moved, Pacing};
@@ -9,6 +8,7 @@ use crate::runset::RunSet;
 use crate::units::{Member, Nanos, Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;
+use restripe_format::meta::superblock::{RUNS_OF_TASK_MAX, TASKS_MAX, TaskRecord};
 
 /// Of the tasks that superblocks have room for, one is a scrub and one a resynchronisation.
 const FILLS_MAX: usize = TASKS_MAX - 2;

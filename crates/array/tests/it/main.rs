@@ -1,8 +1,3 @@
-//! Layouts and caches by their public face: one program of tests, a module for each subject.
+//! Caches by their public face: one program of tests.
 
 mod cache;
-mod layout_golden;
-mod layout_laws;
-mod layout_reshape;
-mod layout_scaled;
-mod layout_skewed;

@@ -1,9 +1,9 @@
 //! The log's space beside an extent map, against what a walk of the map finds; and a log that never gets stuck.
 
 use super::*;
-use crate::random::Random;
 use alloc::vec;
 use alloc::vec::Vec;
+use restripe_format::meta::random::Random;
 
 const SHAPE: LogShape = LogShape {
     segments: 12,

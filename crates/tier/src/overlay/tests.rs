@@ -2,10 +2,10 @@
 
 use super::nodes::{WIDTH, least, nodes_max};
 use super::*;
-use crate::random::Random;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::Range;
+use restripe_format::meta::random::Random;
 
 fn extent(home: u64, sectors: u32, at: u64, sequence: u64) -> Extent {
     Extent {

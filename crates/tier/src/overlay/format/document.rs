@@ -1,9 +1,10 @@
 //! Compares the tables of a log in `docs/reference/format.md` with the codec: every row names a constant and its offset.
 
 use super::{EXTENTS_MAX, anchor, record, slot};
-use crate::format_tables::{DOCUMENT, size};
 use alloc::format;
 use restripe_array::PAGE_BYTES;
+use restripe_format::agrees;
+use restripe_format::format_tables::{DOCUMENT, size};
 
 #[test]
 fn overlay_records() {

@@ -4,11 +4,11 @@
 use super::record::encode;
 use super::*;
 use crate::overlay::{Extent, Kind};
-use crate::random::Random;
 use alloc::vec;
 use alloc::vec::Vec;
 use restripe_array::meta::crc::crc32c;
 use restripe_array::{PAGE_BYTES, PAGE_SECTORS, Page, zeroed_page};
+use restripe_format::meta::random::Random;
 
 const OWNER: LogOwner = LogOwner {
     array: Uuid([9; 16]),

@@ -3,11 +3,11 @@
 use super::record::encode;
 use super::*;
 use crate::overlay::{Extent, Kind};
-use crate::random::Random;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
 use restripe_array::{Page, zeroed_page};
+use restripe_format::meta::random::Random;
 
 const OWNER: LogOwner = LogOwner {
     array: Uuid([9; 16]),

@@ -3,13 +3,13 @@
 use super::record::{decode, encode};
 use super::*;
 use crate::overlay::{EXTENT_SECTORS_MAX, Extent, HOME_SECTORS_MAX, Kind, LOG_SECTORS_MAX};
-use crate::random::Random;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
 use restripe_array::meta::bytes::{put, put_u16, put_u32, put_u64};
 use restripe_array::{PAGE_BYTES, Page, zeroed_page};
+use restripe_format::meta::random::Random;
 
 const OWNER: LogOwner = LogOwner {
     array: Uuid([9; 16]),

@@ -7,10 +7,10 @@ use super::{
     ArrayOwner, BufferMark, CreateOptions, Journal, Lease, LeaseName, MemberRole, Parcel, Partner,
     PartnerRole, Region, RegionKind, Reshape, Superblock, TaskRecord, WriteHole, create::create,
 };
-use crate::contract::{Cure, MemberInfo, ScrubMode, TaskKind};
 use crate::layout::scaled::History;
 use crate::layout::{Layout, Level, Rotation};
 use crate::units::Uuid;
+use crate::values::{Cure, MemberInfo, ScrubMode, TaskKind};
 use alloc::format;
 use alloc::vec;
 use alloc::vec::Vec;

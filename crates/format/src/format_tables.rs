@@ -43,10 +43,11 @@ pub fn size(table: &str, name: &str) -> usize {
 }
 
 /// The table names these constants, all of them, at their values, in order and without overlap.
+#[macro_export]
 macro_rules! agrees {
     ($table:literal, $module:path, [$($field:ident),+ $(,)?]) => {{
         use $module as at;
-        let documented = crate::format_tables::rows($table);
+        let documented = $crate::format_tables::rows($table);
         let coded = [$((stringify!($field), at::$field)),+];
         let names: alloc::vec::Vec<(&str, usize)> =
             documented.iter().map(|(offset, _, field)| (*field, *offset)).collect();

@@ -77,7 +77,7 @@ pub struct RowMap {
 
 impl RowMap {
     /// A map of no row, to be replaced.
-    pub(crate) const EMPTY: RowMap = RowMap {
+    pub const EMPTY: RowMap = RowMap {
         row: Row(0),
         width: 0,
         data: 0,

@@ -165,7 +165,7 @@ fn data_starts_on_a_mebibyte_where_there_is_room() {
 #[test]
 fn the_largest_log_and_full_maps_fit() {
     let bits = (u64::from(GENERATIONS) + INTENT_BITS + 1) * MAP_PAGES_MAX;
-    let heat = heat::ZONES_MAX.div_ceil(pages::ENTRIES_PER_PAGE as u64);
+    let heat = crate::zones::ZONES_MAX.div_ceil(pages::ENTRIES_PER_PAGE as u64);
     let maps = (bits + LOST_PAGES + heat) * HOMES_SECTORS;
     let last = SUPER_B_PLACES[SUPER_B_PLACES.len() - 1];
     assert_eq!(SUPERBLOCK_SECTORS + maps + LOG_SECTORS_MAX, last);

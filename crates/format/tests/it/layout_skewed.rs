@@ -1,7 +1,7 @@
 //! S2-RAID (Wan et al.): when rebuild streams collide, by enumeration, and the paper's figures and matrices.
 
-use restripe_array::layout::{Geometry, GeometryError, Layout, Level, Role, Rotation, Skew};
-use restripe_array::{Row, SLOTS_MAX, Slot};
+use restripe_format::layout::{Geometry, GeometryError, Layout, Level, Role, Rotation, Skew};
+use restripe_format::units::{Row, SLOTS_MAX, Slot};
 use std::collections::BTreeSet;
 
 const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);

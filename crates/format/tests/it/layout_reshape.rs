@@ -1,8 +1,8 @@
 //! The map of an array whose rows are taken to another shape, at every edge: where everything is, and that nothing is written
 //! over before it is somewhere else.
 
-use restripe_array::layout::{Geometry, Layout, Level, Place, Rotation};
-use restripe_array::{Row, Slot};
+use restripe_format::layout::{Geometry, Layout, Level, Place, Rotation};
+use restripe_format::units::{Row, Slot};
 use std::collections::BTreeSet;
 
 const CHUNK: u64 = 8;

@@ -3,10 +3,10 @@
 //! The record outlives its task, so that a scrub without an observer leaves a trace. Its counters are those of the durable
 //! done-set while the scrub runs. A record whose fields are out of range does not count, and is no reason to refuse a member.
 
-use crate::contract::{Cure, ScrubMode};
 use crate::meta::bytes::{get_u32, get_u64, get_uuid, put, put_u32, put_u64};
 use crate::meta::{MetaError, field};
 use crate::units::Uuid;
+use crate::values::{Cure, ScrubMode};
 
 pub const LAST_SCRUB_BYTES: usize = 448;
 /// Bytes of a line about one member.
@@ -96,11 +96,11 @@ pub struct ScrubbedMember {
 
 /// Something that a scrub found in a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Finding {
-    pub(crate) member: Option<Uuid>,
-    pub(crate) unreadable: bool,
-    pub(crate) cure: Cure,
-    pub(crate) sectors: u64,
+pub struct Finding {
+    pub member: Option<Uuid>,
+    pub unreadable: bool,
+    pub cure: Cure,
+    pub sectors: u64,
 }
 
 impl ScrubbedMember {
@@ -112,7 +112,7 @@ impl ScrubbedMember {
 }
 
 impl LastScrub {
-    pub(crate) fn new(mode: ScrubMode, begun: u64) -> LastScrub {
+    pub fn new(mode: ScrubMode, begun: u64) -> LastScrub {
         LastScrub {
             mode,
             state: ScrubState::Running,
@@ -160,7 +160,7 @@ impl LastScrub {
     }
 
     /// Counts the findings of a row. The row counts once, by the least that was done for one of them.
-    pub(crate) fn note_row(&mut self, row: u64, findings: &[Finding]) {
+    pub fn note_row(&mut self, row: u64, findings: &[Finding]) {
         let any = |what: &dyn Fn(&Finding) -> bool| u64::from(findings.iter().any(what));
         count(&mut self.wrong, any(&|one| !one.unreadable));
         count(&mut self.unreadable, any(&|one| one.unreadable));
@@ -296,7 +296,7 @@ impl LastScrub {
 }
 
 /// What is on record may be any number.
-pub(crate) fn count(counter: &mut u64, more: u64) {
+pub fn count(counter: &mut u64, more: u64) {
     *counter = counter.saturating_add(more);
 }
 

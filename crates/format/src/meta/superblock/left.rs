@@ -48,7 +48,7 @@ pub(super) fn get(bytes: &[u8], members: &mut [MemberEntry]) {
 
 impl MemberEntry {
     /// It is current no longer, in this generation and under this version of the superblock.
-    pub(crate) fn leave(&mut self, stale_since: u64, partial: bool, sequence: u64) {
+    pub fn leave(&mut self, stale_since: u64, partial: bool, sequence: u64) {
         self.role = MemberRole::Failed {
             stale_since,
             partial,
@@ -66,12 +66,12 @@ impl MemberEntry {
     }
 
     /// Whether a copy of this member under this version has more than the array knows of: beyond the write that a crash may have cut short.
-    pub(crate) fn went_on(&self, sequence: u64) -> bool {
+    pub fn went_on(&self, sequence: u64) -> bool {
         self.left_under() != 0 && sequence > self.left_at.saturating_add(1)
     }
 
     /// Whether a copy of this member under this version is from before it left: nobody knows what it lacks.
-    pub(crate) fn is_outdated(&self, sequence: u64) -> bool {
+    pub fn is_outdated(&self, sequence: u64) -> bool {
         sequence.saturating_add(1) < self.left_under()
     }
 }

@@ -13,11 +13,13 @@
 //! that member, so nothing was acknowledged in it. That is what a crash leaves on a member that then misses the next
 //! start; it is stale, and must be rebuilt as a whole. If two histories stand and neither is void, both are refused.
 
-use super::superblock::SUPER_B_PLACES;
-use super::{MemberEntry, MemberRole, MetaError, Region, RegionKind, Superblock, field, rules};
 use crate::contract::{CommandError, MemberInfo, StartMode};
 use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
+use restripe_format::meta::superblock::SUPER_B_PLACES;
+use restripe_format::meta::{
+    MemberEntry, MemberRole, MetaError, Region, RegionKind, Superblock, field, rules,
+};
 
 /// A device that was opened for a start, and what its two superblock places hold.
 #[derive(Clone, Debug)]
@@ -549,13 +551,13 @@ impl Choice {
 
 #[cfg(test)]
 mod tests {
-    use super::super::create::create;
-    use super::super::superblock::TaskRecord;
-    use super::super::testing::{INFO, Random, options, uuid};
     use super::*;
     use crate::TaskKind;
     use crate::layout::{Level, Rotation};
     use alloc::vec;
+    use restripe_format::meta::create::create;
+    use restripe_format::meta::superblock::TaskRecord;
+    use restripe_format::meta::testing::{INFO, Random, options, uuid};
 
     const MODE: StartMode = StartMode {
         from_minority: false,

@@ -4,11 +4,11 @@
 //! all of them by [`obey`]. The codes are judged by brute force that shares nothing with the engine: field arithmetic
 //! bit by bit, and the span of every subset of a row's cells.
 
-use restripe_array::layout::scaled::{History, Scaled};
-use restripe_array::layout::{
+use restripe_format::layout::scaled::{History, Scaled};
+use restripe_format::layout::{
     Cell, CellSet, Geometry, Layout, Level, Place, Role, Rotation, RowMap, Skew,
 };
-use restripe_array::{CELLS_MAX, Row, Slot};
+use restripe_format::units::{CELLS_MAX, Row, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Debug;
 use std::ops::Range;

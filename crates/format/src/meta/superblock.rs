@@ -9,10 +9,10 @@ use super::crc::crc32c_without;
 use super::leases::{PARCEL_BYTES, PARCELS_MAX, Parcel, get_parcel, put_parcel};
 use super::reshape::{RESHAPE_BYTES, Reshape, get_reshape, put_reshape};
 use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
-use crate::contract::{Page, TaskKind, zeroed_page};
 use crate::layout::scaled::History;
 use crate::layout::{Geometry, Level, Rotation, Skew};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
+use crate::values::{Page, TaskKind, zeroed_page};
 use alloc::string::String;
 use alloc::vec::Vec;
 use entries::{

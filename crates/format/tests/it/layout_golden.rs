@@ -3,12 +3,12 @@
 //! The golden tables come from md's placement rules, not from this code. The drawings come from this code: with
 //! `RESTRIPE_BLESS=1` the test rewrites them in the document, otherwise it compares.
 
-use restripe_array::layout::Rotation::{
+use restripe_format::layout::Rotation::{
     self, LeftAsymmetric, LeftSymmetric, ParityFirst, ParityLast, RightAsymmetric, RightSymmetric,
 };
-use restripe_array::layout::scaled::{Growing, History, Scaled, Seat};
-use restripe_array::layout::{Cell, Geometry, Layout, Level, Role, RowMap, Skew};
-use restripe_array::{CELLS_MAX, Row, Slot};
+use restripe_format::layout::scaled::{Growing, History, Scaled, Seat};
+use restripe_format::layout::{Cell, Geometry, Layout, Level, Role, RowMap, Skew};
+use restripe_format::units::{CELLS_MAX, Row, Slot};
 use std::fmt::Write;
 use std::path::PathBuf;
 

@@ -11,11 +11,11 @@ use super::{
     BufferMark, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement,
     Region, RegionKind, Superblock, Tail, TaskRecord, WriteHole, leases,
 };
-use crate::contract::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::layout::scaled::History;
 use crate::layout::{Geometry, GeometryError, Layout, Level, Skew};
-use crate::policy::heat::{self, HeatLimits};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
+use crate::values::{MemberInfo, Page, TaskKind, zeroed_page};
+use crate::zones::{self, HeatLimits};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::fmt;
@@ -583,7 +583,7 @@ fn grows(options: &CreateOptions) -> bool {
 
 /// Pages with an entry for each zone of the default size. With smaller zones, entries may be of several.
 fn heat_pages(layout: &Layout) -> u64 {
-    let zones = heat::zones_of(HeatLimits::default(), layout.rows(), layout.row_sectors());
+    let zones = zones::zones_of(HeatLimits::default(), layout.rows(), layout.row_sectors());
     zones.div_ceil(pages::ENTRIES_PER_PAGE as u64)
 }
 

@@ -6,8 +6,8 @@
 use super::bytes::{get_u16, get_u32, get_u64, put_u16, put_u32, put_u64};
 use super::rules::check_counter;
 use super::{MetaError, RegionKind, field, header};
-use crate::contract::Page;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
+use crate::values::Page;
 
 pub const MAGIC: [u8; 8] = *b"RstrpMap";
 
@@ -346,7 +346,7 @@ mod tests {
     use super::super::bytes::put;
     use super::super::testing::Random;
     use super::*;
-    use crate::contract::zeroed_page;
+    use crate::values::zeroed_page;
     use alloc::vec::Vec;
 
     const ARRAY: Uuid = Uuid([3; 16]);

@@ -5,9 +5,9 @@ use super::{
     MemberEntry, MemberRole, NONE, Placement, RUN_BYTES, RUNS_MAX, Region, RegionKind, TASK_BYTES,
     TASKS_MAX, TaskRecord, at,
 };
-use crate::contract::TaskKind;
 use crate::meta::bytes::{get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u32, put_u64};
 use crate::meta::{MetaError, field};
+use crate::values::TaskKind;
 use alloc::vec::Vec;
 
 pub(super) fn region_code(kind: RegionKind) -> u16 {

@@ -59,7 +59,7 @@ pub struct Tail {
 }
 
 impl Tail {
-    pub(crate) fn check(&self) -> Result<(), MetaError> {
+    pub fn check(&self) -> Result<(), MetaError> {
         self.last_scrub.as_ref().map_or(Ok(()), LastScrub::check)?;
         self.owner.as_ref().map_or(Ok(()), ArrayOwner::check)
     }

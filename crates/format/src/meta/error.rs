@@ -1,46 +1,7 @@
-//! What the engine keeps on its members: superblocks, map pages, log records. Encoding, decoding, and the two pure
-//! procedures around them: [`create`](create::create) and [`choose`](choose::choose).
-//!
-//! `docs/reference/format.md` describes every byte. Decoding is total: whatever the bytes are, it ends in a value whose every
-//! field is in range, or in a [`MetaError`].
-
-pub mod bytes;
-pub mod choose;
-#[cfg(test)]
-mod choose_model;
-pub mod crc;
-pub mod create;
-#[cfg(test)]
-mod document;
-pub mod header;
-pub mod leases;
-pub mod log;
-pub mod pages;
-#[cfg(test)]
-mod random;
-pub mod reshape;
-pub mod rules;
-pub mod superblock;
-#[cfg(test)]
-pub(crate) mod testing;
+//! Why a structure on a member is refused.
 
 use crate::layout::GeometryError;
 use core::fmt;
-
-pub use choose::{Candidate, Choice, admit, choose, copies_of, newest_of};
-pub use create::{Content, CreateError, CreateOptions, Creation, Init, create};
-pub use leases::{Lease, LeaseCommand, LeaseError, LeaseName, Parcel};
-pub use log::LogRecord;
-pub use pages::{MapKind, PageView};
-pub use reshape::{Journal, Reshape};
-pub use superblock::{
-    ArrayOwner, BufferMark, LastScrub, MemberEntry, MemberRole, Partner, PartnerRole, Placement,
-    Region, RegionKind, ScrubState, ScrubbedMember, Superblock, Tail, TaskRecord, WriteHole,
-};
-
-/// The format version that this code writes. A reader refuses another major version and takes any minor one.
-pub const FORMAT_MAJOR: u16 = 1;
-pub const FORMAT_MINOR: u16 = 0;
 
 /// Why bytes from a member are not the structure that was looked for, or a structure cannot be written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

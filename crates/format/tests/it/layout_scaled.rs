@@ -6,8 +6,8 @@
 //! four growths by at most 3 from at most 3 data slots, over several hundred rows. Of the longer histories of larger
 //! growths, every 11th of three and every 211th of four.
 
-use restripe_array::layout::scaled::{Growing, Growth, History, Move, Region, Scaled, Seat};
-use restripe_array::{CELLS_MAX, Row, Slot};
+use restripe_format::layout::scaled::{Growing, Growth, History, Move, Region, Scaled, Seat};
+use restripe_format::units::{CELLS_MAX, Row, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 

@@ -7,9 +7,9 @@
 use super::bytes::{get_u32, get_u64, put_u32, put_u64};
 use super::rules::check_counter;
 use super::{MetaError, field, header};
-use crate::contract::Page;
 use crate::layout::CHUNK_SECTORS_MAX;
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES, Uuid};
+use crate::values::Page;
 use alloc::vec::Vec;
 
 pub const MAGIC: [u8; 8] = *b"RstrpLog";
@@ -87,13 +87,7 @@ pub struct DoneList {
 }
 
 /// Writes a done-list of at most [`DONE_MAX`] sequences.
-pub(crate) fn encode_done(
-    array: Uuid,
-    version: u64,
-    floor: u64,
-    sequences: &[u64],
-    page: &mut Page,
-) {
+pub fn encode_done(array: Uuid, version: u64, floor: u64, sequences: &[u64], page: &mut Page) {
     assert!(sequences.len() <= DONE_MAX, "a done-list fits its page");
     let bytes = &mut page[..];
     header::begin(bytes, DONE_MAGIC, array);
@@ -107,7 +101,7 @@ pub(crate) fn encode_done(
 }
 
 /// Reads a done-list.
-pub(crate) fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
+pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
     let bytes = &page[..];
     header::check(bytes, DONE_MAGIC, array)?;
     let count = get_u64(bytes, done_at::COUNT);
@@ -239,7 +233,7 @@ fn check(record: &LogRecord) -> Result<(), MetaError> {
 mod tests {
     use super::super::testing::Random;
     use super::*;
-    use crate::contract::zeroed_page;
+    use crate::values::zeroed_page;
 
     const ARRAY: Uuid = Uuid([9; 16]);
 

@@ -1,14 +1,14 @@
 //! Plays a mirror of five through failures, crashes that cut writes of superblocks short, absences and returns, as the
 //! engine does it, and checks every start against what was really acknowledged.
 
-use super::choose::{Candidate, Choice, admit, choose};
-use super::testing::{INFO, Random, options, uuid};
-use super::{MemberRole, MetaError, Superblock, create};
+use crate::choose::{Candidate, Choice, admit, choose};
 use crate::contract::{CommandError, StartMode};
 use crate::layout::Level;
 use crate::units::Member;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use restripe_format::meta::testing::{INFO, Random, options, uuid};
+use restripe_format::meta::{MemberRole, MetaError, Superblock, create};
 
 const MEMBERS: u16 = 5;
 

@@ -4,9 +4,9 @@
 use super::bytes::{get_u16, get_u64, put_u16, put_u64};
 use super::superblock::{Superblock, TaskRecord, WriteHole};
 use super::{MetaError, field};
-use crate::contract::TaskKind;
 use crate::layout::{Layout, Level};
 use crate::units::Row;
+use crate::values::TaskKind;
 
 /// Behind the header.
 pub const RESHAPE_BYTES: usize = 16;
@@ -143,7 +143,7 @@ fn check_journal(superblock: &Superblock, layout: Layout, edge: u64) -> Result<(
 }
 
 /// The first row that is not in its new shape.
-pub(crate) fn edge(task: &TaskRecord) -> u64 {
+pub fn edge(task: &TaskRecord) -> u64 {
     task.done.first().map_or(0, |run| run.1)
 }
 
@@ -162,7 +162,7 @@ impl Superblock {
     }
 
     /// Sectors that the array had at first.
-    pub(crate) fn first_sectors(&self, layout: &Layout) -> u64 {
+    pub fn first_sectors(&self, layout: &Layout) -> u64 {
         let reshaped = self.reshape.map(|reshape| reshape.first_sectors);
         reshaped.unwrap_or(layout.first_sectors())
     }
