@@ -18,6 +18,7 @@ impl CellSet {
     pub const EMPTY: CellSet = CellSet(0);
 
     /// The first `width` cells.
+    #[inline]
     pub fn all(width: u8) -> CellSet {
         assert!(
             usize::from(width) <= CELLS_MAX,
@@ -26,60 +27,73 @@ impl CellSet {
         CellSet(((1u64 << width) - 1) as u32)
     }
 
+    #[inline]
     pub fn only(cell: u8) -> CellSet {
         CellSet(1 << cell)
     }
 
+    #[inline]
     pub fn with(self, cell: u8) -> CellSet {
         CellSet(self.0 | 1 << cell)
     }
 
+    #[inline]
     pub fn without(self, cell: u8) -> CellSet {
         CellSet(self.0 & !(1 << cell))
     }
 
+    #[inline]
     pub fn contains(self, cell: u8) -> bool {
         self.0 >> cell & 1 == 1
     }
 
+    #[inline]
     pub fn union(self, other: CellSet) -> CellSet {
         CellSet(self.0 | other.0)
     }
 
+    #[inline]
     pub fn intersection(self, other: CellSet) -> CellSet {
         CellSet(self.0 & other.0)
     }
 
     /// The cells of this set that are not in `other`.
+    #[inline]
     pub fn minus(self, other: CellSet) -> CellSet {
         CellSet(self.0 & !other.0)
     }
 
     /// Whether every cell of this set is in `other`.
+    #[inline]
     pub fn within(self, other: CellSet) -> bool {
         self.minus(other).is_empty()
     }
 
+    #[inline]
     pub fn is_empty(self) -> bool {
         self.0 == 0
     }
 
+    #[inline]
     pub fn len(self) -> u8 {
         self.0.count_ones() as u8 // at most 32
     }
 
     /// The lowest cell.
+    #[inline]
     pub fn first(self) -> Option<u8> {
         self.iter().next()
     }
 
     /// The cells in ascending order.
+    #[inline]
     pub fn iter(self) -> CellIter {
         CellIter(self)
     }
 }
 
 impl FromIterator<u8> for CellSet {
+    #[inline]
     fn from_iter<I: IntoIterator<Item = u8>>(cells: I) -> CellSet {
         cells.into_iter().fold(CellSet::EMPTY, CellSet::with)
     }
@@ -89,6 +103,7 @@ impl IntoIterator for CellSet {
     type Item = u8;
     type IntoIter = CellIter;
 
+    #[inline]
     fn into_iter(self) -> CellIter {
         CellIter(self)
     }
@@ -101,6 +116,7 @@ pub struct CellIter(CellSet);
 impl Iterator for CellIter {
     type Item = u8;
 
+    #[inline]
     fn next(&mut self) -> Option<u8> {
         if self.0.is_empty() {
             return None;
@@ -127,12 +143,14 @@ impl Recipe {
         coefficients: [0; CELLS_MAX],
     };
 
+    #[inline]
     pub(super) fn copy_of(cell: u8) -> Recipe {
         let mut recipe = Recipe::EMPTY;
         recipe.add(cell, 1);
         recipe
     }
 
+    #[inline]
     pub(super) fn add(&mut self, cell: u8, coefficient: u8) {
         if coefficient != 0 {
             self.cells[usize::from(self.count)] = cell;
@@ -142,6 +160,7 @@ impl Recipe {
     }
 
     /// Source cells with their coefficients, data before parity.
+    #[inline]
     pub fn iter(&self) -> impl Iterator<Item = (u8, u8)> + '_ {
         let sources = self.cells.iter().zip(&self.coefficients);
         sources
@@ -150,12 +169,14 @@ impl Recipe {
     }
 
     /// The source cells.
+    #[inline]
     pub fn set(&self) -> CellSet {
         self.iter()
             .fold(CellSet::EMPTY, |set, (cell, _)| set.with(cell))
     }
 
     /// Whether the wanted cell is the plain sum of the sources: an xor, or with one source a copy.
+    #[inline]
     pub fn is_xor(&self) -> bool {
         self.iter().all(|(_, coefficient)| coefficient == 1)
     }
@@ -177,6 +198,7 @@ struct Weighted {
 }
 
 impl Weighted {
+    #[inline]
     fn iter(&self) -> impl Iterator<Item = (u8, u8)> {
         self.p.into_iter().chain(self.q)
     }
@@ -184,21 +206,25 @@ impl Weighted {
 
 impl RowMap {
     /// All the row's cells.
+    #[inline]
     pub fn all(&self) -> CellSet {
         CellSet::all(self.width)
     }
 
     /// The cells that the data is read from and written to first. Each further copy is in none of these sets.
+    #[inline]
     pub fn data_set(&self) -> CellSet {
         CellSet::all(self.data)
     }
 
     /// The parities of the row: P and Q, as far as it has them.
+    #[inline]
     pub fn parity_set(&self) -> CellSet {
         self.parities().map(|(_, cell)| cell).collect()
     }
 
     /// The parities by their numbers, which P begins, each with its cell: all cells behind the data but for copies.
+    #[inline]
     pub fn parities(&self) -> impl Iterator<Item = (u8, u8)> + use<> {
         let behind = self.cells().get(usize::from(self.data));
         let bound = behind.is_some_and(|cell| matches!(cell.role, Role::P | Role::Parity(_)));
@@ -207,22 +233,26 @@ impl RowMap {
     }
 
     /// Which parity a cell holds.
+    #[inline]
     pub fn parity_at(&self, cell: u8) -> Option<u8> {
         let mut parities = self.parities();
         parities.find_map(|(parity, at)| (at == cell).then_some(parity))
     }
 
     /// The cell that holds P.
+    #[inline]
     pub fn p(&self) -> Option<u8> {
         self.find(Role::P)
     }
 
     /// The cell that holds Q.
+    #[inline]
     pub fn q(&self) -> Option<u8> {
         self.find(Role::Q)
     }
 
     /// Every cell that holds this data chunk as it is, the data cell included.
+    #[inline]
     pub fn copies_of(&self, data: u8) -> CellSet {
         assert!(data < self.data, "a data chunk of the row");
         let further = (self.data..self.width)
@@ -231,6 +261,7 @@ impl RowMap {
     }
 
     /// With what factor a data chunk enters a cell: one entry of the code's generator matrix.
+    #[inline]
     pub fn coefficient(&self, cell: u8, data: u8) -> u8 {
         assert!(
             cell < self.width && data < self.data,
@@ -246,6 +277,7 @@ impl RowMap {
 
     /// The data chunk that enters the second parity with this power of the generator more than the first, which is what an
     /// error in it does to what is wrong with the two.
+    #[inline]
     pub fn data_of_exponent(&self, exponent: u8) -> Option<u8> {
         let mut parities = self.parities().map(|(_, cell)| cell);
         let (first, second) = (parities.next()?, parities.next()?);
@@ -256,6 +288,7 @@ impl RowMap {
     }
 
     /// Its code, if that has more parities than P and Q.
+    #[inline]
     fn reed_solomon(&self) -> Option<ReedSolomon> {
         let behind = self.cells().get(usize::from(self.data))?;
         let bound = matches!(behind.role, Role::Parity(_));
@@ -288,6 +321,7 @@ impl RowMap {
     }
 
     /// How many of the available cells are read to have a data chunk. `None` when it cannot be had.
+    #[inline]
     pub fn reads_for(&self, data: u8, available: CellSet) -> Option<u16> {
         assert!(data < self.data, "a data chunk of the row");
         if available.contains(data) {
@@ -298,6 +332,7 @@ impl RowMap {
     }
 
     /// Whether every data chunk can be had from the available cells.
+    #[inline]
     pub fn decodable(&self, available: CellSet) -> bool {
         if let Some(code) = self.reed_solomon() {
             return code.decodable(available.intersection(self.all()));
@@ -308,6 +343,7 @@ impl RowMap {
     }
 
     /// The cells that hold the same as this one.
+    #[inline]
     fn twins(&self, cell: u8) -> CellSet {
         match self.cells[usize::from(cell)].role {
             Role::Data(data) | Role::Copy { of: data } => self.copies_of(data),
@@ -315,6 +351,7 @@ impl RowMap {
         }
     }
 
+    #[inline]
     fn find(&self, role: Role) -> Option<u8> {
         (self.data..self.width).find(|&cell| self.cells[usize::from(cell)].role == role)
     }
@@ -356,6 +393,7 @@ impl RowMap {
     }
 
     /// The weight of one parity that makes the wanted cell's factor of an unknown chunk.
+    #[inline]
     fn weigh_one(&self, wanted: u8, parity: u8, chunk: u8) -> Option<(u8, u8)> {
         let target = self.coefficient(wanted, chunk);
         Some((parity, gf::divide(target, self.coefficient(parity, chunk))?))
@@ -382,6 +420,7 @@ impl RowMap {
     }
 
     /// What is left of the wanted cell's factor of a chunk after the weighted parities.
+    #[inline]
     fn remainder(&self, wanted: u8, weighted: &Weighted, data: u8) -> u8 {
         weighted
             .iter()
@@ -390,6 +429,7 @@ impl RowMap {
             })
     }
 
+    #[inline]
     fn combine(&self, wanted: u8, known: &Known, weighted: Weighted) -> Recipe {
         let mut recipe = Recipe::EMPTY;
         for data in known.chunks {

@@ -89,6 +89,7 @@ impl RowMap {
         exponent: [0; CELLS_MAX],
     };
 
+    #[inline]
     fn new(row: Row) -> RowMap {
         RowMap {
             row,
@@ -100,16 +101,19 @@ impl RowMap {
     }
 
     /// The cells in use.
+    #[inline]
     pub fn cells(&self) -> &[Cell] {
         &self.cells[..usize::from(self.width)]
     }
 
     /// The cell that stands in this slot.
+    #[inline]
     pub fn cell_on(&self, slot: Slot) -> Option<u8> {
         (0..self.width).find(|&cell| self.cells[usize::from(cell)].slot == slot)
     }
 
     /// The cells that stand on other slots than those that are gone.
+    #[inline]
     fn without(&self, gone: impl Fn(Slot) -> bool) -> CellSet {
         let here = (0..).zip(self.cells()).filter(|(_, cell)| !gone(cell.slot));
         here.map(|(cell, _)| cell).collect()
@@ -203,6 +207,7 @@ impl Layout {
 
     /// The same while the last growth of a history is under way: some rows stand as they did before it
     /// ([`Layout::row_before`]), and the array has the addresses that it had.
+    #[inline]
     pub fn growing(self) -> Layout {
         let before = self
             .before()
@@ -217,6 +222,7 @@ impl Layout {
     }
 
     /// That growth is done, or that reshape.
+    #[inline]
     pub fn settled(self) -> Layout {
         let data = self.grown.map(|grown| grown.history().slots() as u8);
         Layout {
@@ -228,20 +234,24 @@ impl Layout {
     }
 
     /// Sectors that there were before any growth.
+    #[inline]
     pub fn first_sectors(&self) -> u64 {
         (u64::from(self.cells_through(1)) * self.rows) << self.chunk_shift
     }
 
+    #[inline]
     pub fn is_growing(&self) -> bool {
         self.growing
     }
 
     /// The map before the last growth.
+    #[inline]
     fn before(&self) -> Option<Scaled> {
         let (_, before) = self.grown?.history().last()?;
         Some(Scaled::new(before, self.rows))
     }
 
+    #[inline]
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -264,17 +274,20 @@ impl Layout {
         }
     }
 
+    #[inline]
     pub fn is_reshaping(&self) -> bool {
         self.former.is_some()
     }
 
     /// The first row that is as it was; of an array that is not being reshaped, its end.
+    #[inline]
     pub fn edge(&self) -> Row {
         Row(self.former.map_or(self.rows, |former| former.edge))
     }
 
     /// The first row with an address that is still found in the former shape. Those between the edge and it are dead: all
     /// they held is in rows of the new shape.
+    #[inline]
     pub fn live_from(&self) -> Row {
         let live = |former: Former| {
             let moved = former.edge * u64::from(self.data);
@@ -284,12 +297,14 @@ impl Layout {
     }
 
     /// Nothing that a row holds is of the array.
+    #[inline]
     pub fn is_dead(&self, row: Row) -> bool {
         self.former.is_some() && self.edge() <= row && row < self.live_from()
     }
 
     /// Whether a data cell of a row still is where its address leads: not if a row of the new shape has taken it, and others of
     /// its row stay.
+    #[inline]
     pub fn is_addressed(&self, row: Row, data: u8) -> bool {
         match self.if_former(row) {
             Some(former) => former.lba(row, data, 0) >= self.in_new().lba_of_row(self.edge()),
@@ -298,21 +313,25 @@ impl Layout {
     }
 
     /// Where the addresses of a row begin.
+    #[inline]
     fn lba_of_row(&self, row: Row) -> u64 {
         (row.0 * self.data_cells()) << self.chunk_shift
     }
 
     /// Data cells of a row in the former shape, and slots.
+    #[inline]
     pub fn former_shape(&self) -> Option<(u8, u16)> {
         self.former.map(|former| (former.data, former.slots))
     }
 
     /// A row in the new shape, whatever it is in.
+    #[inline]
     pub fn new_row(&self, row: Row) -> RowMap {
         self.in_new().row(row)
     }
 
     /// The map of the new shape alone, for rows.
+    #[inline]
     fn in_new(&self) -> Layout {
         Layout {
             former: None,
@@ -321,11 +340,13 @@ impl Layout {
     }
 
     /// The first sector of a data cell in the new shape.
+    #[inline]
     pub fn new_lba(&self, row: Row, data: u8) -> u64 {
         self.in_new().lba(row, data, 0)
     }
 
     /// A row in the former shape.
+    #[inline]
     pub fn former_row(&self, row: Row) -> RowMap {
         self.in_former().map_or(self.row(row), |old| old.row(row))
     }
@@ -347,36 +368,43 @@ impl Layout {
     }
 
     /// The same if a row is still in the former shape.
+    #[inline]
     fn if_former(&self, row: Row) -> Option<Layout> {
         self.in_former().filter(|_| row >= self.edge())
     }
 
     /// Number of rows.
+    #[inline]
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
     /// Sectors that users see.
+    #[inline]
     pub fn size_sectors(&self) -> u64 {
         let data = self.former.map_or(self.data, |former| former.data);
         (self.rows * u64::from(data)) << self.chunk_shift
     }
 
+    #[inline]
     pub fn chunk_sectors(&self) -> u64 {
         1 << self.chunk_shift
     }
 
     /// Partitions of every slot: 1 unless skewed.
+    #[inline]
     pub fn partitions(&self) -> u16 {
         self.geometry.skew.map_or(1, |skew| skew.partitions)
     }
 
     /// In which partition of their slots the row's cells stand.
+    #[inline]
     pub fn partition_of(&self, row: Row) -> u16 {
         self.skewed.map_or(0, |skewed| skewed.site(row).partition)
     }
 
     /// The rows that have their cells in this partition.
+    #[inline]
     pub fn partition_rows(&self, partition: u16) -> Range<u64> {
         let each = self.skewed.map_or(self.rows, |one| one.partition_rows());
         let first = u64::from(partition) * each;
@@ -384,6 +412,7 @@ impl Layout {
     }
 
     /// Cells of every row.
+    #[inline]
     pub fn width(&self) -> u16 {
         match self.geometry.level {
             Level::Raid10 { copies } => u16::from(copies),
@@ -392,16 +421,19 @@ impl Layout {
     }
 
     /// Distinct data chunks of every row.
+    #[inline]
     pub fn data_cells(&self) -> u64 {
         u64::from(self.data)
     }
 
     /// Data sectors of every row.
+    #[inline]
     pub fn row_sectors(&self) -> u64 {
         self.data_cells() << self.chunk_shift
     }
 
     /// How many losses of slots are survived, whichever they are.
+    #[inline]
     pub fn tolerance(&self) -> u8 {
         match self.geometry.level {
             Level::Raid0 => 0,
@@ -414,6 +446,7 @@ impl Layout {
     }
 
     /// Whether parity binds the rows, so that a torn write can damage data it did not touch.
+    #[inline]
     pub fn parity(&self) -> bool {
         self.geometry.level.parities() > 0
     }
@@ -475,21 +508,25 @@ impl Layout {
     }
 
     /// Whether all data of a row are one run of addresses.
+    #[inline]
     pub fn rows_are_runs(&self) -> bool {
         self.grown.is_none()
     }
 
     /// Whether the cells of a row are always the same.
+    #[inline]
     pub fn rows_are_fixed(&self) -> bool {
         self.grown.is_none() && self.former.is_none()
     }
 
     /// Whether a map is of a whole row as it was before data cells were added to rows.
+    #[inline]
     pub fn is_whole(&self, map: &RowMap) -> bool {
         self.former.is_some() || map.data == self.cells_through(1)
     }
 
     /// Data sectors of this row, of the first generation.
+    #[inline]
     pub fn sectors_of(&self, row: Row) -> u64 {
         match self.if_former(row) {
             Some(former) => former.row_sectors(),
@@ -498,23 +535,27 @@ impl Layout {
     }
 
     /// How often data cells were added to the rows, and once for those that were there at first.
+    #[inline]
     pub fn generations(&self) -> u8 {
         self.generations_to_come() - u8::from(self.growing)
     }
 
     /// With those of the growth that is under way.
+    #[inline]
     pub fn generations_to_come(&self) -> u8 {
         let grown = self.grown.as_ref();
         grown.map_or(1, |grown| grown.history().generations_count())
     }
 
     /// Which generation has this data cell: 0 is the first.
+    #[inline]
     pub fn generation_of(&self, data: u8) -> u8 {
         let grown = self.grown.as_ref();
         grown.map_or(0, |grown| grown.history().number_of(data.into()))
     }
 
     /// Data cells of a row in so many generations, from the first on.
+    #[inline]
     pub fn cells_through(&self, generations: u8) -> u8 {
         match &self.grown {
             Some(grown) => grown.history().cells_through(generations) as u8, // at most CELLS_MAX
@@ -543,6 +584,7 @@ impl Layout {
     }
 
     /// The other slots of the rows that have a cell in this partition of a slot; of an unskewed layout, of one of the rows.
+    #[inline]
     pub fn beside(&self, slot: Slot, partition: u16) -> impl Iterator<Item = Slot> + use<> {
         let first = u64::from(partition) * self.geometry.partition_sectors();
         let map = self.row_at(slot, first).map(|row| self.row(row));
@@ -553,6 +595,7 @@ impl Layout {
 
     /// The cells of a row, without the data cells of later generations than so many. Nothing was ever written into those, so
     /// the row's code does not bind them.
+    #[inline]
     pub fn row_through(&self, row: Row, generations: u8) -> RowMap {
         match &self.grown {
             Some(grown) => self.grown_row(grown, row, self.cells_through(generations)),
@@ -561,6 +604,7 @@ impl Layout {
     }
 
     /// The same as it stood before the last growth.
+    #[inline]
     pub fn row_before(&self, row: Row, generations: u8) -> RowMap {
         match &self.before() {
             Some(before) => self.grown_row(before, row, self.cells_through(generations)),
@@ -603,6 +647,7 @@ impl Layout {
     }
 
     /// Whether first copies of chunks lie on a slot, or further ones alone. Without copies they all are.
+    #[inline]
     pub fn has_firsts(&self, slot: Slot) -> bool {
         let slots = self.geometry.slots;
         match (self.geometry.level, self.geometry.skew) {
@@ -617,22 +662,26 @@ impl Layout {
     }
 
     /// Whether a row has a cell in this slot.
+    #[inline]
     pub fn stands_on(&self, row: Row, slot: Slot) -> bool {
         let all = self.width() == self.geometry.slots && self.former.is_none();
         all || self.row(row).cell_on(slot).is_some()
     }
 
     /// How many of so many rows have a cell in one slot, on average.
+    #[inline]
     pub fn rows_of_slot(&self, rows: u64) -> u64 {
         rows * u64::from(self.width()) / u64::from(self.geometry.slots)
     }
 
     /// Whether every row can be decoded without the slots that are gone.
+    #[inline]
     pub fn decodable_without(&self, gone: impl Fn(Slot) -> bool) -> bool {
         self.decodable_without_parts(|slot, _| gone(slot))
     }
 
     /// As [`Layout::decodable_without`], where some partitions of a slot may be gone and others not.
+    #[inline]
     pub fn decodable_without_parts(&self, gone: impl Fn(Slot, u16) -> bool) -> bool {
         self.turn().all(|map| {
             let partition = self.partition_of(map.row);
@@ -642,11 +691,13 @@ impl Layout {
 
     /// How many reads bring a data cell of this slot without the slots that are gone, in the row that takes the most. It
     /// differs only where partitions do. `None` when no row can bring it, and of a slot that holds no data.
+    #[inline]
     pub fn reads_without(&self, slot: Slot, gone: impl Fn(Slot) -> bool) -> Option<u16> {
         self.reads_without_parts(slot, |slot, _| gone(slot))
     }
 
     /// As [`Layout::reads_without`], where some partitions of a slot may be gone and others not.
+    #[inline]
     pub fn reads_without_parts(&self, slot: Slot, gone: impl Fn(Slot, u16) -> bool) -> Option<u16> {
         let reads = |map: RowMap| {
             let data = map.cell_on(slot).filter(|&cell| cell < map.data)?;
@@ -722,6 +773,7 @@ impl Layout {
     }
 
     /// The slot and the chunk at a flat position: positions count through the slots, chunk after chunk.
+    #[inline]
     fn position(&self, position: u64) -> (u16, u64) {
         let lanes = u64::from(self.lanes);
         let chunk = position / lanes;
@@ -729,6 +781,7 @@ impl Layout {
     }
 
     /// The slot of a data cell: what was added stands behind the first parity.
+    #[inline]
     fn grown_slot(&self, grown: &Scaled, row: Row, data: u8) -> Slot {
         let data = data.into();
         let Slot(among_data) = grown.slot(Seat { row, data });
@@ -738,6 +791,7 @@ impl Layout {
         }
     }
 
+    #[inline]
     fn grown_row(&self, grown: &Scaled, row: Row, cells: u8) -> RowMap {
         let at = row.0 << self.chunk_shift;
         let mut map = RowMap::new(row);
@@ -752,6 +806,7 @@ impl Layout {
     }
 
     /// One chunk of every slot, side by side.
+    #[inline]
     fn striped(&self, row: Row) -> RowMap {
         let mut map = RowMap::new(row);
         for slot in 0..self.lanes {
