@@ -81,9 +81,7 @@ impl Core {
                         one.segments.append(&mut segments)
                     })
                 }
-                Owner::Slice { slice, what } => {
-                    self.slice_op_done(slice, what, Some(io.member), result)
-                }
+                Owner::Slice { .. } => self.owner_done(owner, io.member, result),
                 _ => {}
             }
             (segments, at) = (rest, at + sectors);

@@ -96,7 +96,10 @@ impl Core {
             Command::Lease(command) => self.command_lease(command),
         };
         match result {
-            Ok(()) => self.answer_when_durable(tag, taken_in),
+            Ok(()) => {
+                self.attend();
+                self.answer_when_durable(tag, taken_in);
+            }
             Err(error) => self.answer(tag, Err(error)),
         }
     }

@@ -90,6 +90,14 @@ impl Core {
 
     // ------------------------------------------------------------------------------------------------ each step
 
+    /// Starts as much queued work as there is room for.
+    fn pump(&mut self) {
+        self.pump_reads();
+        while self.pump_writes() {
+            self.attend();
+        }
+    }
+
     /// The shell has nothing more for now: everything that waited for a turn gets one.
     pub(crate) fn turn(&mut self) {
         if self.starts() {
@@ -106,6 +114,7 @@ impl Core {
                 self.pump();
             }
             self.task_turn();
+            self.attend();
         }
     }
 
@@ -113,6 +122,7 @@ impl Core {
     pub(crate) fn settle_turn(&mut self) {
         if self.securing() {
             self.flusher_turn();
+            self.attend();
             // With nobody to flush that has ended already.
             self.boot_turn();
         }
@@ -122,6 +132,7 @@ impl Core {
         self.settle_ahead();
         self.keep();
         self.flusher_turn();
+        self.attend();
         if self.run_slices() && self.requests_wait() {
             self.wake_now(Wake::Task);
         }
@@ -190,6 +201,7 @@ impl Core {
     fn time_out(&mut self, member: Member) {
         if self.good(member) && !self.starts() {
             self.fail_member(member, FailCause::TimedOut);
+            self.attend();
         }
         // Whatever it was doing, nobody waits for it any longer.
         self.abandon(member);
@@ -294,9 +306,7 @@ impl Core {
 
     pub(crate) fn superblock_written(&mut self, member: Member, result: Result<(), IoError>) {
         self.keeper.answered();
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        } else {
+        if result.is_ok() {
             self.ownership.version_written(member);
         }
         if self.keeper.quiet() {
@@ -306,16 +316,7 @@ impl Core {
         }
     }
 
-    pub(crate) fn map_page_written(
-        &mut self,
-        map: u8,
-        page: u16,
-        member: Member,
-        result: Result<(), IoError>,
-    ) {
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        }
+    pub(crate) fn map_page_written(&mut self, map: u8, page: u16) {
         let kind = MapKind::ALL[map as usize];
         let state = self.page_state(kind, page as usize);
         state.writing -= 1;
@@ -325,12 +326,34 @@ impl Core {
         }
     }
 
-    /// Does what the floors below have given notice of, in the order of the notices.
+    /// Does what the floors below have given notice of, in the order of the notices. What one of them leads to comes
+    /// before the next.
     pub(crate) fn attend(&mut self) {
-        while let Some(notice) = self.notices.pop_front() {
-            match notice {
+        let (first, end) = (self.attended, self.notices.len());
+        if first == end {
+            return;
+        }
+        self.attended = end;
+        for index in first..end {
+            match self.notices[index] {
                 Notice::MetadataMoved => self.metadata_moved(),
+                Notice::Halted(why) => self.come_to_a_halt(why),
+                Notice::MemberOut(member) => self.abandon(member),
+                Notice::Flushed(waiter, flush) => self.flushed(waiter, flush),
             }
+            self.attend();
+        }
+        self.notices.truncate(first);
+        self.attended = first;
+    }
+
+    /// The flush has ended that this waiter asked for.
+    fn flushed(&mut self, waiter: Waiter, flush: u64) {
+        match waiter {
+            Waiter::Checkpoint => self.checkpoint_flushed(flush),
+            Waiter::Boot => self.boot_flushed(),
+            Waiter::Stop => self.stop_flushed(),
+            Waiter::Request(_) | Waiter::Log | Waiter::Intent | Waiter::Join => {}
         }
     }
 

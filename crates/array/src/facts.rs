@@ -9,6 +9,7 @@ use crate::contract::{
     Action, Actions, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp, RequestError,
     RequestTag, Rival, StartMode,
 };
+use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::members::device::Places;
@@ -20,7 +21,6 @@ use crate::task::reshaping::Reshaping;
 use crate::task::table::Tasks;
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot, Uuid};
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
@@ -57,7 +57,9 @@ pub struct Facts {
     pub(crate) wake: [Nanos; WAKES],
     pub(crate) armed: Nanos,
     /// What the top has to attend to, in this order.
-    pub(crate) notices: VecDeque<Notice>,
+    pub(crate) notices: Vec<Notice>,
+    /// How many of them are being attended to.
+    pub(crate) attended: usize,
 }
 
 /// How a set takes part in a tier. None of this holds of a set by itself.
@@ -98,6 +100,12 @@ pub(crate) enum StartStage {
 pub(crate) enum Notice {
     /// A superblock or a page of a map has become durable.
     MetadataMoved,
+    /// The array writes nothing any more.
+    Halted(Halt),
+    /// A member has failed: its outstanding operations are to be ended.
+    MemberOut(Member),
+    /// This waiter's flush, the one of this number, has ended.
+    Flushed(Waiter, u64),
 }
 
 /// Who may want to be woken.
@@ -140,7 +148,8 @@ impl Facts {
             halt: None,
             wake: [NEVER; WAKES],
             armed: NEVER,
-            notices: VecDeque::new(),
+            notices: Vec::new(),
+            attended: 0,
             config,
         }
     }
@@ -166,7 +175,13 @@ impl Facts {
     }
 
     pub(crate) fn notify(&mut self, notice: Notice) {
-        self.notices.push_back(notice);
+        self.notices.push(notice);
+    }
+
+    /// Whether a floor has given notice of something that nobody has attended to.
+    #[inline]
+    pub(crate) fn has_notices(&self) -> bool {
+        self.notices.len() > self.attended
     }
 
     pub(crate) fn wake_at(&mut self, who: Wake, at: Nanos) {

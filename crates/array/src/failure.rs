@@ -6,6 +6,7 @@
 use crate::contract::{Action, Fact, FailCause, Halt, TaskKind};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
+use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::device::Power;
 use crate::planted::Bug;
@@ -19,8 +20,7 @@ impl Core {
         if cause.is_no_space() && (self.halted() || self.serves(member)) {
             self.note_full(member);
             if !self.halted() {
-                self.halt = Some(Halt::NoSpace);
-                self.come_to_a_halt(Halt::NoSpace);
+                self.halts(Halt::NoSpace);
             }
             return;
         }
@@ -57,12 +57,12 @@ impl Core {
         self.logs.forget(member);
         self.assess();
         if one_too_many {
-            self.come_to_a_halt(Halt::TooFew);
+            self.halts(Halt::TooFew);
         }
-        self.abandon(member);
+        self.notify(Notice::MemberOut(member));
         if self.halted() {
             // Nobody waits any longer for what becomes durable no more.
-            self.metadata_moved();
+            self.notify(Notice::MetadataMoved);
         }
     }
 
@@ -88,10 +88,16 @@ impl Core {
     /// Halts, though no member has failed just now.
     pub fn halt_for(&mut self, why: Halt) {
         if !self.halted() {
-            self.halt = Some(why);
-            self.come_to_a_halt(why);
-            self.metadata_moved();
+            self.halts(why);
+            self.notify(Notice::MetadataMoved);
         }
+    }
+
+    /// From here on nothing is written.
+    fn halts(&mut self, why: Halt) {
+        self.halt = Some(why);
+        self.mode.read_only = true;
+        self.notify(Notice::Halted(why));
     }
 
     /// Whether redundancy bears what has failed, and this member not. A start looks for itself while it reads.
@@ -109,8 +115,7 @@ impl Core {
     ///   They have not failed ([`crate::full`]).
     /// - A member has failed that is one too many. Its failure is not put on record: whoever is current by the members'
     ///   superblocks has all that was acknowledged, and the array starts again when they are back.
-    fn come_to_a_halt(&mut self, why: Halt) {
-        self.mode.read_only = true;
+    pub(crate) fn come_to_a_halt(&mut self, why: Halt) {
         if self.starts() {
             self.flusher.forget_waiters();
             let error = self.halt_error(why);

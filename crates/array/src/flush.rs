@@ -16,6 +16,7 @@
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
+use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::planted::Bug;
@@ -57,12 +58,13 @@ impl Core {
         }
     }
 
-    pub(crate) fn member_flushed(&mut self, member: Member, result: Result<(), IoError>) {
+    pub(crate) fn flush_failed(&mut self, member: Member, error: IoError) {
+        self.devices[usize::from(member.0)].unflushed = true;
+        self.fail_member(member, FailCause::FlushError(error));
+    }
+
+    pub(crate) fn member_flushed(&mut self) {
         self.flusher.outstanding -= 1;
-        if let Err(error) = result {
-            self.devices[usize::from(member.0)].unflushed = true;
-            self.fail_member(member, FailCause::FlushError(error));
-        }
         if self.flusher.outstanding == 0 && self.flusher.running && !self.flusher.listing {
             self.flush_ended();
         }
@@ -98,11 +100,8 @@ impl Core {
         }
     }
 
-    pub(crate) fn done_list_written(&mut self, member: Member, result: Result<(), IoError>) {
+    pub(crate) fn done_list_written(&mut self) {
         self.flusher.outstanding -= 1;
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        }
         if self.flusher.outstanding == 0 && self.flusher.listing {
             self.listing_ended();
         }
@@ -143,9 +142,9 @@ impl Core {
                 self.request_part_done(request, Ok(()));
             }
             Waiter::Log | Waiter::Intent | Waiter::Join => {}
-            Waiter::Checkpoint => self.checkpoint_flushed(flush),
-            Waiter::Boot => self.boot_flushed(),
-            Waiter::Stop => self.stop_flushed(),
+            Waiter::Checkpoint | Waiter::Boot | Waiter::Stop => {
+                self.notify(Notice::Flushed(waiter, flush));
+            }
         }
     }
 }

@@ -40,43 +40,38 @@ impl Core {
         true
     }
 
-    /// Decides about the members that ran full, once no other can be expected to.
-    pub(crate) fn judge_full(&mut self) {
-        if self.full.aside.is_empty() {
-            return;
-        }
+    /// The operations that were set aside, once no other member can be expected to run full.
+    pub(crate) fn due_aside(&mut self) -> Vec<(Owner, Member, FailCause)> {
         let quiet = self.devices.iter().all(|device| device.in_flight == 0);
         if !quiet && self.now < self.full.until && !self.halted() {
-            return;
+            return Vec::new();
         }
-        let aside = core::mem::take(&mut self.full.aside);
+        core::mem::take(&mut self.full.aside)
+    }
+
+    /// Decides about members that ran full, all at once: those to be failed. If redundancy does not tolerate that, the
+    /// array halts.
+    pub(crate) fn judge_full(
+        &mut self,
+        aside: &[(Owner, Member, FailCause)],
+    ) -> Vec<(Member, FailCause)> {
         let mut full: Vec<(Member, FailCause)> = Vec::new();
-        for &(_, member, cause) in &aside {
+        for &(_, member, cause) in aside {
             if self.serves(member) && full.iter().all(|(one, _)| *one != member) {
                 full.push((member, cause));
             }
         }
-        self.without_space(&full);
-        for (owner, member, _) in aside {
-            self.owner_done(owner, member, Err(IoError::NoSpace));
-        }
-    }
-
-    /// These members have no space, all at once.
-    fn without_space(&mut self, full: &[(Member, FailCause)]) {
-        for (member, _) in full {
+        for (member, _) in &full {
             self.note_full(*member);
         }
         if self.halted() || full.is_empty() {
-            return;
+            return Vec::new();
         }
-        if self.tolerates(full) {
-            for &(member, cause) in full {
-                self.take_out(member, cause);
-            }
-        } else {
+        if !self.tolerates(&full) {
             self.halt_for(Halt::NoSpace);
+            return Vec::new();
         }
+        full
     }
 
     /// Whether every byte is readable without these members: from redundancy that is in sync.

@@ -137,7 +137,7 @@ impl Core {
         }
         if let Some(member) = self.ownership.full.take() {
             self.fail_member(member, FailCause::WriteError(IoError::NoSpace));
-            if !self.starts() {
+            if self.halted() {
                 return;
             }
         }

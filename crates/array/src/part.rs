@@ -264,6 +264,7 @@ impl Part {
     /// The actions of a change that came by no event.
     #[inline]
     pub fn take_actions(&mut self) -> Actions {
+        self.core.attend();
         core::mem::take(&mut self.core.out)
     }
 

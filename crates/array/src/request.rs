@@ -5,15 +5,15 @@
 
 use crate::clients::read_cache::blocks_in;
 use crate::clients::requests::{Copies, Pending};
-use crate::contract::{BufRef, Class, IoError, IoOp, Segment};
+use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::Place;
 use crate::members::ops::Owner;
 use crate::units::{Member, SECTOR_BYTES};
 
 impl Core {
-    /// Starts as much queued work as there is room for.
-    pub(crate) fn pump(&mut self) {
+    /// Starts as many queued reads as there is room for.
+    pub(crate) fn pump_reads(&mut self) {
         while let Some(&id) = self.requests.reads.front() {
             let cut = self.cut_read(id);
             if !cut && !self.waits_for_reshape(id) && !self.waits_for_copies(id) {
@@ -25,7 +25,6 @@ impl Core {
                 false => self.requests.hold(id),
             }
         }
-        self.pump_writes();
     }
 
     /// Whether any request has parts that found no room yet.
@@ -181,34 +180,10 @@ impl Core {
         )
     }
 
-    /// A direct read ended. On an error, redundancy answers in its place.
-    pub(crate) fn read_part_done(
-        &mut self,
-        request: u32,
-        lba: u64,
-        member: Member,
-        sectors: u64,
-        target: BufRef,
-        result: Result<(), IoError>,
-    ) {
-        match result {
-            Ok(()) => {
-                self.keep_blocks(request, lba, target);
-                self.request_part_done(request, Ok(()));
-            }
-            Err(error) => {
-                if error != IoError::Media {
-                    self.read_failed(member, error);
-                }
-                self.retry_read(
-                    request,
-                    lba,
-                    sectors,
-                    target,
-                    (error == IoError::Media).then_some(member),
-                );
-            }
-        }
+    /// A direct read has succeeded.
+    pub(crate) fn read_part_done(&mut self, request: u32, lba: u64, target: BufRef) {
+        self.keep_blocks(request, lba, target);
+        self.request_part_done(request, Ok(()));
     }
 
     /// Reads again what a member could not give, in slices. `bad`: the member whose medium erred. When several slices

@@ -3,7 +3,7 @@
 use crate::clients::requests::Copies;
 use crate::config::Config;
 use crate::contract::{
-    Actions, CommandError, Compute, DeviceIo, Event, IoError, Request, Verdict, Work,
+    Actions, CommandError, Compute, DeviceIo, Event, FailCause, IoError, Request, Verdict, Work,
 };
 use crate::core::Core;
 use crate::members::ops::{Owner, SliceOp};
@@ -131,8 +131,10 @@ impl Core {
         let unsure = self.unsure();
         core::mem::swap(&mut self.out, actions);
         change(self);
+        self.attend();
         self.owner_turn();
-        self.judge_full();
+        self.attend();
+        self.judge_aside();
         self.run_slices();
         self.settle_turn();
         self.doubts(unsure);
@@ -177,9 +179,17 @@ impl Core {
                 lba,
                 sectors,
                 target,
-            } => {
-                self.read_part_done(request, lba, io.member, sectors, target, result);
-            }
+            } => match result {
+                Ok(()) => self.read_part_done(request, lba, target),
+                Err(IoError::Media) => {
+                    self.retry_read(request, lba, sectors, target, Some(io.member));
+                }
+                Err(error) => {
+                    self.read_failed(io.member, error);
+                    self.attend();
+                    self.retry_read(request, lba, sectors, target, None);
+                }
+            },
             Owner::Boot { step } => self.boot_read_done(step, &io, result),
             Owner::Admission { place } => {
                 self.admission_read(io.member, place, result.map(|()| &*io));
@@ -207,16 +217,50 @@ impl Core {
         }
     }
 
-    pub(crate) fn owner_done(&mut self, owner: Owner, member: Member, result: Result<(), IoError>) {
+    /// The members that ran full fail, or the array halts, before the operations end that found no space.
+    fn judge_aside(&mut self) {
+        if self.full.aside.is_empty() {
+            return;
+        }
+        let aside = self.due_aside();
+        for (member, cause) in self.judge_full(&aside) {
+            self.take_out(member, cause);
+            self.attend();
+        }
+        self.attend();
+        for (owner, member, _) in aside {
+            self.owner_done(owner, member, Err(IoError::NoSpace));
+        }
+    }
+
+    /// An operation has failed: its member may fail with it, and all that this leads to comes first.
+    fn op_failed(&mut self, owner: Owner, member: Member, error: IoError) {
         match owner {
-            Owner::Slice { slice, what } => self.slice_op_done(slice, what, Some(member), result),
-            Owner::Flush => self.member_flushed(member, result),
+            Owner::Slice { slice, what } => self.slice_op_failed(slice, what, member, error),
+            Owner::Flush => self.flush_failed(member, error),
+            Owner::DoneList
+            | Owner::Superblock
+            | Owner::MapPage { .. }
+            | Owner::Journal
+            | Owner::ExtentInit { .. } => self.fail_member(member, FailCause::WriteError(error)),
+            _ => {}
+        }
+        self.attend();
+    }
+
+    pub(crate) fn owner_done(&mut self, owner: Owner, member: Member, result: Result<(), IoError>) {
+        if let Err(error) = result {
+            self.op_failed(owner, member, error);
+        }
+        match owner {
+            Owner::Slice { slice, .. } => self.slice_op_ended(slice),
+            Owner::Flush => self.member_flushed(),
             Owner::Power { wakes } => self.power_told(member, wakes, result),
-            Owner::DoneList => self.done_list_written(member, result),
+            Owner::DoneList => self.done_list_written(),
             Owner::Superblock => self.superblock_written(member, result),
-            Owner::MapPage { map, page } => self.map_page_written(map, page, member, result),
-            Owner::Journal => self.journal_wiped(member, result),
-            Owner::ExtentInit { init } => self.extent_zeroed(init, member, result),
+            Owner::MapPage { map, page } => self.map_page_written(map, page),
+            Owner::Journal => self.journal_wiped(),
+            Owner::ExtentInit { init } => self.extent_zeroed(init),
             Owner::Boot { step } => self.boot_read_given_up(step),
             Owner::Admission { place } => self.admission_read(member, place, Err(IoError::Gone)),
             Owner::Claim => self.claim_written(member, result),
@@ -225,6 +269,7 @@ impl Core {
                 unreachable!("handled by the caller, or no operation of a device")
             }
         }
+        self.attend();
     }
 
     fn compute_done(&mut self, compute: Box<Compute>, verdict: Verdict) {

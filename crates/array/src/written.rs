@@ -17,12 +17,12 @@
 //! that, else of those in the former. Of an extent with both, those in the new shape are written: it would have been passed
 //! as a whole.
 
-use crate::contract::{Class, FailCause, IoError, IoOp};
+use crate::contract::{Class, IoOp};
 use crate::core::{Core, METADATA_OPS};
 use crate::layout::RowMap;
 use crate::members::ops::Owner;
 use crate::planted::Bug;
-use crate::units::{Member, Row, Slot};
+use crate::units::{Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;
 
@@ -269,10 +269,7 @@ impl Core {
             .expect("an init lives until its bit is durable")
     }
 
-    pub(crate) fn extent_zeroed(&mut self, init: u32, member: Member, result: Result<(), IoError>) {
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        }
+    pub(crate) fn extent_zeroed(&mut self, init: u32) {
         let state = self.init_mut(init as usize);
         state.outstanding -= 1;
         if state.outstanding == 0 {

@@ -232,25 +232,29 @@ enum Piece {
 }
 
 impl Core {
-    /// Starts retried reads, then bands, cutting more from the queue as long as there is room.
-    pub(crate) fn pump_writes(&mut self) {
+    /// Starts retried reads, then bands, cutting more from the queue as long as there is room. True if it stopped for
+    /// notices.
+    pub(crate) fn pump_writes(&mut self) -> bool {
         while let Some(&(request, lba, sectors, target, bad)) = self.gather.retries.front() {
             if !self.start_read_slice(request, lba, sectors, target, 0, bad) {
-                return;
+                return false;
             }
             self.gather.retries.pop_front();
             self.request_part_done(request, Ok(()));
+            if self.has_notices() {
+                return true;
+            }
         }
         loop {
             while let Some(&band) = self.gather.bands.front() {
                 if !self.start_write_slice(&band) {
-                    return;
+                    return false;
                 }
                 self.gather.bands.pop_front();
             }
             self.gather.fragments.clear();
             if !self.gather_row() {
-                return;
+                return false;
             }
         }
     }

@@ -703,16 +703,16 @@ impl Core {
 
     // ---------------------------------------------------------------------------------------------- completions
 
-    /// One operation of a slice ended; when it was the last of its batch, the slice goes on.
-    pub(crate) fn slice_op_done(
+    /// An operation of a slice has failed. It ends when all is done that its member's failure, if it is one, leads to.
+    pub(crate) fn slice_op_failed(
         &mut self,
         id: u32,
         what: SliceOp,
-        member: Option<Member>,
-        result: Result<(), IoError>,
+        member: Member,
+        error: IoError,
     ) {
-        match (what, result) {
-            (SliceOp::Read { cell }, Err(error)) => {
+        match what {
+            SliceOp::Read { cell } => {
                 let slice = self.slices.get(id);
                 slice.have = slice.have.without(cell);
                 if error == IoError::Media {
@@ -725,17 +725,20 @@ impl Core {
                 // A slice that is narrowed meets again what it has met; it goes on block by block to its end. And without suspects one
                 // place is read many times, and repaired but for theirs by nobody.
                 let counted = !slice.narrowed && !matches!(slice.copies, Copies::Without(_));
-                let member = member.expect("a read has a member");
                 if error != IoError::Media || counted && !check {
                     self.read_failed(member, error);
                 } else if counted {
                     self.check_failed(member);
                 }
             }
-            (SliceOp::Write { cell }, Err(error)) => self.write_failed(id, cell, member, error),
-            (SliceOp::Log { .. }, Err(error)) => self.log_failed(id, member, error),
+            SliceOp::Write { cell } => self.write_failed(id, cell, member, error),
+            SliceOp::Log { .. } => self.log_failed(id, member, error),
             _ => {}
         }
+    }
+
+    /// One operation of a slice has ended; when it was the last of its batch, the slice goes on.
+    pub(crate) fn slice_op_ended(&mut self, id: u32) {
         let slice = self.slices.get(id);
         slice.pending -= 1;
         if slice.pending == 0 {
@@ -750,10 +753,7 @@ impl Core {
             Verdict::Done => {}
             other => slice.verdicts.note(index, other),
         }
-        slice.pending -= 1;
-        if slice.pending == 0 {
-            self.slices.runnable.push_back(id);
-        }
+        self.slice_op_ended(id);
     }
 
     /// A member could not be read. Media errors are counted, and repaired by whoever met them; others fail it.
@@ -787,8 +787,7 @@ impl Core {
         }
     }
 
-    fn write_failed(&mut self, id: u32, cell: u8, member: Option<Member>, error: IoError) {
-        let member = member.expect("a write has a member");
+    fn write_failed(&mut self, id: u32, cell: u8, member: Member, error: IoError) {
         let slice = &self.slices.list[id as usize];
         let (kind, row) = (slice.kind, slice.map.row);
         let serves = |slot| {
@@ -829,15 +828,12 @@ impl Core {
         [Some(slot(&slice.map)), moved].into_iter().flatten()
     }
 
-    fn log_failed(&mut self, id: u32, member: Option<Member>, error: IoError) {
+    fn log_failed(&mut self, id: u32, member: Member, error: IoError) {
         if let Kind::Replay { .. } = self.slices.get(id).kind {
             self.slices.get(id).verdicts.note(0, Verdict::Differ);
             return;
         }
-        self.fail_member(
-            member.expect("a log write has a member"),
-            FailCause::WriteError(error),
-        );
+        self.fail_member(member, FailCause::WriteError(error));
     }
 }
 

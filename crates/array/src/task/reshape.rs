@@ -38,9 +38,7 @@
 use super::growth::AGAIN_AFTER;
 use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
 use super::table::State;
-use crate::contract::{
-    Class, CommandError, FailCause, Halt, IoError, IoOp, RequestError, TaskKind,
-};
+use crate::contract::{Class, CommandError, Halt, IoOp, RequestError, TaskKind};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
@@ -51,7 +49,7 @@ use crate::policy::throttle::Decision;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::slice::reshape::Aim;
-use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
+use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
 use alloc::boxed::Box;
 use core::ops::Range;
 use restripe_format::meta::log::DONE_SECTORS;
@@ -665,10 +663,7 @@ impl Core {
         outstanding == 0
     }
 
-    pub(crate) fn journal_wiped(&mut self, member: Member, result: Result<(), IoError>) {
-        if let Err(error) = result {
-            self.fail_member(member, FailCause::WriteError(error));
-        }
+    pub(crate) fn journal_wiped(&mut self) {
         let reshape = self.reshape.as_mut();
         if let Some(Closing::Zeroing { outstanding }) =
             reshape.and_then(|reshape| reshape.closing.as_mut())
