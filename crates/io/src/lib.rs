@@ -19,8 +19,7 @@
 
 pub mod backend;
 mod compute;
-#[cfg(test)]
-mod conformance;
+
 pub mod control;
 mod fleet;
 pub mod front;
@@ -34,7 +33,8 @@ pub mod record;
 pub mod remote;
 pub mod shell;
 pub mod signals;
-mod tokens;
+#[doc(hidden)]
+pub mod tokens;
 
 pub use backend::{Backend, BackendChoice};
 pub use member::{MemberSource, OpenMember, OpenOptions};

@@ -49,7 +49,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &["host"],
             &["remote"],
             &["shell"],
-            &["metrics", "plain", "conformance"],
+            &["metrics", "plain"],
         ],
     ),
     (

@@ -1,5 +1,6 @@
 //! Servers and members over real sockets and files: one program of tests, a module for each subject.
 
+mod conformance;
 mod nbd_clients;
 mod nbd_protocol;
 mod reed_solomon;

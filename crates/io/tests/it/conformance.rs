@@ -4,12 +4,6 @@
 //! an order that the seed chooses among their tags. What then remains of a backend's own nature (order, timing, how
 //! many system calls) must not show: events, actions and, at the end, the members' every byte are equal.
 
-use crate::backend::{self, Backend, BackendChoice};
-use crate::host::{Delivery, Host, Outcome, World};
-use crate::member::{self, OpenOptions};
-use crate::memory::UserMemory;
-use crate::record::{Recorder, encode_actions, replay};
-use crate::tokens::Owner;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Partner, PartnerRole};
@@ -18,6 +12,12 @@ use restripe_array::{
     Member, MemberInfo, Nanos, Order, Pool, Request, RequestOp, RequestTag, ScrubMode, StartMode,
     Tag,
 };
+use restripe_io::backend::{self, Backend, BackendChoice};
+use restripe_io::host::{Delivery, Host, Outcome, World};
+use restripe_io::member::{self, OpenOptions};
+use restripe_io::memory::UserMemory;
+use restripe_io::record::{Recorder, encode_actions, replay};
+use restripe_io::tokens::Owner;
 use restripe_sim::array::Spec;
 use restripe_sim::compute;
 use restripe_sim::disk::{Disk, DiskConfig, Simple};
