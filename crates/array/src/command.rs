@@ -11,6 +11,7 @@ use crate::planted::Bug;
 use crate::policy::throttle::Limits;
 use crate::report::ArrayState;
 use crate::runset::RunSet;
+use crate::slice::relocate;
 use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};
 use alloc::vec::Vec;
@@ -119,7 +120,7 @@ impl Core {
             Command::Throttle(throttle) => self.tasks.set_throttle(throttle),
             Command::Order(order) => self.set_order(order),
             Command::OnDemand(on_demand) => self.tasks.set_on_demand(on_demand),
-            Command::Moves(moves) => self.set_moves(moves),
+            Command::Moves(moves) => relocate::set_moves(self, moves),
             Command::CopyBack(copies_back) => self.tasks.stays_apart = !copies_back,
             Command::Date(date) => self.tasks.date = (date > 0).then_some((self.now, date)),
             _ => return false,

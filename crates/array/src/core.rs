@@ -12,12 +12,12 @@ use crate::config::Config;
 use crate::contract::{CommandTag, FailCause, IoError};
 use crate::durability::flusher::Waiter;
 use crate::facts::{NEVER, Notice, Wake};
-use crate::handover::Handover;
 use crate::members::device::Power;
 use crate::members::pool::Share;
 use crate::report::ArrayState;
-use crate::slice::Slices;
 use crate::slice::gather::Gather;
+use crate::slice::table::Slices;
+use crate::slice::transfer::Transfers;
 use crate::units::{Member, Nanos};
 use crate::written::{INITS_OPS, Inits};
 use ::core::ops::{Deref, DerefMut};
@@ -29,7 +29,7 @@ pub struct Core {
     pub(crate) gather: Gather,
     pub(crate) slices: Slices,
     pub(crate) inits: Inits,
-    pub(crate) handover: Handover,
+    pub(crate) transfers: Transfers,
     pub(crate) boot: Option<Boot>,
     /// Commands that wait for a version of the superblock to be durable.
     pub(crate) answers: Vec<Answer>,
@@ -67,7 +67,7 @@ impl Core {
             gather: Gather::new(limits.requests),
             slices: Slices::new(limits.slices),
             inits: Inits::default(),
-            handover: Handover::default(),
+            transfers: Transfers::default(),
             boot: None,
             answers: Vec::new(),
             admissions: Vec::new(),
@@ -361,7 +361,7 @@ impl Core {
     pub(crate) fn metadata_moved(&mut self) {
         self.owing &= self.intent.dirty();
         self.inits_settle();
-        self.slices_wake_waiting();
+        self.slices.wake_waiting();
         self.flush_resume();
         self.flusher_settle();
         self.requests_settle();

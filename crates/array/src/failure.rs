@@ -136,7 +136,7 @@ impl Core {
         self.inits_settle();
         self.requests.release_held();
         self.reshape_halts();
-        self.slices_wake_waiting();
+        self.slices.wake_waiting();
         self.flush_resume();
         self.fact(Fact::Halted(why));
     }

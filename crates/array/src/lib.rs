@@ -30,7 +30,6 @@ pub mod choose;
 #[cfg(test)]
 mod choose_model;
 mod clients;
-mod coalesce;
 mod command;
 mod config;
 mod contract;
@@ -41,7 +40,6 @@ mod facts;
 mod failure;
 mod flush;
 mod full;
-mod handover;
 mod lease;
 mod members;
 mod metadata;
@@ -75,7 +73,6 @@ pub mod parts {
     pub use crate::clients::requests::Copies;
     pub use crate::command::NO_BUFFER;
     pub use crate::facts::{NEVER, Ties};
-    pub use crate::handover::Handed;
     pub use crate::members::device::Power;
     pub use crate::members::ops::{BlockCopy, Boxes};
     pub use crate::members::pool::{Buffers, Share, Size};
@@ -85,6 +82,7 @@ pub mod parts {
     pub use crate::planted::Bug;
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
     pub use crate::runset::RunSet;
+    pub use crate::slice::transfer::Handed;
 }
 
 pub use config::{CacheLimits, Config, Limits};

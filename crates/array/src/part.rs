@@ -9,11 +9,11 @@ use crate::config::Config;
 use crate::contract::{Actions, Halt, MemberInfo, StartMode, TaskKind};
 use crate::core::Core;
 use crate::facts::{NEVER, Ties};
-use crate::handover::Handed;
 use crate::layout::{Geometry, Layout};
 use crate::members::pool::Share;
 use crate::report::{ArrayState, HeatMap};
 use crate::runset::RunSet;
+use crate::slice::transfer::Handed;
 use crate::units::{Member, Slot, Uuid};
 use core::ops::{Deref, DerefMut};
 use restripe_format::meta::superblock::{BufferMark, Partner};
@@ -254,11 +254,21 @@ impl Part {
 
     /// Zones whose data are handed over as tasks read them.
     pub fn want_zones(&mut self, zones: RunSet) {
-        self.core.handover.zones = zones;
+        self.core.transfers.zones = zones;
     }
 
     pub fn next_handed(&mut self) -> Option<Handed> {
-        self.core.handover.next()
+        self.core.transfers.next()
+    }
+
+    /// A window of a task waits for one more part of the buffers that it passed.
+    pub fn hold(&mut self, slice: u32) {
+        self.core.slices.hold(slice);
+    }
+
+    /// A part of those buffers was copied or refused. After the last of them, the window goes on with the next step.
+    pub fn transferred(&mut self, slice: u32) {
+        self.core.slices.op_ended(slice);
     }
 
     /// The actions of a change that came by no event.

@@ -9,6 +9,7 @@ use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::core::Core;
 use crate::layout::Place;
 use crate::members::ops::Owner;
+use crate::slice::read;
 use crate::units::{Member, SECTOR_BYTES};
 
 impl Core {
@@ -151,7 +152,7 @@ impl Core {
             None => {
                 let sectors = self.uncached(lba, sectors.min(crate::BAND_SECTORS_MAX));
                 let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
-                let started = self.start_read_slice(id, lba, sectors, target, 0, None);
+                let started = read::start(self, id, lba, sectors, target, 0, None);
                 started.then(|| {
                     self.note_demand(place);
                     self.count_asked(lba, sectors);
@@ -170,7 +171,8 @@ impl Core {
         let offset = pending.request.offset + pending.cut;
         let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
         let lba = offset / block * block / SECTOR_BYTES;
-        self.start_read_slice(
+        read::start(
+            self,
             id,
             lba,
             block / SECTOR_BYTES,

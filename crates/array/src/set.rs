@@ -10,6 +10,7 @@ use crate::members::ops::{Owner, SliceOp};
 use crate::members::pool::Share;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
 use crate::revival::Revival;
+use crate::slice::coalesce;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -147,7 +148,7 @@ impl Core {
             self.settle_turn();
         }
         self.hold_while_unsure();
-        self.coalesce();
+        coalesce::join_moves(self);
         core::mem::swap(&mut self.out, actions);
     }
 
@@ -167,7 +168,7 @@ impl Core {
 
     pub(crate) fn device_done(&mut self, io: Box<DeviceIo>, result: Result<(), IoError>) {
         if self.ops.rider_of(io.tag).is_some() {
-            return self.joined_done(io, result);
+            return coalesce::ended(self, io, result);
         }
         let owner = self.ops.release(io.tag);
         self.settle_io(&io, result.is_ok());
@@ -253,7 +254,7 @@ impl Core {
             self.op_failed(owner, member, error);
         }
         match owner {
-            Owner::Slice { slice, .. } => self.slice_op_ended(slice),
+            Owner::Slice { slice, .. } => self.slices.op_ended(slice),
             Owner::Flush => self.member_flushed(),
             Owner::Power { wakes } => self.power_told(member, wakes, result),
             Owner::DoneList => self.done_list_written(),
@@ -280,7 +281,7 @@ impl Core {
                 } else {
                     0
                 };
-                self.slice_computed(slice, verdict, index);
+                self.slices.computed(slice, verdict, index);
             }
             Owner::ReadPart { request, .. } => self.request_part_done(request, Ok(())),
             Owner::CacheCopy {

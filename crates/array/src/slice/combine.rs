@@ -1,11 +1,11 @@
 //! What a write makes of its data: sub-block parts merged into blocks, and the parity of a pass, by strips whose
 //! sources are contiguous.
 
-use super::gather::{Fragment, Source};
+use super::fragment::{Fragment, Source};
 use super::issue::{OUTPUTS, Outputs, PARTIALS_AT, Term};
-use super::{Extra, PARTIALS, Phase, Slice};
+use super::rows::Rows;
+use super::table::{Extra, PARTIALS, Phase, Slice};
 use crate::contract::{BufRef, ComputeOp, RequestError};
-use crate::core::Core;
 use crate::layout::{CellSet, RowMap};
 use crate::planted::Bug;
 use crate::units::SECTOR_BYTES;
@@ -16,168 +16,153 @@ struct Strip {
     sectors: u64,
 }
 
-impl Core {
-    /// Puts less than a block of new bytes over the old block.
-    pub(super) fn merge(&mut self, id: u32, skip: u32, bytes: u32) {
-        let slice = &self.slices.list[id as usize];
-        let (map, fragment) = (slice.map, slice.fragments[0]);
-        let (cell, have) = (fragment.cell, slice.have);
-        let lba = self.layout.lba(map.row, cell, fragment.start);
-        if self.lost.first_in(lba, fragment.sectors).is_some() {
-            return self.fail_write(
-                id,
-                RequestError::Lost {
-                    lba,
-                    sectors: fragment.sectors,
-                },
-            );
-        }
-        if have.contains(cell) {
-            return self.merge_held(id, cell, fragment, skip, bytes);
-        }
-        let readable = self.readable(id);
-        if readable.contains(cell) {
-            return self.read_cells(id, CellSet::only(cell));
-        }
-        let recipe = if self.in_sync(map.row) || !self.layout.parity() {
-            map.recover(cell, readable.union(have))
-        } else {
-            None
-        };
-        match recipe {
-            None => self.fail_write(
-                id,
-                RequestError::Lost {
-                    lba,
-                    sectors: fragment.sectors,
-                },
-            ),
-            Some(recipe) if !recipe.set().within(have) => {
-                self.read_cells(id, recipe.set().minus(have))
-            }
-            Some(_) => {
-                self.recover_cells(id, CellSet::only(cell));
-            }
+/// Puts less than a block of new bytes over the old block.
+pub(super) fn merge(rows: &mut Rows, id: u32, skip: u32, bytes: u32) -> Result<(), RequestError> {
+    let slice = rows.slices.get(id);
+    let (map, fragment, have) = (slice.map, slice.fragments[0], slice.have);
+    let (cell, sectors) = (fragment.cell, fragment.sectors);
+    let lba = rows.layout.lba(map.row, cell, fragment.start);
+    let lost = RequestError::Lost { lba, sectors };
+    if rows.lost.first_in(lba, sectors).is_some() {
+        return Err(lost);
+    }
+    if have.contains(cell) {
+        merge_held(rows, id, cell, fragment, skip, bytes);
+        return Ok(());
+    }
+    let readable = rows.readable(id);
+    if readable.contains(cell) {
+        rows.read_cells(id, CellSet::only(cell));
+        return Ok(());
+    }
+    let trusted = !rows.layout.parity() || rows.in_sync(map.row);
+    let recipe = map.recover(cell, readable.union(have));
+    let recipe = recipe.filter(|_| trusted).ok_or(lost)?;
+    match recipe.set().within(have) {
+        true => assert!(
+            rows.recover_cells(id, CellSet::only(cell)),
+            "its recipe is at hand"
+        ),
+        false => rows.read_cells(id, recipe.set().minus(have)),
+    }
+    Ok(())
+}
+
+fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32, bytes: u32) {
+    let bounce = rows.extra_buffer(id, Extra::Bounce);
+    let old = rows.slices.get(id).cell_ref(cell);
+    let end = skip + bytes;
+    if skip > 0 {
+        rows.compute_copy(id, Some(old.part(0, skip)), bounce.part(0, skip));
+    }
+    let new = match fragment.source {
+        Source::Buf(buf) => Some(buf),
+        Source::Zero => None,
+    };
+    rows.compute_copy(id, new, bounce.part(skip, bytes));
+    if end < old.bytes {
+        rows.compute_copy(
+            id,
+            Some(old.part(end, old.bytes - end)),
+            bounce.part(end, old.bytes - end),
+        );
+    }
+    rows.slices.get(id).fragments[0].source = Source::Buf(bounce);
+    rows.slices.set_phase(id, Phase::Merging);
+}
+
+// ------------------------------------------------------------------------------------------------ combining
+
+/// New parity, and, for the log, the part of it that this pass does not change.
+pub(super) fn combine(rows: &mut Rows, id: u32, modify: bool) {
+    let map = rows.slices.get(id).map;
+    let live = rows.live_cells(&map);
+    let logged = rows.logged();
+    let slice = &rows.slices.list[id as usize];
+    let others = map.data_set().minus(slice.pass).minus(slice.zeroed);
+    let partial = logged && (modify || !others.is_empty());
+    let mut targets = [None; OUTPUTS];
+    for (parity, _) in map.parities().filter(|(_, cell)| live.contains(*cell)) {
+        let index = usize::from(parity);
+        targets[index] = Some(rows.extra_buffer(id, Extra::New(parity)));
+        if partial {
+            let old = rows.extra_buffer(id, Extra::Partial(parity));
+            targets[PARTIALS_AT + index] = Some(old);
         }
     }
-
-    fn merge_held(&mut self, id: u32, cell: u8, fragment: Fragment, skip: u32, bytes: u32) {
-        let bounce = self.extra_buffer(id, Extra::Bounce);
-        let old = self.slices.get(id).cell_ref(cell);
-        let end = skip + bytes;
-        if skip > 0 {
-            self.compute_copy(id, Some(old.part(0, skip)), bounce.part(0, skip));
-        }
-        let new = match fragment.source {
-            Source::Buf(buf) => Some(buf),
-            Source::Zero => None,
-        };
-        self.compute_copy(id, new, bounce.part(skip, bytes));
-        if end < old.bytes {
-            self.compute_copy(
-                id,
-                Some(old.part(end, old.bytes - end)),
-                bounce.part(end, old.bytes - end),
-            );
-        }
-        self.slices.get(id).fragments[0].source = Source::Buf(bounce);
-        self.set_phase(id, Phase::Merging);
+    rows.slices.set_phase(id, Phase::Combining);
+    let (band, end) = {
+        let slice = rows.slices.get(id);
+        (slice.band, slice.band + slice.band_sectors)
+    };
+    let mut at = band;
+    while at < end {
+        let strip = rows.slices.list[id as usize].strip(at, end);
+        at += strip.sectors;
+        combine_strip(rows, id, &map, &strip, modify, others, &targets);
     }
+}
 
-    // ------------------------------------------------------------------------------------------------ combining
-
-    /// New parity, and, for the log, the part of it that this pass does not change.
-    pub(super) fn combine(&mut self, id: u32, modify: bool) {
-        let map = self.slices.get(id).map;
-        let live = self.live_cells(&map);
-        let logged = self.logged();
-        let slice = &self.slices.list[id as usize];
-        let others = map.data_set().minus(slice.pass).minus(slice.zeroed);
-        let partial = logged && (modify || !others.is_empty());
-        let mut targets = [None; OUTPUTS];
-        for (parity, _) in map.parities().filter(|(_, cell)| live.contains(*cell)) {
-            let index = usize::from(parity);
-            targets[index] = Some(self.extra_buffer(id, Extra::New(parity)));
-            if partial {
-                let old = self.extra_buffer(id, Extra::Partial(parity));
-                targets[PARTIALS_AT + index] = Some(old);
-            }
+fn combine_strip(
+    rows: &mut Rows,
+    id: u32,
+    map: &RowMap,
+    strip: &Strip,
+    modify: bool,
+    others: CellSet,
+    targets: &Outputs<Option<BufRef>>,
+) {
+    let slice = &rows.slices.list[id as usize];
+    let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
+    let bytes = (strip.sectors * SECTOR_BYTES) as u32;
+    let wrong = rows.planted(Bug::WrongQCoefficient);
+    let of_data = |cell: u8, source: BufRef| {
+        let mut term = Term::of_data(map, cell, source);
+        if let (true, 0, Some((_, q))) = (wrong && map.data > 1, cell, map.parities().nth(1)) {
+            term.coefficients[1] = map.coefficient(q, 1);
         }
-        self.set_phase(id, Phase::Combining);
-        let (band, end) = {
-            let slice = self.slices.get(id);
-            (slice.band, slice.band + slice.band_sectors)
-        };
-        let mut at = band;
-        while at < end {
-            let strip = self.slices.list[id as usize].strip(at, end);
-            at += strip.sectors;
-            self.combine_strip(id, &map, &strip, modify, others, &targets);
+        term
+    };
+    let mut terms = [Term::NONE; 2 * crate::CELLS_MAX];
+    let mut count = 0;
+    let mut push = |term: Term| {
+        terms[count] = term;
+        count += 1;
+    };
+    let old_data = if modify { slice.pass } else { others };
+    for cell in old_data.iter() {
+        push(of_data(cell, slice.cell_ref(cell).part(offset, bytes)).in_partials());
+    }
+    if modify {
+        for (parity, cell) in map.parities().filter(|(_, at)| slice.have.contains(*at)) {
+            let old = slice.cell_ref(cell).part(offset, bytes);
+            push(Term::plain(old, parity.into()).in_partials());
         }
     }
-
-    fn combine_strip(
-        &mut self,
-        id: u32,
-        map: &RowMap,
-        strip: &Strip,
-        modify: bool,
-        others: CellSet,
-        targets: &Outputs<Option<BufRef>>,
-    ) {
-        let slice = &self.slices.list[id as usize];
-        let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
-        let bytes = (strip.sectors * SECTOR_BYTES) as u32;
-        let wrong = self.planted(Bug::WrongQCoefficient);
-        let of_data = |cell: u8, source: BufRef| {
-            let mut term = Term::of_data(map, cell, source);
-            if let (true, 0, Some((_, q))) = (wrong && map.data > 1, cell, map.parities().nth(1)) {
-                term.coefficients[1] = map.coefficient(q, 1);
-            }
-            term
-        };
-        let mut terms = [Term::NONE; 2 * crate::CELLS_MAX];
-        let mut count = 0;
-        let mut push = |term: Term| {
-            terms[count] = term;
-            count += 1;
-        };
-        let old_data = if modify { slice.pass } else { others };
-        for cell in old_data.iter() {
-            push(of_data(cell, slice.cell_ref(cell).part(offset, bytes)).in_partials());
-        }
-        if modify {
-            for (parity, cell) in map.parities().filter(|(_, at)| slice.have.contains(*at)) {
-                let old = slice.cell_ref(cell).part(offset, bytes);
-                push(Term::plain(old, parity.into()).in_partials());
-            }
-        }
-        for cell in slice.pass.iter() {
-            if let Source::Buf(buf) = slice.new_data(cell, strip) {
-                push(of_data(cell, buf));
-            }
-        }
-        let mut parts = *targets;
-        for target in parts.iter_mut().flatten() {
-            *target = target.part(offset, bytes);
-        }
-        self.compute_terms(id, &terms[..count], &parts);
-    }
-
-    pub(super) fn checksum_partials(&mut self, id: u32) {
-        let mut any = false;
-        for (index, extra) in PARTIALS.into_iter().enumerate() {
-            if let Some(partial) = self.slices.get(id).extra_ref(extra) {
-                self.compute_verdict(id, ComputeOp::Checksum, &[partial], index as u8);
-                any = true;
-            }
-        }
-        if any {
-            self.set_phase(id, Phase::Checksumming);
-        } else {
-            self.log_pass(id);
+    for cell in slice.pass.iter() {
+        if let Source::Buf(buf) = slice.new_data(cell, strip) {
+            push(of_data(cell, buf));
         }
     }
+    let mut parts = *targets;
+    for target in parts.iter_mut().flatten() {
+        *target = target.part(offset, bytes);
+    }
+    rows.compute_terms(id, &terms[..count], &parts);
+}
+
+pub(super) fn checksum_partials(rows: &mut Rows, id: u32) -> bool {
+    let mut any = false;
+    for (index, extra) in PARTIALS.into_iter().enumerate() {
+        if let Some(partial) = rows.slices.get(id).extra_ref(extra) {
+            rows.compute_verdict(id, ComputeOp::Checksum, &[partial], index as u8);
+            any = true;
+        }
+    }
+    if any {
+        rows.slices.set_phase(id, Phase::Checksumming);
+    }
+    any
 }
 
 impl Slice {

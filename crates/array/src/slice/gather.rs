@@ -3,6 +3,8 @@
 //! Neighbouring requests that touch one row are gathered first, so that a stream of small writes becomes full rows.
 //! A band is at most [`BAND_SECTORS_MAX`] high, unless it only discards.
 
+use super::fragment::{Band, BandKind, Fragment, Source};
+use super::{read, write};
 use crate::clients::requests::Copies;
 use crate::contract::{BAND_SECTORS_MAX, BufRef, IoOp, Request, RequestOp, Work};
 use crate::core::Core;
@@ -19,66 +21,6 @@ const PIECE_COST: u64 = 1 << 20;
 const ROW_COST: u64 = 1024;
 /// Zeroing or trimming without writing costs one such part of writing.
 const FAST_PARTS: u64 = 4;
-
-/// Where new data comes from.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Source {
-    Buf(BufRef),
-    Zero,
-}
-
-impl Source {
-    pub(crate) fn part(self, offset_sectors: u64, sectors: u64) -> Source {
-        match self {
-            Source::Buf(buf) => Source::Buf(buf.part(
-                (offset_sectors * SECTOR_BYTES) as u32,
-                (sectors * SECTOR_BYTES) as u32,
-            )),
-            Source::Zero => Source::Zero,
-        }
-    }
-}
-
-/// New data for part of one cell, on behalf of one request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Fragment {
-    pub(crate) cell: u8,
-    /// Sectors from the start of the chunk.
-    pub(crate) start: u64,
-    pub(crate) sectors: u64,
-    pub(crate) source: Source,
-    pub(crate) request: u32,
-}
-
-impl Fragment {
-    pub(crate) fn end(&self) -> u64 {
-        self.start + self.sectors
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum BandKind {
-    Data,
-    /// Trim or zero whole cells, all that the code binds.
-    Discard(IoOp),
-    /// Less than a block: the old block is read and the new bytes put over it.
-    Merge {
-        skip: u32,
-        bytes: u32,
-    },
-}
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Band {
-    pub(crate) row: Row,
-    pub(crate) start: u64,
-    pub(crate) sectors: u64,
-    pub(crate) kind: BandKind,
-    pub(crate) durable: bool,
-    pub(crate) copies: Copies,
-    first: u32,
-    count: u32,
-}
 
 /// A read to be answered by redundancy: request, lba, sectors, target, the member whose medium erred.
 pub(crate) type Retry = (u32, u64, u64, BufRef, Option<Member>);
@@ -236,7 +178,7 @@ impl Core {
     /// notices.
     pub(crate) fn pump_writes(&mut self) -> bool {
         while let Some(&(request, lba, sectors, target, bad)) = self.gather.retries.front() {
-            if !self.start_read_slice(request, lba, sectors, target, 0, bad) {
+            if !read::start(self, request, lba, sectors, target, 0, bad) {
                 return false;
             }
             self.gather.retries.pop_front();
@@ -247,7 +189,7 @@ impl Core {
         }
         loop {
             while let Some(&band) = self.gather.bands.front() {
-                if !self.start_write_slice(&band) {
+                if !write::start(self, &band) {
                     return false;
                 }
                 self.gather.bands.pop_front();

@@ -1,16 +1,14 @@
 //! The acts of a slice: reads, writes and computations over the cells of its band.
 
-use super::gather::{Fragment, Source};
-use super::{Extra, Kind, PARTIALS_MAX, Phase};
-use crate::clients::read_cache::blocks_in;
+use super::fragment::{Fragment, Source};
+use super::rows::Rows;
+use super::table::{Extra, Kind, PARTIALS_MAX, Phase};
 use crate::clients::requests::Copies;
-use crate::contract::{Action, BufRef, Class, ComputeOp, IoOp, LinearOutput, Segment};
-use crate::core::Core;
+use crate::contract::{Action, BufRef, Class, ComputeOp, Fact, IoOp, LinearOutput, Segment};
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, Recipe, Role, RowMap};
 use crate::members::ops::{Owner, SliceOp};
 use crate::standing::Home;
-use crate::units::SECTOR_BYTES;
 
 /// What a linear combination makes at most: each parity anew, then the partial ones, by their numbers.
 pub(crate) const OUTPUTS: usize = PARTIALS_AT + PARTIALS_MAX;
@@ -27,7 +25,7 @@ pub(crate) struct Term {
     pub(crate) coefficients: Outputs<u8>,
 }
 
-impl Core {
+impl Rows {
     fn class_of(&self, id: u32) -> Class {
         match self.slices.list[id as usize].kind {
             Kind::Write(_) => Class::Parity,
@@ -51,7 +49,7 @@ impl Core {
 
     /// Reads cells into their buffers. They count as held at once; an error takes that back.
     pub(crate) fn read_cells(&mut self, id: u32, cells: CellSet) {
-        self.set_phase(id, Phase::Reading);
+        self.slices.set_phase(id, Phase::Reading);
         for cell in cells.iter() {
             let target = self.cell_buffer(id, cell);
             let slice = &self.slices.list[id as usize];
@@ -228,7 +226,7 @@ impl Core {
         }
         let slice = self.slices.get(id);
         slice.have = slice.have.union(wanted);
-        self.set_phase(id, Phase::Recovering);
+        self.slices.set_phase(id, Phase::Recovering);
         true
     }
 
@@ -246,8 +244,46 @@ impl Core {
         for (parity, _) in map.parities().filter(|(_, cell)| wanted.contains(*cell)) {
             targets[usize::from(parity)] = Some(self.extra_buffer(id, Extra::New(parity)));
         }
-        self.set_phase(id, Phase::Combining);
+        self.slices.set_phase(id, Phase::Combining);
         self.compute_terms(id, &terms[..count], &targets);
+    }
+
+    pub(crate) fn write_parity(&mut self, id: u32, map: &RowMap, live: CellSet) {
+        for (parity, cell) in map.parities().filter(|(_, cell)| live.contains(*cell)) {
+            if let Some(new) = self.slices.get(id).extra_ref(Extra::New(parity)) {
+                self.write_cell(id, cell, Source::Buf(new), None);
+            }
+        }
+    }
+
+    pub(crate) fn note_repair(&mut self, id: u32, cell: u8) {
+        let slice = self.slices.get(id);
+        let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
+        let (band, sectors) = (slice.band, slice.band_sectors);
+        let without = matches!(slice.copies, Copies::Without(_));
+        let rotten = without || slice.left_out || !slice.bad.contains(cell);
+        let Some(home) = self.homes(place.slot, row).read else {
+            return;
+        };
+        self.counters.repaired_sectors += sectors;
+        let (member, at) = (home.member, home.at(place.at) + band);
+        self.fact(Fact::Repaired {
+            member,
+            at,
+            sectors,
+            rotten,
+        });
+    }
+
+    /// These parities as they were read with what was computed: each is the comparison of its number.
+    pub(crate) fn compare_parity(&mut self, id: u32, map: &RowMap, read: CellSet) {
+        for (parity, cell) in map.parities().filter(|(_, cell)| read.contains(*cell)) {
+            let slice = self.slices.get(id);
+            let computed = slice.extra_ref(Extra::New(parity));
+            let computed = computed.expect("computed before");
+            let pair = [slice.cell_ref(cell), computed];
+            self.compute_verdict(id, ComputeOp::Compare, &pair, parity);
+        }
     }
 
     /// Declares the data cells in `cells` lost in this band; later they are zeros. Waits for the record of it.
@@ -261,19 +297,7 @@ impl Core {
         }
         let slice = self.slices.get(id);
         slice.zeroed = slice.zeroed.union(cells);
-        self.await_metadata(id);
-    }
-
-    /// Counts what a read slice asks of the members.
-    pub(crate) fn count_fetched(&mut self, id: u32, lba: u64) {
-        let slice = self.slices.get(id);
-        let (map, bad, sectors) = (slice.map, slice.bad, slice.sectors);
-        let live = self.live_cells(&map).minus(bad);
-        // What cannot be had costs nothing more than the attempt.
-        let reads = map
-            .reads_for(self.layout.place(lba).data, live)
-            .unwrap_or(1);
-        self.counters.blocks_fetched += blocks_in(lba, sectors) * u64::from(reads);
+        self.slices.await_metadata(id);
     }
 
     /// A task writes over a cell whose bytes may have been wrong, or different from a copy. The cache forgets what was
@@ -353,18 +377,5 @@ impl Term {
         let (new, partial) = self.coefficients.split_at_mut(PARTIALS_AT);
         partial.copy_from_slice(&new[..PARTIALS_MAX]);
         self
-    }
-}
-
-impl Fragment {
-    /// The part of the fragment that lies in `start..end` of its chunk.
-    pub(crate) fn segment(&self, start: u64, end: u64) -> Option<Segment> {
-        let (from, to) = (self.start.max(start), self.end().min(end));
-        (from < to).then(
-            || match self.source.part(from.saturating_sub(self.start), to - from) {
-                Source::Buf(buf) => Segment::Buf(buf),
-                Source::Zero => Segment::Zero(((to - from) * SECTOR_BYTES) as u32),
-            },
-        )
     }
 }

@@ -27,7 +27,8 @@ use crate::policy::order::{Order, Path, Streams};
 use crate::policy::throttle::{DEFAULT, Decision, Pacer, View};
 use crate::report::{Aim, ArrayState};
 use crate::runset::RunSet;
-use crate::slice::{Kind, Need};
+use crate::slice::rows::Need;
+use crate::slice::table::Kind;
 use crate::units::{Nanos, Row, SECTOR_BYTES, Slot};
 use restripe_format::meta::superblock::RUNS_OF_TASK_MAX;
 use table::{CHECKPOINT_EVERY, GROWTH_CHECKPOINT_EVERY, Paced, State, Task};
@@ -436,7 +437,7 @@ impl Core {
         } else if facts.halt.is_none() {
             task.done.insert(row.0, 1);
         }
-        self.slices_wake_waiting();
+        self.slices.wake_waiting();
         self.requests.release_held();
         let mut tasks = self.tasks.list.iter();
         if let Some(index) = tasks.position(|task| task.serial == serial) {

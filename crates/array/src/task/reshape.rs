@@ -48,7 +48,8 @@ use crate::planted::Bug;
 use crate::policy::throttle::Decision;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
-use crate::slice::reshape::Aim;
+use crate::slice::made::Aim;
+use crate::slice::reshape;
 use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
 use alloc::boxed::Box;
 use core::ops::Range;
@@ -432,7 +433,7 @@ impl Core {
         let writes_wait = self.journal() != Journal::Closed && self.logged();
         self.reshaping().writes_wait = writes_wait;
         self.requests.release_held();
-        self.slices_wake_waiting();
+        self.slices.wake_waiting();
         self.wake_now(Wake::Task);
     }
 
@@ -491,7 +492,7 @@ impl Core {
             let window = self.window();
             let row = Row(window.next);
             let all = row.0 == window.rows.end || window.out >= most;
-            if all || !self.start_reshaping_row(row, aim) {
+            if all || !reshape::start(self, row, aim) {
                 break;
             }
             let window = self.window();
@@ -786,7 +787,7 @@ impl Core {
     pub(super) fn reshape_ended(&mut self) {
         if self.reshape.take().is_some() {
             self.tasks.reshape_open = false;
-            self.slices_wake_waiting();
+            self.slices.wake_waiting();
         }
     }
 }

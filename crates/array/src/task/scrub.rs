@@ -7,7 +7,7 @@ use super::table::{LOOKED_AT_CLOSELY, Live, Task, Tasks};
 use crate::contract::{Cure, Fact, LastScrub, ScrubMode, ScrubState};
 use crate::core::Core;
 use crate::runset::RunSet;
-use crate::slice::Scrubbed;
+use crate::slice::findings::Scrubbed;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::last_scrub::{Finding, count};

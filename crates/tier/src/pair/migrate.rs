@@ -83,7 +83,7 @@ impl Pair {
 
     /// A window waits for one piece less.
     fn let_go(&mut self, slice: u32) {
-        self.sets[Site::Home].handed_over(slice);
+        self.sets[Site::Home].transferred(slice);
         self.children.delivered = true;
     }
 

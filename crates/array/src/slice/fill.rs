@@ -1,0 +1,76 @@
+//! Fills a cell of a row for the incoming member of a slot.
+
+use super::fragment::Source;
+use super::rows::Rows;
+use super::table::Phase;
+use super::{reset, transfer};
+use crate::layout::CellSet;
+use crate::standing::Home;
+use crate::units::Slot;
+
+pub(crate) fn step(rows: &mut Rows, id: u32, slot: u16) {
+    match rows.slices.get(id).phase {
+        Phase::Preparing => begin(rows, id, slot),
+        Phase::Reading | Phase::Recovering => plan(rows, id, slot),
+        Phase::Combining => reset::write(rows, id, Some(slot)),
+        Phase::Writing => rows.band_done(id),
+        other => unreachable!("a fill is never {other:?}"),
+    }
+}
+
+fn begin(rows: &mut Rows, id: u32, slot: u16) {
+    let row = rows.slices.get(id).map.row;
+    // Who is filled gets nothing of what was moved away from the slot: after a crash nobody may look for it there.
+    let stays_moved = rows.durably_moved(row.0..row.0 + 1);
+    if rows.extent_in_motion(row) || !stays_moved || !reset::losses_settled(rows, id) {
+        return rows.slices.await_metadata(id);
+    }
+    if !rows.is_written(row) || rows.standing_at(Slot(slot), row).incoming.is_none() {
+        return rows.finish_slice(id);
+    }
+    plan(rows, id, slot);
+}
+
+fn plan(rows: &mut Rows, id: u32, slot: u16) {
+    let map = rows.slices.get(id).map;
+    let Some(target) = rows.standing_at(Slot(slot), map.row).incoming else {
+        return rows.finish_slice(id);
+    };
+    let Some(cell) = map.cell_on(Slot(slot)) else {
+        return rows.finish_slice(id);
+    };
+    let have = rows.slices.get(id).have;
+    if have.contains(cell) {
+        return write(rows, id, cell, target);
+    }
+    if !rows.slices.get(id).zeroed.is_empty() {
+        return reset::plan(rows, id, &map);
+    }
+    let readable = rows.readable(id);
+    if readable.contains(cell) {
+        return rows.read_cells(id, CellSet::only(cell));
+    }
+    let trusted = !rows.layout.parity() || rows.in_sync(map.row);
+    match map
+        .recover(cell, readable.union(have).without(cell))
+        .filter(|_| trusted)
+    {
+        Some(recipe) if !recipe.set().within(have) => rows.read_cells(id, recipe.set().minus(have)),
+        Some(_) => {
+            rows.recover_cells(id, CellSet::only(cell));
+        }
+        None => {
+            if !rows.narrow(id) {
+                let unreadable = map.data_set().minus(rows.readable(id));
+                rows.declare_lost(id, unreadable);
+            }
+        }
+    }
+}
+
+fn write(rows: &mut Rows, id: u32, cell: u8, target: Home) {
+    rows.slices.set_phase(id, Phase::Writing);
+    let content = rows.slices.get(id).cell_ref(cell);
+    rows.write_cell(id, cell, Source::Buf(content), Some(target));
+    transfer::offer(rows, id);
+}

@@ -1,0 +1,152 @@
+//! Brings parity or copies of a row in step with its data.
+
+use super::fragment::Source;
+use super::rows::Rows;
+use super::table::Phase;
+use super::{reset, transfer};
+use crate::layout::{CellSet, RowMap};
+use crate::planted::Bug;
+
+pub(crate) fn step(rows: &mut Rows, id: u32, compares: bool) {
+    match rows.slices.get(id).phase {
+        Phase::Preparing => begin(rows, id, compares),
+        Phase::Reading if rows.below.layout.parity() => plan(rows, id, compares),
+        Phase::Reading => copies(rows, id),
+        Phase::Combining => computed(rows, id),
+        Phase::Comparing => compared(rows, id),
+        Phase::Writing => rows.band_done(id),
+        other => unreachable!("a resync is never {other:?}"),
+    }
+}
+
+fn begin(rows: &mut Rows, id: u32, compares: bool) {
+    let row = rows.slices.get(id).map.row;
+    if rows.extent_in_motion(row) || !reset::losses_settled(rows, id) {
+        return rows.slices.await_metadata(id);
+    }
+    if !rows.is_written(row) || rows.in_sync(row) {
+        return rows.finish_slice(id);
+    }
+    if rows.layout.parity() {
+        plan(rows, id, compares)
+    } else {
+        copies(rows, id)
+    }
+}
+
+/// Parity from the data, and as it is, if that is looked at. A data cell that is missing or unreadable is lost: its parity
+/// cannot be trusted.
+fn plan(rows: &mut Rows, id: u32, compares: bool) {
+    let map = rows.slices.get(id).map;
+    let live = rows.live_cells(&map);
+    if live.intersection(map.parity_set()).is_empty() {
+        return rows.band_done(id);
+    }
+    let slice = rows.slices.get(id);
+    let unreadable = map.data_set().minus(slice.zeroed).minus(slice.have);
+    let readable = rows.readable(id);
+    let absent = unreadable.minus(readable);
+    if !absent.is_empty() {
+        if !rows.narrow(id) {
+            rows.declare_lost(id, absent);
+        }
+        return;
+    }
+    let parity = match compares {
+        true => comparable(rows, id, &map),
+        false => CellSet::EMPTY,
+    };
+    if parity.is_empty() {
+        reset::plan(rows, id, &map)
+    } else {
+        rows.read_cells(id, unreadable.union(parity))
+    }
+}
+
+/// The parities that have not been read, and would say by themselves whether they are in step: one that is being filled elsewhere
+/// as well is written to both.
+fn comparable(rows: &mut Rows, id: u32, map: &RowMap) -> CellSet {
+    let slice = rows.slices.get(id);
+    if !slice.zeroed.is_empty() {
+        return CellSet::EMPTY;
+    }
+    let unread = map.parity_set().minus(slice.have);
+    let unread = unread.intersection(rows.readable(id));
+    let filled = |cell: &u8| {
+        let slot = map.cells[usize::from(*cell)].slot;
+        rows.standing_at(slot, map.row).incoming.is_some()
+    };
+    unread.minus(unread.iter().filter(filled).collect())
+}
+
+fn computed(rows: &mut Rows, id: u32) {
+    let map = rows.slices.get(id).map;
+    let read = rows.slices.get(id).have.intersection(map.parity_set());
+    if read.is_empty() {
+        return reset::write(rows, id, None);
+    }
+    rows.slices.set_phase(id, Phase::Comparing);
+    rows.compare_parity(id, &map, read);
+}
+
+/// What was read and agrees stays as it is.
+fn compared(rows: &mut Rows, id: u32) {
+    let slice = rows.slices.get(id);
+    let (map, serial, differ) = (slice.map, slice.serial, slice.verdicts.differ);
+    let read = slice.have.intersection(map.parity_set());
+    let differ = if rows.planted(Bug::ParityBelieved) {
+        0
+    } else {
+        differ
+    };
+    let agrees = |(parity, cell): (u8, u8)| {
+        (read.contains(cell) && differ & 1 << parity == 0).then_some(cell)
+    };
+    let in_step: CellSet = map.parities().filter_map(agrees).collect();
+    if in_step != read {
+        rows.tasks.out_of_step(serial);
+    }
+    rows.slices.set_phase(id, Phase::Writing);
+    let stale = rows.live_cells(&map).minus(in_step);
+    rows.write_parity(id, &map, stale);
+    transfer::offer(rows, id);
+    rows.slices.requeue_if_idle(id);
+}
+
+/// The first copy that can be read is copied over the others.
+fn copies(rows: &mut Rows, id: u32) {
+    let map = rows.slices.get(id).map;
+    let held = rows.slices.get(id).have.first();
+    let Some(source) = held else {
+        return match rows.readable(id).first() {
+            Some(cell) => rows.read_cells(id, CellSet::only(cell)),
+            None if rows.narrow(id) => {}
+            None => {
+                lose_first(rows, id);
+                rows.band_done(id);
+            }
+        };
+    };
+    rows.slices.set_phase(id, Phase::Writing);
+    let content = rows.slices.get(id).cell_ref(source);
+    let others = rows.live_cells(&map).without(source);
+    for cell in others.iter() {
+        rows.write_cell(id, cell, Source::Buf(content), None);
+    }
+    transfer::offer(rows, id);
+    rows.slices.requeue_if_idle(id);
+}
+
+/// A first copy that goes ahead of the others cannot be read: what they have instead is old.
+fn lose_first(rows: &mut Rows, id: u32) {
+    let slice = &rows.slices.list[id as usize];
+    if !rows.first_alone(slice.row) {
+        return;
+    }
+    let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
+    for cell in map.data_set().iter() {
+        if rows.layout.is_addressed(map.row, cell) {
+            rows.lose(rows.layout.lba(map.row, cell, band), sectors);
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! What every slice does alike: it is admitted, goes from phase to phase and from band to band, takes buffers, and ends.
+
+use super::findings::Scrubbed;
+use super::table::{Extra, Kind, Phase};
+use crate::clients::requests::Copies;
+use crate::contract::BufRef;
+use crate::layout::CellSet;
+use crate::members::pool::Size;
+use crate::units::{Row, SECTOR_BYTES};
+
+/// The floor that owns the slices.
+pub(crate) type Rows = crate::core::Core;
+
+/// Slices that requests leave to tasks.
+const TASK_SLICES: usize = 2;
+
+/// What a slice of some kind needs to be admitted.
+pub(crate) struct Need {
+    pub(crate) kind: Kind,
+    pub(crate) row: Row,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    /// Highest band.
+    pub(crate) step: u64,
+    pub(crate) buffers: u32,
+}
+
+impl Rows {
+    /// Admits a slice with everything its worst case takes; `None` when there is no room.
+    pub(crate) fn admit_slice(&mut self, need: &Need) -> Option<u32> {
+        let size = Size::holding(need.step * SECTOR_BYTES);
+        if self.slices.free.len() <= self.kept_slices(need) || !self.room_in_buffers(need, size) {
+            return None;
+        }
+        let id = self.slices.free.pop().expect("checked above");
+        let map = self.row_map(need.row);
+        let slice = self.slices.get(id);
+        slice.kind = need.kind;
+        slice.phase = Phase::Queued;
+        (slice.row, slice.map) = (need.row, map);
+        (slice.start, slice.sectors) = (need.start, need.sectors);
+        slice.step = need.step;
+        (slice.size, slice.reserved) = (size, need.buffers);
+        (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
+        slice.copies = Copies::All;
+        (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
+        slice.scrubbed = Scrubbed::Compared;
+        slice.findings.clear();
+        (slice.error, slice.record) = (None, None);
+        slice.live = true;
+        slice.fragments.clear();
+        slice.begin_band(need.start);
+        self.slices.enqueue(id);
+        self.slices.requeue(id);
+        Some(id)
+    }
+
+    /// Requests leave room for tasks, on which they may have to wait.
+    fn kept_slices(&self, need: &Need) -> usize {
+        if matches!(need.kind, Kind::Write(_) | Kind::Read { .. }) {
+            TASK_SLICES
+        } else {
+            0
+        }
+    }
+
+    fn room_in_buffers(&mut self, need: &Need, size: Size) -> bool {
+        let kept = if self.kept_slices(need) > 0 {
+            self.task_buffers()
+        } else {
+            0
+        };
+        if !self.buffers.reserve(size, need.buffers + kept) {
+            return false;
+        }
+        self.buffers.unreserve(size, kept);
+        true
+    }
+
+    /// The band is done: the next one, or the end.
+    pub(crate) fn band_done(&mut self, id: u32) {
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        let next = slice.band + slice.band_sectors;
+        if next < slice.end() {
+            slice.begin_band(next);
+            self.slices.set_phase(id, Phase::Preparing);
+            self.slices.requeue(id);
+        } else {
+            self.finish_slice(id);
+        }
+    }
+
+    /// Starts the band again with one block at a time. False if it is one block already, and the slice has seen for itself
+    /// what cannot be read of it.
+    pub(crate) fn narrow(&mut self, id: u32) -> bool {
+        let block = u64::from(self.superblock.logical_block) / SECTOR_BYTES;
+        let slice = self.slices.get(id);
+        if slice.band_sectors <= block && !slice.hearsay {
+            return false;
+        }
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        slice.step = block;
+        slice.narrowed = true;
+        slice.begin_band(slice.band);
+        self.slices.set_phase(id, Phase::Preparing);
+        self.slices.requeue(id);
+        true
+    }
+
+    /// Starts the band again, as high as it is.
+    pub(crate) fn begin_band_again(&mut self, id: u32) {
+        self.drop_buffers(id);
+        let slice = self.slices.get(id);
+        slice.begin_band(slice.band);
+        self.slices.set_phase(id, Phase::Preparing);
+        self.slices.requeue(id);
+    }
+
+    /// The slice has done what it was for. The dispatcher tells whatever it worked for, once its step is over.
+    pub(crate) fn finish_slice(&mut self, id: u32) {
+        self.drop_buffers(id);
+        self.slices.set_phase(id, Phase::Finished);
+        let slice = self.slices.get(id);
+        slice.live = false;
+        let (size, reserved, row) = (slice.size, slice.reserved, slice.row);
+        let intent_held = core::mem::take(&mut slice.intent_held);
+        self.buffers.unreserve(size, reserved);
+        self.slices.dequeue(id);
+        if intent_held {
+            self.intent_release(row);
+        }
+        self.cache_repair_ends(id);
+    }
+
+    /// The buffer of a cell, taken if it has none yet.
+    pub(crate) fn cell_buffer(&mut self, id: u32, cell: u8) -> BufRef {
+        let slice = self.slices.get(id);
+        if slice.cells[cell as usize].is_none() {
+            slice.cells[cell as usize] = Some(self.below.buffers.take(slice.size));
+        }
+        slice.cell_ref(cell)
+    }
+
+    pub(crate) fn extra_buffer(&mut self, id: u32, extra: Extra) -> BufRef {
+        let slice = self.slices.get(id);
+        if slice.extras[extra.index()].is_none() {
+            slice.extras[extra.index()] = Some(self.below.buffers.take(slice.size));
+        }
+        slice.extra_ref(extra).expect("taken just now")
+    }
+
+    pub(crate) fn drop_buffers(&mut self, id: u32) {
+        let slice = self.slices.get(id);
+        let width = slice.map.width as usize;
+        for held in slice.cells[..width].iter_mut().chain(&mut slice.extras) {
+            if let Some(buf) = held.take() {
+                self.below.buffers.give_back(buf);
+            }
+        }
+        if matches!(slice.kind, Kind::Reshape(_)) {
+            slice.made.drop_buffers(&mut self.below.buffers);
+        }
+        slice.have = CellSet::default();
+    }
+}

@@ -1,0 +1,99 @@
+//! Runs slices: each step of a slice is its kind's.
+
+use super::rows::Rows;
+use super::table::{Kind, Phase};
+use super::{fill, read, relocate, replay, reshape, resync, scrub, write};
+use crate::layout::RowMap;
+use crate::planted::Bug;
+use crate::units::Slot;
+
+impl Rows {
+    /// Runs every slice that can go on. Whether any of them ended, which makes room for requests.
+    pub(crate) fn run_slices(&mut self) -> bool {
+        self.slices.ended = false;
+        while let Some(id) = self.slices.runnable.pop_front() {
+            let slice = &self.slices.list[id as usize];
+            if !slice.live || slice.pending > 0 {
+                continue;
+            }
+            if slice.phase == Phase::Queued {
+                // A write that a resynchronisation of its row goes before would be queued again at once.
+                let ordered = !self.planted(Bug::OverlapOrderLost) || !self.in_sync(slice.row);
+                if self.slices.blocked(id) && ordered {
+                    continue;
+                }
+                self.slices.set_phase(id, Phase::Preparing);
+                self.slices.list[id as usize].map = self.row_now(id);
+            }
+            self.step_slice(id);
+        }
+        self.slices.ended
+    }
+
+    /// The cells of a slice's row: it may have got more of them, or others places, before the slice had its range for itself.
+    fn row_now(&self, id: u32) -> RowMap {
+        let map = self.slices.list[id as usize].map;
+        match self.layout.rows_are_fixed() || self.planted(Bug::RowSeenOnce) {
+            true => map,
+            false => self.row_map(map.row),
+        }
+    }
+
+    /// And it may get more while the slice waits, which knows none of its cells so far.
+    fn look_again(&mut self, id: u32) {
+        let slice = &self.slices.list[id as usize];
+        let known = slice.bad.union(slice.have).union(slice.zeroed);
+        if slice.phase == Phase::Preparing && known.is_empty() {
+            self.slices.list[id as usize].map = self.row_now(id);
+        }
+    }
+
+    fn step_slice(&mut self, id: u32) {
+        if !self.layout.rows_are_runs() {
+            self.look_again(id);
+        }
+        let slice = self.slices.get(id);
+        let (kind, phase, row) = (slice.kind, slice.phase, slice.map.row);
+        if phase == Phase::Preparing && kind.is_window() && self.halted() {
+            // What it would wait for becomes durable no more.
+            self.finish_slice(id);
+            return self.end_slice(id);
+        }
+        match kind {
+            Kind::Write(kind) => write::step(self, id, kind),
+            Kind::Read { .. } => read::step(self, id),
+            Kind::Fill { slot } => fill::step(self, id, slot),
+            Kind::Move => relocate::step(self, id),
+            Kind::Reshape(aim) => reshape::step(self, id, aim),
+            Kind::Resync { compares } => resync::step(self, id, compares),
+            Kind::Scrub { mode } => scrub::step(self, id, mode),
+            Kind::Replay { record } => replay::step(self, id, record),
+        }
+        if self.slices.get(id).phase == Phase::Finished {
+            self.end_slice(id);
+        }
+        if kind == Kind::Move {
+            relocate::release_batch(self, row);
+        }
+    }
+
+    /// Reports the end of a slice to what it worked for, and frees it.
+    fn end_slice(&mut self, id: u32) {
+        let slice = self.slices.get(id);
+        let result = slice.error.map_or(Ok(()), Err);
+        let row = slice.row;
+        match slice.kind {
+            Kind::Write(_) => write::end(self, id, result),
+            Kind::Read { .. } => read::end(self, id, result),
+            Kind::Fill { slot } => {
+                self.window_done(id, row);
+                self.cache_rebuilt(Slot(slot), row);
+            }
+            Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Reshape(_) => self.reshaped_row(result),
+            Kind::Replay { .. } => self.replay_done(),
+        }
+        self.slices.free.push(id);
+        self.slices.ended = true;
+    }
+}

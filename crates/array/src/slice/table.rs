@@ -1,0 +1,483 @@
+//! The table of slices: what each is for, how far it has come, and which go before it in its row.
+
+use super::findings::{Found, Scrubbed, Verdicts};
+use super::fragment::{BandKind, Fragment};
+use super::made::{Aim, Made};
+use crate::clients::requests::Copies;
+use crate::contract::{Buf, BufRef, RequestError, ScrubMode, Verdict};
+use crate::layout::RowMap;
+use crate::layout::code::CellSet;
+use crate::layout::reed_solomon::PARITIES_MAX;
+use crate::members::pool::Size;
+use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::ops::Range;
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub enum Phase {
+    Queued,
+    Preparing,
+    Reading,
+    Recovering,
+    Merging,
+    Combining,
+    Checksumming,
+    Logging,
+    Writing,
+    Delivering,
+    Comparing,
+    Finished,
+}
+
+pub(crate) const PHASES: usize = 12;
+
+/// What a slice is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    Write(BandKind),
+    /// A read that no single member can answer. `skip`: bytes of the first block that were not asked for.
+    Read {
+        request: u32,
+        lba: u64,
+        target: BufRef,
+        skip: u32,
+    },
+    /// Fill the incoming member of a slot.
+    Fill {
+        slot: u16,
+    },
+    /// Copy what a growth moves.
+    Move,
+    /// Make a row of a new shape.
+    Reshape(Aim),
+    /// Bring parity or copies in step with the data.
+    Resync {
+        /// Parity is read as well, and written only where it differs.
+        compares: bool,
+    },
+    Scrub {
+        mode: ScrubMode,
+    },
+    /// Make a row whose write was cut short by a crash consistent from its log record.
+    Replay {
+        record: u32,
+    },
+}
+
+impl Kind {
+    /// Whether it is a window of a task.
+    pub(super) fn is_window(self) -> bool {
+        matches!(
+            self,
+            Kind::Fill { .. }
+                | Kind::Move
+                | Kind::Reshape(_)
+                | Kind::Resync { .. }
+                | Kind::Scrub { .. }
+        )
+    }
+
+    /// For coverage: the kind without its data.
+    pub(crate) fn index(self) -> usize {
+        match self {
+            Kind::Write(_) => 0,
+            Kind::Read { .. } => 1,
+            Kind::Fill { .. } => 2,
+            Kind::Resync { .. } => 3,
+            Kind::Scrub { .. } => 4,
+            Kind::Replay { .. } => 5,
+            Kind::Move => 6,
+            Kind::Reshape(_) => 7,
+        }
+    }
+}
+
+pub(crate) const KINDS: usize = 8;
+const KIND_NAMES: [&str; KINDS] = [
+    "write", "read", "fill", "resync", "scrub", "replay", "move", "reshape",
+];
+const PHASE_NAMES: [&str; PHASES] = [
+    "queued",
+    "preparing",
+    "reading",
+    "recovering",
+    "merging",
+    "combining",
+    "checksumming",
+    "logging",
+    "writing",
+    "delivering",
+    "comparing",
+    "finished",
+];
+const NONE: u32 = u32::MAX;
+
+/// The buffers a slice may hold besides one for each cell. Parities go by their numbers: P is 0, and Q 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Extra {
+    /// A parity as it will be.
+    New(u8),
+    /// The part of a parity that a write leaves as it is, for the log; in a scrub, what is wrong with it.
+    Partial(u8),
+    Bounce,
+}
+const EXTRAS: usize = PARITIES_MAX + PARTIALS_MAX + 1;
+/// The most parities that have partial ones: levels with a log, and what a scrub locates by, know P and Q.
+pub(crate) const PARTIALS_MAX: usize = 2;
+pub(super) const PARTIALS: [Extra; PARTIALS_MAX] = [Extra::Partial(0), Extra::Partial(1)];
+
+impl Extra {
+    pub(super) fn index(self) -> usize {
+        match self {
+            Extra::New(parity) => parity.into(),
+            Extra::Partial(parity) => PARITIES_MAX + usize::from(parity),
+            Extra::Bounce => EXTRAS - 1,
+        }
+    }
+}
+
+pub(crate) struct Slice {
+    pub(crate) kind: Kind,
+    pub(crate) phase: Phase,
+    /// The row that is locked.
+    pub(super) row: Row,
+    /// Its cells; while one of a new shape is made, in turn those of the rows that it is made of.
+    pub(crate) map: RowMap,
+    /// The locked range, in sectors of the chunk.
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    /// The band being worked on.
+    pub(crate) band: u64,
+    pub(crate) band_sectors: u64,
+    pub(crate) step: u64,
+    pub(crate) pending: u32,
+    pub(crate) durable: bool,
+    /// Which cells of those that hold the same it is about.
+    pub(crate) copies: Copies,
+    /// Cells whose medium cannot be read in this band.
+    pub(crate) bad: CellSet,
+    /// `bad` tells what was found before the slice had its range for itself: a write may have healed it since.
+    pub(crate) hearsay: bool,
+    /// Cells whose content of this band is in `cells`.
+    pub(crate) have: CellSet,
+    /// Cells declared lost in this band: taken as zeros.
+    pub(crate) zeroed: CellSet,
+    /// Data cells of the band yet to be written, and those of this pass.
+    pub(crate) todo: CellSet,
+    pub(crate) pass: CellSet,
+    pub(crate) fragments: Vec<Fragment>,
+    pub(crate) cells: [Option<Buf>; CELLS_MAX],
+    pub(crate) extras: [Option<Buf>; EXTRAS],
+    /// Of a row of a new shape, the data cells that are known.
+    pub(crate) made: Made,
+    pub(crate) checksums: [u32; PARTIALS_MAX],
+    pub(crate) record: Option<u64>,
+    pub(crate) verdicts: Verdicts,
+    /// Durable data of several cells was logged: over only when the log says so.
+    pub(crate) several: bool,
+    /// Nothing was written after all: a trim of a row that is not whole.
+    pub(crate) skipped: bool,
+    /// Done again block by block, after something could not be read.
+    pub(super) narrowed: bool,
+    /// Of a scrub: `bad` has a cell that could be read, and is wrong.
+    pub(crate) left_out: bool,
+    /// What a scrub found in its row.
+    pub(crate) findings: Vec<Found>,
+    pub(crate) scrubbed: Scrubbed,
+    /// Data cells that a task has written other bytes to than were there.
+    pub(crate) rewritten: CellSet,
+    pub(crate) intent_held: bool,
+    pub(crate) merged: bool,
+    pub(crate) error: Option<RequestError>,
+    /// The task it is a window of.
+    pub(crate) serial: u64,
+    pub(super) size: Size,
+    pub(super) reserved: u32,
+    pub(super) next_in_row: u32,
+    pub(super) live: bool,
+}
+
+impl Slice {
+    fn new() -> Slice {
+        Slice {
+            kind: Kind::Resync { compares: false },
+            phase: Phase::Finished,
+            row: Row(0),
+            map: RowMap::EMPTY,
+            start: 0,
+            sectors: 0,
+            band: 0,
+            band_sectors: 0,
+            step: 0,
+            pending: 0,
+            durable: false,
+            copies: Copies::All,
+            bad: CellSet::default(),
+            hearsay: false,
+            have: CellSet::default(),
+            zeroed: CellSet::default(),
+            todo: CellSet::default(),
+            pass: CellSet::default(),
+            fragments: Vec::new(),
+            cells: [None; CELLS_MAX],
+            extras: [None; EXTRAS],
+            made: Made::default(),
+            checksums: [0; PARTIALS_MAX],
+            record: None,
+            verdicts: Verdicts::default(),
+            several: false,
+            skipped: false,
+            narrowed: false,
+            left_out: false,
+            findings: Vec::new(),
+            scrubbed: Scrubbed::Compared,
+            rewritten: CellSet::EMPTY,
+            intent_held: false,
+            merged: false,
+            error: None,
+            serial: 0,
+            size: Size::Small,
+            reserved: 0,
+            next_in_row: NONE,
+            live: false,
+        }
+    }
+
+    pub(super) fn end(&self) -> u64 {
+        self.start + self.sectors
+    }
+
+    fn overlaps(&self, other: &Slice) -> bool {
+        self.row == other.row && self.start < other.end() && other.start < self.end()
+    }
+
+    pub(crate) fn band_bytes(&self) -> u32 {
+        (self.band_sectors * SECTOR_BYTES) as u32
+    }
+
+    /// A cell's buffer, as far as the band goes.
+    pub(crate) fn cell_ref(&self, cell: u8) -> BufRef {
+        let buf = self.cells[cell as usize].expect("the cell's buffer was taken");
+        BufRef::new(buf, 0, self.band_bytes())
+    }
+
+    pub(crate) fn extra_ref(&self, extra: Extra) -> Option<BufRef> {
+        self.extras[extra.index()].map(|buf| BufRef::new(buf, 0, self.band_bytes()))
+    }
+}
+
+/// All slices: those at work, those waiting for a row, and the room for more.
+pub(crate) struct Slices {
+    pub(crate) list: Vec<Slice>,
+    pub(super) free: Vec<u32>,
+    /// Heads of the chains of slices by row, in order of arrival.
+    rows: Vec<u32>,
+    pub(super) runnable: VecDeque<u32>,
+    /// In `Preparing`, until metadata moves.
+    waiting: Vec<u32>,
+    /// Whether a slice ended since the slices last began to run.
+    pub(super) ended: bool,
+    /// Transitions taken, by kind, from, to.
+    pub(crate) transitions: Vec<u64>,
+}
+
+const ROWS: usize = 1024;
+impl Slices {
+    pub(crate) fn new(limit: u32) -> Slices {
+        Slices {
+            list: (0..limit).map(|_| Slice::new()).collect(),
+            free: (0..limit).rev().collect(),
+            rows: vec![NONE; ROWS],
+            runnable: VecDeque::with_capacity(limit as usize),
+            waiting: Vec::with_capacity(limit as usize),
+            ended: false,
+            transitions: vec![0; KINDS * PHASES * PHASES],
+        }
+    }
+
+    /// The rows of all slices that may change something.
+    pub(crate) fn rows_at_work(&self) -> impl Iterator<Item = u64> + '_ {
+        let changes = |slice: &&Slice| match slice.kind {
+            Kind::Write(_) | Kind::Resync { .. } | Kind::Replay { .. } => true,
+            Kind::Scrub { mode } => mode.writes(),
+            // Nothing of the array is there, or it is written until it is done.
+            Kind::Reshape(_) => false,
+            // A reset makes parity fit what is lost.
+            Kind::Fill { .. } | Kind::Move => !slice.zeroed.is_empty(),
+            Kind::Read { .. } => false,
+        };
+        self.list
+            .iter()
+            .filter(|slice| slice.live)
+            .filter(changes)
+            .map(|slice| slice.row.0)
+    }
+
+    /// The slices that move rows for a growth.
+    pub(super) fn moves(&self) -> impl Iterator<Item = (u32, &Slice)> {
+        let slices = (0..).zip(&self.list);
+        slices.filter(|(_, slice)| slice.live && slice.kind == Kind::Move)
+    }
+
+    /// Whether a growth is just moving some of these rows.
+    pub(crate) fn moves_in(&self, rows: Range<u64>) -> bool {
+        let begun = |slice: &Slice| slice.phase != Phase::Queued;
+        let mut moves = self.moves();
+        moves.any(|(_, slice)| begun(slice) && rows.contains(&slice.row.0))
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        self.free.len() == self.list.len()
+    }
+
+    pub(crate) fn get(&mut self, id: u32) -> &mut Slice {
+        &mut self.list[id as usize]
+    }
+
+    pub(super) fn enqueue(&mut self, id: u32) {
+        let head = self.list[id as usize].row.0 as usize % ROWS;
+        self.list[id as usize].next_in_row = NONE;
+        if self.rows[head] == NONE {
+            self.rows[head] = id;
+            return;
+        }
+        let mut last = self.rows[head];
+        while self.list[last as usize].next_in_row != NONE {
+            last = self.list[last as usize].next_in_row;
+        }
+        self.list[last as usize].next_in_row = id;
+    }
+
+    /// Whether an older slice holds or awaits some of the same sectors.
+    pub(super) fn blocked(&self, id: u32) -> bool {
+        let slice = &self.list[id as usize];
+        let mut other = self.rows[slice.row.0 as usize % ROWS];
+        while other != id {
+            if self.list[other as usize].overlaps(slice) {
+                return true;
+            }
+            other = self.list[other as usize].next_in_row;
+        }
+        false
+    }
+
+    /// Takes a slice out of its row; those that waited behind it may run.
+    pub(super) fn dequeue(&mut self, id: u32) {
+        let head = self.list[id as usize].row.0 as usize % ROWS;
+        let mut after = self.list[id as usize].next_in_row;
+        if self.rows[head] == id {
+            self.rows[head] = after;
+        } else {
+            let mut before = self.rows[head];
+            while self.list[before as usize].next_in_row != id {
+                before = self.list[before as usize].next_in_row;
+            }
+            self.list[before as usize].next_in_row = after;
+        }
+        while after != NONE {
+            if self.list[after as usize].phase == Phase::Queued {
+                self.runnable.push_back(after);
+            }
+            after = self.list[after as usize].next_in_row;
+        }
+    }
+
+    pub(crate) fn coverage(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
+        self.transitions
+            .iter()
+            .enumerate()
+            .filter(|(_, count)| **count > 0)
+            .map(|(index, &count)| {
+                let (kind, from, to) = (
+                    index / PHASES / PHASES,
+                    index / PHASES % PHASES,
+                    index % PHASES,
+                );
+                (KIND_NAMES[kind], PHASE_NAMES[from], PHASE_NAMES[to], count)
+            })
+    }
+
+    pub(crate) fn set_phase(&mut self, id: u32, to: Phase) {
+        let slice = self.get(id);
+        let index = (slice.kind.index() * PHASES + slice.phase as usize) * PHASES + to as usize;
+        slice.phase = to;
+        self.transitions[index] += 1;
+    }
+
+    /// Leaves a slice in `Preparing` until metadata moves.
+    pub(super) fn await_metadata(&mut self, id: u32) {
+        self.set_phase(id, Phase::Preparing);
+        self.wait(id);
+    }
+
+    /// Leaves a slice in its phase until metadata moves.
+    pub(super) fn wait(&mut self, id: u32) {
+        self.waiting.push(id);
+    }
+
+    /// Metadata has moved: whatever waits for it looks again.
+    pub(crate) fn wake_waiting(&mut self) {
+        self.runnable.extend(self.waiting.drain(..));
+    }
+
+    /// Lets everybody who waits for the same sectors go first.
+    pub(crate) fn back_of_row(&mut self, id: u32) {
+        self.dequeue(id);
+        self.enqueue(id);
+    }
+
+    /// A slice goes on.
+    pub(super) fn requeue(&mut self, id: u32) {
+        self.runnable.push_back(id);
+    }
+
+    /// A slice goes on if its batch was empty.
+    pub(super) fn requeue_if_idle(&mut self, id: u32) {
+        if self.get(id).pending == 0 {
+            self.requeue(id);
+        }
+    }
+
+    /// A slice waits for one more of its buffers to be copied.
+    pub(crate) fn hold(&mut self, id: u32) {
+        self.get(id).pending += 1;
+    }
+
+    /// An operation of a slice has ended. After the last of its batch, the slice goes on.
+    pub(crate) fn op_ended(&mut self, id: u32) {
+        self.get(id).pending -= 1;
+        self.requeue_if_idle(id);
+    }
+
+    /// A computation of a slice has ended.
+    pub(crate) fn computed(&mut self, id: u32, verdict: Verdict, index: u32) {
+        let slice = self.get(id);
+        match verdict {
+            Verdict::Checksum(sum) => slice.checksums[index as usize] = sum,
+            Verdict::Done => {}
+            other => slice.verdicts.note(index, other),
+        }
+        self.op_ended(id);
+    }
+}
+
+impl Slice {
+    /// Starts on the band at `from`, as high as the step allows.
+    pub(super) fn begin_band(&mut self, from: u64) {
+        self.band = from;
+        self.band_sectors = self.step.min(self.end() - from);
+        self.bad = CellSet::default();
+        self.hearsay = false;
+        self.left_out = false;
+        self.have = CellSet::default();
+        self.zeroed = CellSet::default();
+        self.todo = CellSet::default();
+        self.pass = CellSet::default();
+        self.merged = false;
+        self.verdicts = Verdicts::default();
+    }
+}
