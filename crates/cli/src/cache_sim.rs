@@ -1,8 +1,8 @@
 //! `cache-sim`: caches alone, on a trace or a synthetic workload, side by side.
 
-use crate::command::TraceInput;
+use crate::command::trace::TraceInput;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{Progress, out, outln};
+use crate::print::terminal::{Progress, out, outln};
 use crate::trace::Input;
 use crate::units::{Size, parse_size, rule_parser, seconds};
 use clap::Args;

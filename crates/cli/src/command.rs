@@ -1,8 +1,8 @@
 //! The command table: every verb, option and word of help, here and in the files below. Parsing, `--help`, the man pages and the
 //! completions all come from it.
 
-mod lab;
-mod trace;
+pub mod lab;
+pub mod trace;
 
 use crate::units::{
     PowerCommand, Rate, destage_order_parser, order_parser, parse_destage_memory, parse_epoch,

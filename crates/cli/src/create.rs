@@ -9,8 +9,6 @@ mod buffer;
 mod skew;
 mod surrogate;
 
-pub use skew::words_before as skew_words_before;
-
 use crate::command::{Create, InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::config::{ArrayConfig, Config};
 use crate::failure::{Failure, Outcome};
@@ -19,7 +17,8 @@ use crate::member::{
     Copies, check_distinct, content, io_failure, open, random_uuid, refuse_volatile,
 };
 use crate::owner::refuse_served;
-use crate::terminal::{Lost, confirm, outln, warn};
+use crate::print::skew::skew_words;
+use crate::print::terminal::{Lost, confirm, outln, warn};
 use crate::units::Size;
 use at_once::{Extent, on_each};
 use buffer::{BUFFER_FILE_BYTES, check_buffer};
@@ -28,8 +27,7 @@ use restripe_array::meta::create::Note;
 use restripe_array::meta::{
     Content, CreateError, CreateOptions, Creation, Init, MemberEntry, WriteHole,
 };
-use restripe_array::shown;
-use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
+use restripe_array::{PAGE_SECTORS, SECTOR_BYTES, Uuid, shown};
 use restripe_io::control::{self, is_name};
 use restripe_io::member::{MemberSource, OpenFailure};
 use restripe_io::plain::Plain;
@@ -710,7 +708,7 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         superblock.name,
         superblock.geometry.level,
         wanted.members.len(),
-        skew_words_before(superblock.geometry.slots, superblock.geometry.skew),
+        skew_words(superblock.geometry.slots, superblock.geometry.skew),
         Size(u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES),
         Size(size),
         superblock.array,

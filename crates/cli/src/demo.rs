@@ -6,7 +6,7 @@
 use crate::beside::{self, Beside};
 use crate::command::Demo;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{self, out, outln, percent};
+use crate::print::terminal::{self, out, outln, percent};
 use crate::units::Size;
 use restripe_io::control::{Reply, Request, StatusView, ask_at};
 use restripe_lab::chart::{Chart, Mark};
@@ -263,7 +263,7 @@ impl Stage {
                 let tasks: Vec<String> = status
                     .tasks
                     .iter()
-                    .map(crate::terminal::task_line)
+                    .map(crate::print::terminal::task_line)
                     .collect();
                 return Err(Failure::new(format!("{what} did not happen"))
                     .at(format!("{} {tasks:?}", status.state)));

@@ -6,16 +6,14 @@
 mod devices;
 mod grow;
 mod start;
-mod stop;
+pub mod stop;
 mod surrogate;
-
-pub use stop::BeforeEnd;
 
 use crate::engine::{self, Setup};
 use crate::failure::Failure;
 use crate::member::{VOLATILE, open_failure, same_file};
 use crate::owner::{HINT, HINT_SILENT};
-use crate::surrogate::WITHOUT_LOG;
+use crate::print::surrogate::WITHOUT_LOG;
 use crate::tie::Whose;
 use crate::units::{Rate, Size, parse_order, parse_throttle};
 use restripe_array::meta::MetaError;

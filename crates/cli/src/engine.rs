@@ -3,16 +3,16 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::command::WithoutDaemon;
-use crate::desk::{BeforeEnd, Desk, End, Said};
+use crate::desk::stop::BeforeEnd;
+use crate::desk::{Desk, End, Said};
 use crate::failure::{Failure, Outcome};
 use crate::member::{check_distinct, open_failure, readable_copies, refuse_cycle, refuse_volatile};
-use crate::owner;
+use crate::print::terminal::warn;
 use crate::roster::{Prospect, Roster, refuse_to_lose, warn_of_mute};
 use crate::sets::{Others, Sets, home_of};
-use crate::terminal::warn;
 use crate::units::{DESTAGE_STEP, Rate, Size, seconds};
-use crate::watts;
 use crate::wishes::{self, Wish};
+use crate::{owner, watts};
 use restripe_array::cache::Rule;
 use restripe_array::meta::newest_of;
 use restripe_array::{

@@ -2,18 +2,17 @@
 
 use crate::command::Examine;
 use crate::config::members_from;
-use crate::create::skew_words_before;
 use crate::failure::{Failure, Outcome};
 use crate::member::{Copies, content, open_failure};
-use crate::status::scrub_lines;
-use crate::terminal::{out, outln, say_failure};
+use crate::print::skew::skew_words;
+use crate::print::status::scrub_lines;
+use crate::print::terminal::{out, outln, say_failure};
 use crate::units::Size;
-use restripe_array::SECTOR_BYTES;
 use restripe_array::meta::{
     BufferMark, Lease, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole,
     RegionKind, Superblock,
 };
-use restripe_array::shown;
+use restripe_array::{SECTOR_BYTES, shown};
 use restripe_io::control::LastScrubView;
 use restripe_io::member::is_in_use;
 use restripe_io::plain::Plain;
@@ -198,7 +197,7 @@ fn describe(out: &mut String, superblock: &Superblock) {
         "  {}, {} slots, {}chunk {}, {} of each member, logical block {}",
         geometry.level,
         geometry.slots,
-        skew_words_before(geometry.slots, geometry.skew),
+        skew_words(geometry.slots, geometry.skew),
         Size(u64::from(geometry.chunk_sectors) * SECTOR_BYTES),
         Size(geometry.slot_sectors * SECTOR_BYTES),
         superblock.logical_block

@@ -1,8 +1,8 @@
 //! `lab fit-disk`: fits a drive's parameters to a trace of it, and says how well the model then keeps to the drive.
 
-use crate::command::FitDisk;
+use crate::command::lab::FitDisk;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::outln;
+use crate::print::terminal::outln;
 use restripe_array::shown;
 use restripe_lab::drives::score::{Score, replay, score};
 use restripe_lab::drives::source::{Measured, trace};

@@ -2,8 +2,8 @@
 
 use crate::command::Heat;
 use crate::failure::{Failure, Outcome};
+use crate::print::terminal::{out, outln};
 use crate::status::everything;
-use crate::terminal::{out, outln};
 use crate::units::Exact;
 use restripe_array::shown;
 use restripe_io::control::{ClientError, HeatView, Reply, Request, ask};

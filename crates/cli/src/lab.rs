@@ -1,7 +1,7 @@
 //! `lab list`, `lab run`, `lab report`, `lab compare`: experiments from scenarios, and what came of them.
 
 use crate::failure::{Failure, Outcome as Result};
-use crate::terminal::{Progress as Line, out, say};
+use crate::print::terminal::{Progress as Line, out, say};
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::{Cell, Contents, Settings};
@@ -13,12 +13,11 @@ use restripe_lab::experiment::{figure, metric, page};
 use restripe_lab::generate::preset;
 use restripe_lab::nearest;
 use restripe_lab::report::Table;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fs, thread};
 
 /// Which experiment, and where its runs are kept.
 #[derive(Args, Debug)]

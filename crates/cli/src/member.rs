@@ -1,8 +1,8 @@
 //! Members as the verbs see them that work without an engine: what they carry, which array they belong to.
 
 use crate::failure::{Failure, Outcome};
+use crate::print::terminal::say;
 use crate::signature::{HEAD_BYTES, TAIL_BYTES, found_in_head, found_in_tail};
-use crate::terminal::say;
 use restripe_array::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_BYTES, Superblock};
 use restripe_array::meta::{MetaError, RegionKind, copies_of, newest_of};
 use restripe_array::{SECTOR_BYTES, Uuid};

@@ -9,8 +9,8 @@ use crate::command::{
 use crate::desk::{is_rebuild, is_scrub};
 use crate::failure::{Failure, Outcome};
 use crate::member::{content, open};
+use crate::print::terminal::{Lost, Progress, confirm, print, print_note, task_line};
 use crate::session::{Session, absolute};
-use crate::terminal::{Lost, Progress, confirm, print, print_note, task_line};
 use crate::tie::Whose;
 use crate::units::Size;
 use clap::ValueEnum;

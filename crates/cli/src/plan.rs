@@ -1,7 +1,7 @@
 //! `plan`: compares layouts for given disks, before anything is written.
 
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{out, outln};
+use crate::print::terminal::{out, outln};
 use crate::units::{Size, parse_size, seconds};
 use clap::Args;
 use restripe_array::layout::Skew;

@@ -1,8 +1,8 @@
 //! `lab reliability`: solves a model's chain, and holds it against simulated disks where asked to.
 
-use crate::command::{Reliability, RepairBy};
+use crate::command::lab::{Reliability, RepairBy};
 use crate::failure::{Failure, Outcome};
-use crate::terminal::outln;
+use crate::print::terminal::outln;
 use restripe_lab::reliability::chain::Expected;
 use restripe_lab::reliability::mission::{Mission, mission};
 use restripe_lab::reliability::model::{Choice, Known, MODELS, Parameters, known};

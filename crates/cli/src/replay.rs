@@ -1,9 +1,9 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
-use crate::create::skew_words_before;
 use crate::engine::{heat, read_cache};
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{out, outln};
+use crate::print::skew::skew_words;
+use crate::print::terminal::{out, outln};
 use crate::units::{
     Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
     parse_zone, rule_parser,
@@ -11,21 +11,19 @@ use crate::units::{
 use clap::Args;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Skew};
-use restripe_array::shown;
-use restripe_array::{Moves, Order, Throttle};
+use restripe_array::{Moves, Order, Throttle, shown};
 use restripe_io::nbd_wire::uri::{Endpoint, NbdUri};
 use restripe_lab::experiment::cell::{check_form, level, schedule, write_hole};
 use restripe_lab::experiment::requests::{generated, onto};
 use restripe_lab::experiment::{figure, page};
 use restripe_lab::generate::{Parameters, preset};
 use restripe_lab::nbd::Address;
-use restripe_lab::replay::answer;
 use restripe_lab::replay::facts::{CAUSES, Log, Phase};
 use restripe_lab::replay::real::{self, Connect, Remote};
 use restripe_lab::replay::simulated::replay;
 use restripe_lab::replay::source::{Placed, Survey};
 use restripe_lab::replay::stage::{ArrayPlan, Stage, member_bytes_max};
-use restripe_lab::replay::{Deed, Pace, Plan, Script, Until};
+use restripe_lab::replay::{Deed, Pace, Plan, Script, Until, answer};
 use restripe_lab::report::Table;
 use restripe_lab::trace::{
     Item, Op, Options, Requests, Trace, TraceError, open, read_twice, shape,
@@ -352,7 +350,7 @@ fn simulated(verb: &Replay, plan: &ArrayPlan) -> String {
          rebuild at {} to {} MB/s.",
         verb.level,
         plan.members,
-        skew_words_before(plan.members, plan.skew),
+        skew_words(plan.members, plan.skew),
         plan.member_bytes >> 20,
         plan.chunk_sectors / 2,
         plan.drive,

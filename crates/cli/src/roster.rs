@@ -14,9 +14,9 @@ use crate::engine::{Form, Setup};
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::member::readable_copies;
+use crate::print::terminal::warn;
 use crate::remake;
 use crate::sets::surrogate_of;
-use crate::terminal::warn;
 use restripe_array::layout::{Geometry, Layout, Level};
 use restripe_array::meta::{
     ArrayOwner, Candidate, Choice, MemberRole, MetaError, Partner, Placement, Superblock,

@@ -5,7 +5,7 @@
 use crate::command::WithoutDaemon;
 use crate::engine::Running;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::print_note;
+use crate::print::terminal::print_note;
 use restripe_io::control::{
     self, Answer, ClientError, FactView, READ_ONLY, RefusalView, Reply, Request, StatusView,
 };

@@ -8,8 +8,8 @@
 
 use crate::engine::Setup;
 use crate::failure::{Failure, Outcome};
+use crate::print::terminal::warn;
 use crate::roster::{Prospect, Roster};
-use crate::terminal::warn;
 use restripe_array::Uuid;
 use restripe_array::meta::{ArrayOwner, Partner, PartnerRole, Superblock, WriteHole};
 use restripe_io::member::OpenMember;

@@ -2,7 +2,7 @@
 
 use crate::command::Sim;
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{Progress, outln, say};
+use crate::print::terminal::{Progress, outln, say};
 use restripe_io::record::replay;
 use restripe_sim::swarm::{self, Options};
 use std::panic;

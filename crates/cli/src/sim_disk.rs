@@ -1,8 +1,8 @@
 //! `sim-disk`: serves a model of a drive over NBD, in real time, until told to stop.
 
-use crate::command::{Schedule, SimDisk, Switch};
+use crate::command::lab::{Schedule, SimDisk, Switch};
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{outln, print_note};
+use crate::print::terminal::{outln, print_note};
 use restripe_io::signals::Termination;
 use restripe_lab::drives::clock::Clockwork;
 use restripe_lab::drives::export::{Backing, Export, Stream};

@@ -1,11 +1,11 @@
 //! `trace`: what a block trace is like, and what is done to it before a replay.
 
-use crate::command::{
+use crate::command::trace::{
     FitName, Trace, TraceConvert, TraceInfo, TraceInput, TraceOutput, TraceRemap, TraceScale,
     TraceSlice, TraceVerb,
 };
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{out, outln, print_note, warn};
+use crate::print::terminal::{out, outln, print_note, warn};
 use restripe_lab::nearest;
 use restripe_lab::trace::shape::{self, Cut, Fit};
 use restripe_lab::trace::{

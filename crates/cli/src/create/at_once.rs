@@ -4,7 +4,7 @@
 //! All of it ends before an error is told, so that nothing goes on behind the caller's back.
 
 use crate::failure::Outcome;
-use crate::terminal::Progress;
+use crate::print::terminal::Progress;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;

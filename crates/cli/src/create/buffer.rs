@@ -1,9 +1,9 @@
 //! The buffer of a new code cache: a set of its own, on persistent memory.
 
-use super::surrogate::name_with;
-use super::{options, planned};
 use crate::command::{InitName, LevelName, WriteHoleName};
 use crate::config::ArrayConfig;
+use crate::create::surrogate::name_with;
+use crate::create::{options, planned};
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::units::Size;

@@ -1,8 +1,8 @@
 //! The surrogate of a new array: a set of its own, made together with the array, each naming the other.
 
-use super::GeometrySize;
 use crate::command::{LevelName, SurrogateLevel};
 use crate::config::ArrayConfig;
+use crate::create::GeometrySize;
 use crate::failure::{Failure, Outcome};
 use crate::lease::is_lease;
 use crate::units::Size;

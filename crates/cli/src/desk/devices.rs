@@ -2,7 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{
+use crate::desk::{
     Desk, Said, done, ended, in_the_array, is_remote, not_taken, of_absent_surrogate, refusal_of,
 };
 use crate::lease::refuse_as_member;

@@ -1,6 +1,7 @@
 //! Growth by further members: they are taken in as spares first, and then made data members all at once.
 
-use super::{Desk, Whose, done, ended, is_meant};
+use crate::desk::{Desk, done, ended, is_meant};
+use crate::tie::Whose;
 use crate::units::Size;
 use restripe_array::report::{GrowthPlan, MemberState, MemberStatus};
 use restripe_array::{Command, Member, SECTOR_BYTES};

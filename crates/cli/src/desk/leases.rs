@@ -3,7 +3,7 @@
 //! Its space is zeroed before the lease is on record, so a crash at any moment lends no old bytes. A lease that is taken
 //! back is zeroed as well, so that its borrower's bytes do not stay until somebody borrows the space again.
 
-use super::{Desk, Said, done, ended};
+use crate::desk::{Desk, Said, done, ended};
 use crate::units::Size;
 use restripe_array::layout::Layout;
 use restripe_array::meta::leases;

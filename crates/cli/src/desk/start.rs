@@ -2,7 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, Said, ended};
+use crate::desk::{Desk, Said, ended};
 use restripe_array::{Command, CommandError, StartMode};
 use restripe_io::control::Refusal;
 use std::sync::PoisonError;

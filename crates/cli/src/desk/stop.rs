@@ -2,7 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, End, Said, done, ended};
+use crate::desk::{Desk, End, Said, done, ended};
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status as SetStatus};
 use restripe_array::{Command, CommandError, Member};
 use restripe_io::control::{Refusal, Reply, member_name};

@@ -14,9 +14,9 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use super::{Desk, Said, done, ended, in_the_array, refusal_of};
 use crate::command::SurrogateLevel;
 use crate::create::{Home, carry_out, check_disks, open_all, refuse_to_overwrite, surrogate_for};
+use crate::desk::{Desk, Said, done, ended, in_the_array, refusal_of};
 use crate::engine::{self, Form};
 use crate::failure::{Failure, Outcome};
 use crate::member::{

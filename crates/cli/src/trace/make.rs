@@ -1,12 +1,14 @@
 //! `trace generate` and `trace fit`: traces that are made, always called synthetic, and what they are made from.
 
-use super::{Input, cannot_write, write};
-use crate::command::{TraceFit, TraceGenerate, TraceOutput};
+use crate::command::trace::{TraceFit, TraceGenerate, TraceOutput};
 use crate::failure::{Failure, Outcome};
-use crate::terminal::{out, outln, print_note};
+use crate::print::terminal::{out, outln, print_note};
+use crate::trace::{Input, cannot_write, write};
 use restripe_lab::generate::fit::{Fitted, Unfit};
-use restripe_lab::generate::{Generator, Invalid, Parameters, Preset, fit as fit_trace, label};
-use restripe_lab::generate::{parameters::NUMBERS, preset};
+use restripe_lab::generate::parameters::NUMBERS;
+use restripe_lab::generate::{
+    Generator, Invalid, Parameters, Preset, fit as fit_trace, label, preset,
+};
 use restripe_lab::trace::{Features, Order, Summary, read_twice};
 use serde_json::json;
 use std::fmt::Write;

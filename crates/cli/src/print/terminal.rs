@@ -11,7 +11,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use crate::failure::{Failure, Outcome};
-use crate::journal::{self, Level, show};
+use crate::print::journal::{self, Level, show};
 use crate::units::{Rate, Size, seconds};
 use restripe_array::{shown, shown_lines};
 use restripe_io::control::{AimView, TaskView};
@@ -26,13 +26,13 @@ static UNWRITTEN: Mutex<Option<io::Error>> = Mutex::new(None);
 
 /// A line of standard output.
 macro_rules! outln {
-    () => { $crate::terminal::print("") };
-    ($($part:tt)*) => { $crate::terminal::print(format_args!($($part)*)) };
+    () => { $crate::print::terminal::print("") };
+    ($($part:tt)*) => { $crate::print::terminal::print(format_args!($($part)*)) };
 }
 
 /// A piece of standard output.
 macro_rules! out {
-    ($($part:tt)*) => { $crate::terminal::print_piece(format_args!($($part)*)) };
+    ($($part:tt)*) => { $crate::print::terminal::print_piece(format_args!($($part)*)) };
 }
 
 pub(crate) use {out, outln};
