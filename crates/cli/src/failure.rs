@@ -13,7 +13,7 @@ const FAILED: u8 = 1;
 const USAGE: u8 = 2;
 
 #[derive(Debug, PartialEq, Eq)]
-pub struct Failure {
+pub(crate) struct Failure {
     what: String,
     at: String,
     hint: String,
@@ -24,7 +24,7 @@ pub struct Failure {
     ended: bool,
 }
 
-pub type Outcome<T = ()> = Result<T, Failure>;
+pub(crate) type Outcome<T = ()> = Result<T, Failure>;
 
 impl Failure {
     pub fn new(what: impl Into<String>) -> Failure {

@@ -1,10 +1,10 @@
 //! What a person reads: standard output, standard error, and the texts of views.
 
-pub mod energy;
-pub mod journal;
-pub mod leases;
-pub mod members;
-pub mod skew;
-pub mod status;
-pub mod surrogate;
-pub mod terminal;
+pub(crate) mod energy;
+pub(crate) mod journal;
+pub(crate) mod leases;
+pub(crate) mod members;
+pub(crate) mod skew;
+pub(crate) mod status;
+pub(crate) mod surrogate;
+pub(crate) mod terminal;

@@ -10,7 +10,7 @@ use std::time::Duration;
 const UNITS: [(char, u32); 4] = [('K', 10), ('M', 20), ('G', 30), ('T', 40)];
 
 /// `64K`, `1.5G` is refused: a size is a whole number of a unit, so that nothing is rounded behind one's back.
-pub fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let body = text
         .strip_suffix("iB")
         .or_else(|| text.strip_suffix('B'))
@@ -35,7 +35,7 @@ fn unit_shift(letter: char) -> Option<u32> {
 }
 
 /// `500ms`, `30s`, `5m`, `1h`: the unit is never left out.
-pub fn parse_time(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_time(text: &str) -> Result<Duration, String> {
     let split = text
         .find(|c: char| !c.is_ascii_digit())
         .unwrap_or(text.len());
@@ -55,7 +55,7 @@ pub fn parse_time(text: &str) -> Result<Duration, String> {
 }
 
 /// A time that is waited for: none at all would be over before anything was done.
-pub fn parse_wait(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
     match parse_time(text)? {
         Duration::ZERO => Err(format!(
             "{text}: use a time above zero, such as 500ms or 30s"
@@ -65,7 +65,7 @@ pub fn parse_wait(text: &str) -> Result<Duration, String> {
 }
 
 /// Memory for requests: what is smaller than the largest of them is taken as that much.
-pub fn parse_memory(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_memory(text: &str) -> Result<u64, String> {
     match parse_size(text)? {
         0 => Err(format!("{text}: requests need at least 32M of memory")),
         memory => Ok(memory),
@@ -74,7 +74,7 @@ pub fn parse_memory(text: &str) -> Result<u64, String> {
 
 /// Limits of background work, bytes a second of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Rate {
+pub(crate) struct Rate {
     pub min: u64,
     pub max: u64,
 }
@@ -103,7 +103,7 @@ impl fmt::Display for Speed {
 }
 
 /// `10M..200M`, `..200M`, `10M..`: without a unit, bytes.
-pub fn parse_rate(text: &str) -> Result<Rate, String> {
+pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     let (min, max) = text.split_once("..").ok_or_else(|| {
         format!("{text:?} is not MIN..MAX, such as 10M..200M; use ..{text} to set only the maximum")
     })?;
@@ -138,12 +138,12 @@ fn no_such(what: &str, text: &str, names: &[&str]) -> String {
 }
 
 /// What paces background work, by its name.
-pub fn parse_throttle(text: &str) -> Result<Throttle, String> {
+pub(crate) fn parse_throttle(text: &str) -> Result<Throttle, String> {
     Throttle::named(text).ok_or_else(|| no_such("throttle", text, &Throttle::FORMS))
 }
 
 /// A zone of heat.
-pub fn parse_zone(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_zone(text: &str) -> Result<u64, String> {
     let zone = parse_size(text)?;
     if zone < 64 << 10 {
         return Err(format!("{text}: use zones of 64K or more"));
@@ -152,7 +152,7 @@ pub fn parse_zone(text: &str) -> Result<u64, String> {
 }
 
 /// An epoch of heat: a second or more.
-pub fn parse_epoch(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_epoch(text: &str) -> Result<Duration, String> {
     let epoch = parse_time(text)?;
     if epoch < Duration::from_secs(1) {
         return Err(format!("{text}: use epochs of 1s or more"));
@@ -162,10 +162,10 @@ pub fn parse_epoch(text: &str) -> Result<Duration, String> {
 
 /// The words of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct PowerCommand(pub Vec<String>);
+pub(crate) struct PowerCommand(pub Vec<String>);
 
 /// `exec:` and a command: its words, at blanks.
-pub fn parse_power(text: &str) -> Result<PowerCommand, String> {
+pub(crate) fn parse_power(text: &str) -> Result<PowerCommand, String> {
     let command = text.strip_prefix("exec:");
     let words = command.unwrap_or("").split_whitespace().map(String::from);
     let words: Vec<String> = words.collect();
@@ -178,33 +178,33 @@ pub fn parse_power(text: &str) -> Result<PowerCommand, String> {
 }
 
 /// What is rebuilt next, by the order's name.
-pub fn parse_order(text: &str) -> Result<Order, String> {
+pub(crate) fn parse_order(text: &str) -> Result<Order, String> {
     Order::named(text).ok_or_else(|| no_such("order", text, &Order::ALL.map(Order::name)))
 }
 
 /// The same on the command line, where help and completions list the names.
-pub fn order_parser() -> impl TypedValueParser<Value = Order> {
+pub(crate) fn order_parser() -> impl TypedValueParser<Value = Order> {
     PossibleValuesParser::new(Order::ALL.map(Order::name))
         .map(|name| Order::named(&name).expect("one of those"))
 }
 
 /// In which order stripes go home from a code cache, by the order's name.
-pub fn parse_destage_order(text: &str) -> Result<destage::Order, String> {
+pub(crate) fn parse_destage_order(text: &str) -> Result<destage::Order, String> {
     let names = destage::Order::ALL.map(destage::Order::name);
     destage::Order::named(text).ok_or_else(|| no_such("order", text, &names))
 }
 
 /// The same on the command line, where help and completions list the names.
-pub fn destage_order_parser() -> impl TypedValueParser<Value = destage::Order> {
+pub(crate) fn destage_order_parser() -> impl TypedValueParser<Value = destage::Order> {
     PossibleValuesParser::new(destage::Order::ALL.map(destage::Order::name))
         .map(|name| destage::Order::named(&name).expect("one of those"))
 }
 
 /// What memory is cut into.
-pub const DESTAGE_STEP: u64 = 64 << 10;
+pub(crate) const DESTAGE_STEP: u64 = 64 << 10;
 
 /// Memory for what is on its way home: whole buffers, so many that a way home goes on, and no more than a log is likely to have.
-pub fn parse_destage_memory(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_destage_memory(text: &str) -> Result<u64, String> {
     let memory = parse_size(text)?;
     match memory {
         _ if !(1 << 20..=1 << 30).contains(&memory) => {
@@ -218,36 +218,36 @@ pub fn parse_destage_memory(text: &str) -> Result<u64, String> {
 }
 
 /// What is moved out of a rebuild's way, by the policy's name.
-pub fn parse_redirect(text: &str) -> Result<Redirect, String> {
+pub(crate) fn parse_redirect(text: &str) -> Result<Redirect, String> {
     let names = Redirect::ALL.map(Redirect::name);
     Redirect::named(text).ok_or_else(|| no_such("redirect policy", text, &names))
 }
 
 /// The same on the command line, where help and completions list the names.
-pub fn redirect_parser() -> impl TypedValueParser<Value = Redirect> {
+pub(crate) fn redirect_parser() -> impl TypedValueParser<Value = Redirect> {
     PossibleValuesParser::new(Redirect::ALL.map(Redirect::name))
         .map(|name| Redirect::named(&name).expect("one of those"))
 }
 
 /// `on` or `off`.
-pub fn whether_parser() -> impl TypedValueParser<Value = bool> {
+pub(crate) fn whether_parser() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|whether| whether == "on")
 }
 
 /// The name of a cache's rule.
-pub fn parse_rule(text: &str) -> Result<Rule, String> {
+pub(crate) fn parse_rule(text: &str) -> Result<Rule, String> {
     Rule::named(text).ok_or_else(|| no_such("rule", text, &Rule::ALL.map(Rule::name)))
 }
 
 /// The same on the command line, where help and completions list the names.
-pub fn rule_parser() -> impl TypedValueParser<Value = Rule> {
+pub(crate) fn rule_parser() -> impl TypedValueParser<Value = Rule> {
     PossibleValuesParser::new(Rule::ALL.map(Rule::name))
         .map(|name| Rule::named(&name).expect("one of those"))
 }
 
 /// Bytes as a person reads them, exact where a whole number of a unit says it: `64K`, `1.4G`.
 #[derive(Clone, Copy)]
-pub struct Size(pub u64);
+pub(crate) struct Size(pub u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -267,7 +267,7 @@ impl fmt::Display for Size {
 
 /// Bytes to the last one, in the largest unit that is a whole number of them: `64K`, `1152K`.
 #[derive(Clone, Copy)]
-pub struct Exact(pub u64);
+pub(crate) struct Exact(pub u64);
 
 impl fmt::Display for Exact {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -280,7 +280,7 @@ impl fmt::Display for Exact {
 }
 
 /// Seconds as a person reads them: `42s`, `3m 20s`, `2h 05m`.
-pub fn seconds(seconds: u64) -> String {
+pub(crate) fn seconds(seconds: u64) -> String {
     match seconds {
         0..60 => format!("{seconds}s"),
         60..3600 => format!("{}m {:02}s", seconds / 60, seconds % 60),

@@ -5,7 +5,7 @@ use restripe_io::control::{EnergyView, MemberView, OverlayView, SpindleView, Sta
 use std::fmt::Write;
 
 /// Nothing where no rating is: of an array whose mirrors never sleep, unless one was given.
-pub fn text(view: &StatusView) -> String {
+pub(crate) fn text(view: &StatusView) -> String {
     let Some(energy) = &view.energy else {
         return String::new();
     };

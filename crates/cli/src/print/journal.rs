@@ -30,13 +30,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 /// Lines that wait for the log's reader, at most.
 const QUEUED_MAX: usize = 4096;
 /// How long a daemon that ends waits for its last lines to be read.
-pub const LAST_WORDS: Duration = Duration::from_secs(1);
+pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long the answer to a verb waits for the lines about it to be read.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// How grave a line is, as syslog counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Level {
+pub(crate) enum Level {
     Error = 3,
     Warning = 4,
     Info = 6,
@@ -70,7 +70,7 @@ struct Queue {
 static QUEUE: OnceLock<Queue> = OnceLock::new();
 
 /// From here on this process is a daemon: its lines have a time, and none of them can block it.
-pub fn begin() -> io::Result<()> {
+pub(crate) fn begin() -> io::Result<()> {
     let (entries, receiver) = sync_channel(QUEUED_MAX);
     let queue = Queue {
         entries,
@@ -91,7 +91,7 @@ pub fn begin() -> io::Result<()> {
 }
 
 /// Logs one line; what it holds of others is shown, not obeyed.
-pub fn line(level: Level, text: impl Display) {
+pub(crate) fn line(level: Level, text: impl Display) {
     let text = shown(&text.to_string()).to_string();
     let Some(queue) = QUEUE.get() else {
         let prefix = if to_system() {
@@ -108,7 +108,7 @@ pub fn line(level: Level, text: impl Display) {
 }
 
 /// Waits until all lines are written, but not for longer than this.
-pub fn end(within: Duration) {
+pub(crate) fn end(within: Duration) {
     if let Some(queue) = QUEUE.get() {
         all_written(queue, within);
     }
@@ -116,7 +116,7 @@ pub fn end(within: Duration) {
 
 /// Waits at most `SETTLED` until all lines are written. Does not wait again until the reader that was stuck has read a
 /// line.
-pub fn settle() {
+pub(crate) fn settle() {
     let Some(queue) = QUEUE.get() else { return };
     let stuck = queue.stuck_at.load(Ordering::Relaxed) == queue.written.load(Ordering::Relaxed);
     if !stuck && !all_written(queue, SETTLED) {
@@ -159,7 +159,7 @@ fn write_all(entries: &Receiver<Entry>) {
 }
 
 /// Writes to standard error in one piece, so that lines of two processes do not mix. What cannot be shown is not missed.
-pub fn show(text: &str) {
+pub(crate) fn show(text: &str) {
     let mut error = io::stderr().lock();
     let _ = error
         .write_all(text.as_bytes())
@@ -194,7 +194,7 @@ fn time(now: SystemTime) -> String {
 }
 
 /// A time that is given in seconds since 1970-01-01 UTC, as RFC 3339 has it.
-pub fn utc(since: u64) -> String {
+pub(crate) fn utc(since: u64) -> String {
     let (days, second) = (since / 86_400, since % 86_400);
     let (year, month, day) = date(days);
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);

@@ -6,7 +6,7 @@ use restripe_io::control::LendingView;
 use std::fmt::Write;
 
 /// In the status of its array: `lends 4G: 2 leases, 1G free`.
-pub fn line(lends: &LendingView) -> String {
+pub(crate) fn line(lends: &LendingView) -> String {
     let word = if lends.leases.len() == 1 {
         "lease"
     } else {
@@ -16,7 +16,7 @@ pub fn line(lends: &LendingView) -> String {
     format!("lends {bytes}: {} {word}, {free} free", lends.leases.len())
 }
 
-pub fn table(lends: &LendingView) -> String {
+pub(crate) fn table(lends: &LendingView) -> String {
     let mut out = line(lends);
     // Writing to a string cannot fail.
     let _ = match lends.largest_free_bytes {

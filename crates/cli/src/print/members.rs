@@ -16,7 +16,7 @@ fn hosts_text(hosts: &[HostedView]) -> String {
 
 /// Members and empty slots in the order of the slots: members' numbers only say in which order they were named. Who
 /// stands in no slot comes last.
-pub fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String> {
+pub(crate) fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String> {
     let members = members.iter().map(|member| {
         let slot = member.slot.map_or("-".to_string(), |slot| slot.to_string());
         let MemberView {

@@ -3,7 +3,7 @@
 use restripe_array::layout::Skew;
 
 /// As `3 groups of 3, 3 partitions, `, in front of more about the same array; nothing where nothing is skewed.
-pub fn skew_words(slots: u16, skew: Option<Skew>) -> String {
+pub(crate) fn skew_words(slots: u16, skew: Option<Skew>) -> String {
     let Some(Skew { groups, partitions }) = skew else {
         return String::new();
     };

@@ -12,7 +12,7 @@ use restripe_io::control::{DroppedView, LastScrubView, LostView, MemberView, Sta
 use std::fmt::Write;
 
 /// The slots that no member serves, whether it is known or not.
-pub fn vacant_slots(view: &StatusView) -> Vec<u16> {
+pub(crate) fn vacant_slots(view: &StatusView) -> Vec<u16> {
     let served = |slot: &u16| {
         let here = |member: &MemberView| member.slot == Some(*slot) && member.state == "active";
         view.members.iter().any(here)
@@ -21,7 +21,7 @@ pub fn vacant_slots(view: &StatusView) -> Vec<u16> {
 }
 
 /// The screen.
-pub fn text(view: &StatusView) -> String {
+pub(crate) fn text(view: &StatusView) -> String {
     let mut out = String::new();
     // Writing to a string cannot fail.
     let _ = writeln!(out, "{}: {}", shown(&view.name), state(view));
@@ -78,7 +78,7 @@ pub fn text(view: &StatusView) -> String {
 }
 
 /// The last scrub: when, how far, and what it found.
-pub fn scrub_lines(last: &LastScrubView) -> String {
+pub(crate) fn scrub_lines(last: &LastScrubView) -> String {
     let date = |date: Option<u64>| date.map_or("at an unknown date".into(), utc);
     let when = match (last.state.as_str(), last.ended_at) {
         ("running", _) => format!("started {}, not ended", date(last.began_at)),
@@ -163,7 +163,7 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
 }
 
 /// One part of the array that is lost, exactly.
-pub fn lost_line(lost: &LostView) -> String {
+pub(crate) fn lost_line(lost: &LostView) -> String {
     let LostView {
         offset_bytes,
         bytes,

@@ -8,12 +8,12 @@ use restripe_io::control::{BufferView, OverlayView, SurrogateView};
 use std::fmt::Write;
 
 /// Behind each of the surrogate's members in an array's list.
-pub const MARK: &str = "  (surrogate)";
+pub(crate) const MARK: &str = "  (surrogate)";
 /// And behind each of its buffer's.
-pub const BUFFER_MARK: &str = "  (NVRAM buffer)";
+pub(crate) const BUFFER_MARK: &str = "  (NVRAM buffer)";
 
 /// Its lines in the status of its array.
-pub fn text(view: &SurrogateView) -> String {
+pub(crate) fn text(view: &SurrogateView) -> String {
     let mut out = String::new();
     let SurrogateView {
         name, state, level, ..
@@ -126,7 +126,7 @@ fn away_line(overlay: &OverlayView) -> String {
 }
 
 /// What follows where first copies have all that a log disk had that failed.
-pub const WITHOUT_LOG: &str =
+pub(crate) const WITHOUT_LOG: &str =
     "writes continue without it, and mirrors stay active until a start with a log";
 
 /// That the log takes no more, and what follows from that.
@@ -148,7 +148,7 @@ fn trouble_of_log(overlay: &OverlayView) -> Option<(&'static str, &'static str)>
 }
 
 /// What is wrong with a surrogate, in the first words of the array: `surrogate degraded`, `the log has NO SPACE`.
-pub fn troubles(surrogate: &SurrogateView) -> Vec<String> {
+pub(crate) fn troubles(surrogate: &SurrogateView) -> Vec<String> {
     let mut words = Vec::new();
     if surrogate.is_degraded() {
         words.push(format!("surrogate {}", surrogate.state));
@@ -199,7 +199,7 @@ fn seals_line(overlay: &OverlayView) -> Option<String> {
 }
 
 /// What only `surrogate status` has room for.
-pub fn details(view: &SurrogateView) -> String {
+pub(crate) fn details(view: &SurrogateView) -> String {
     let mut out = String::new();
     if let Some(overlay) = &view.overlay {
         let _ = writeln!(

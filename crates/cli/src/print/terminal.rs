@@ -38,17 +38,17 @@ macro_rules! out {
 pub(crate) use {out, outln};
 
 /// A line on standard error, if anybody is there to read it.
-pub fn say(line: impl Display) {
+pub(crate) fn say(line: impl Display) {
     journal::line(Level::Info, line);
 }
 
 /// A warning on standard error.
-pub fn warn(line: impl Display) {
+pub(crate) fn warn(line: impl Display) {
     journal::line(Level::Warning, format_args!("warning: {line}"));
 }
 
 /// A failure on standard error: what, where and what to do, a line each.
-pub fn say_failure(failure: &Failure) {
+pub(crate) fn say_failure(failure: &Failure) {
     if failure.is_silent() {
         return;
     }
@@ -59,12 +59,12 @@ pub fn say_failure(failure: &Failure) {
 
 /// Lines on standard output. What is not the command's own in them is to be in one line (see [`shown`]); no character
 /// that a terminal obeys passes.
-pub fn print(lines: impl Display) {
+pub(crate) fn print(lines: impl Display) {
     print_piece(format_args!("{lines}\n"));
 }
 
 /// The same, of a text that has its last line feed.
-pub fn print_piece(text: impl Display) {
+pub(crate) fn print_piece(text: impl Display) {
     let text = shown_lines(&text.to_string()).to_string();
     let mut output = io::stdout().lock();
     let written = stdout_is_writable().and_then(|()| output.write_all(text.as_bytes()));
@@ -76,13 +76,13 @@ pub fn print_piece(text: impl Display) {
 
 /// A line on standard output of a verb that was asked for something else: a daemon serves also where its address is not
 /// read.
-pub fn print_aside(line: impl Display) {
+pub(crate) fn print_aside(line: impl Display) {
     let mut output = io::stdout().lock();
     let _ = writeln!(output, "{}", shown(&line.to_string())).and_then(|()| output.flush());
 }
 
 /// A message of the daemon on standard output, which may name what is not the daemon's.
-pub fn print_note(note: &str) {
+pub(crate) fn print_note(note: &str) {
     print(shown(note));
 }
 
@@ -90,7 +90,7 @@ pub fn print_note(note: &str) {
 const BY_THE_PIPE: u8 = 128 + 13;
 
 /// Whether all that was printed has been written. Where a reader has left, the verb has done its work, and fails without a word.
-pub fn finish() -> Outcome {
+pub(crate) fn finish() -> Outcome {
     let unwritten = UNWRITTEN
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -107,13 +107,13 @@ pub fn finish() -> Outcome {
 
 /// Something that will be gone.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Lost {
+pub(crate) struct Lost {
     pub at: String,
     pub what: String,
 }
 
 /// Says what will be lost and asks, unless that was answered beforehand.
-pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
+pub(crate) fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
     say(question);
     for Lost { at, what } in losses {
         say(format_args!("  {at}: {what}"));
@@ -137,7 +137,7 @@ pub fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
 }
 
 /// One line that is written over and over on a terminal, and now and then elsewhere.
-pub struct Progress {
+pub(crate) struct Progress {
     terminal: bool,
     shown: String,
     /// When a line was last said that is no terminal's.
@@ -190,7 +190,7 @@ impl Drop for Progress {
 }
 
 /// A task in one line: how far, how fast, how long still.
-pub fn task_line(task: &TaskView) -> String {
+pub(crate) fn task_line(task: &TaskView) -> String {
     let mut line = format!("{} {}", task.kind, percent(task.rows_done, task.rows_total));
     match task.waits.as_str() {
         _ if task.paused => line.push_str(", paused"),
@@ -215,7 +215,7 @@ fn speed(task: &TaskView) -> String {
 }
 
 /// What a task is told: `10M/s at least, 200M/s at most; throttle restripe, order pr, on demand`.
-pub fn pacing_line(task: &TaskView) -> String {
+pub(crate) fn pacing_line(task: &TaskView) -> String {
     let rate = Rate {
         min: task.rate_min_bytes,
         max: task.rate_max_bytes.unwrap_or(u64::MAX),
@@ -226,7 +226,7 @@ pub fn pacing_line(task: &TaskView) -> String {
 }
 
 /// What its throttle aims at, and how it fares: `p99 is 18ms, 20ms at most; 12M/s beside users`.
-pub fn aim_line(aim: &AimView) -> String {
+pub(crate) fn aim_line(aim: &AimView) -> String {
     match *aim {
         AimView::Latency {
             percentile,
@@ -271,7 +271,7 @@ fn short(microseconds: u64) -> String {
 }
 
 /// `41.7%`; 100 only when all is done.
-pub fn percent(done: u64, total: u64) -> String {
+pub(crate) fn percent(done: u64, total: u64) -> String {
     let thousandths = u128::from(done.min(total)) * 1000 / u128::from(total.max(1));
     format!("{}.{}%", thousandths / 10, thousandths % 10)
 }

@@ -1,0 +1,403 @@
+//! The configuration file: arrays and how they are served, in TOML, in the words of the command line.
+//!
+//! ```toml
+//! [[array]]
+//! name = "tank"
+//! level = "raid5"
+//! chunk = "64K"
+//! spares = 1
+//! members = ["a.img", "b.img", "c.img", "d.img"]   # relative to this file
+//!
+//! [serve]
+//! unix = "tank.nbd"
+//! ```
+
+use crate::args::watts::parse_watts;
+use crate::args::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
+use crate::failure::{Failure, Outcome};
+use crate::units::{
+    PowerCommand, Rate, parse_destage_memory, parse_destage_order, parse_epoch, parse_memory,
+    parse_order, parse_power, parse_rate, parse_redirect, parse_rule, parse_size, parse_throttle,
+    parse_wait, parse_zone,
+};
+use clap::ValueEnum;
+use restripe_array::cache::Rule;
+use restripe_array::{Order, Throttle};
+use restripe_io::control::NamedRating;
+use restripe_io::member::MemberSource;
+use restripe_tier::{Redirect, destage};
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct Config {
+    #[serde(default, rename = "array")]
+    pub arrays: Vec<ArrayConfig>,
+    #[serde(default)]
+    pub serve: ServeConfig,
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ArrayConfig {
+    pub name: String,
+    pub members: Vec<String>,
+    #[serde(default, deserialize_with = "choice")]
+    pub level: Option<LevelName>,
+    #[serde(default, deserialize_with = "size")]
+    pub chunk: Option<u64>,
+    #[serde(default, deserialize_with = "choice")]
+    pub rotation: Option<RotationName>,
+    pub copies: Option<u8>,
+    pub groups: Option<u16>,
+    pub partitions: Option<u16>,
+    pub spare_partitions: Option<u16>,
+    pub spares: Option<usize>,
+    #[serde(default, deserialize_with = "choice")]
+    pub init: Option<InitName>,
+    #[serde(default, deserialize_with = "choice")]
+    pub write_hole: Option<WriteHoleName>,
+    #[serde(default, deserialize_with = "size")]
+    pub size_per_member: Option<u64>,
+    #[serde(default)]
+    pub no_slack: bool,
+    #[serde(default, deserialize_with = "size")]
+    pub data_offset: Option<u64>,
+    #[serde(default, deserialize_with = "size")]
+    pub image_size: Option<u64>,
+    /// What is set aside for leases.
+    #[serde(default, deserialize_with = "size")]
+    pub lend: Option<u64>,
+    /// The members of a surrogate.
+    #[serde(default)]
+    pub surrogate: Vec<String>,
+    #[serde(default, deserialize_with = "choice")]
+    pub surrogate_level: Option<SurrogateLevel>,
+    /// Members that make nothing durable are taken.
+    #[serde(default)]
+    pub volatile_members: bool,
+    #[serde(default)]
+    pub code_cache: bool,
+    /// The members of the code cache's buffer.
+    #[serde(default)]
+    pub buffer_file: Vec<String>,
+    /// The surrogate is a log disk.
+    #[serde(default)]
+    pub log_disk: bool,
+    #[serde(default, deserialize_with = "size")]
+    pub code_cache_chunk: Option<u64>,
+}
+
+impl ArrayConfig {
+    fn named(&mut self) -> impl Iterator<Item = &mut String> {
+        let members = self.members.iter_mut();
+        members
+            .chain(&mut self.surrogate)
+            .chain(&mut self.buffer_file)
+    }
+
+    /// The array's members, then its surrogate's, then its buffer's.
+    pub fn all_members(self) -> Vec<String> {
+        let mut members = self.members;
+        members.extend(self.surrogate);
+        members.extend(self.buffer_file);
+        members
+    }
+}
+
+#[derive(Deserialize, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct ServeConfig {
+    pub unix: Option<PathBuf>,
+    pub tcp: Option<String>,
+    #[serde(default, deserialize_with = "memory")]
+    pub memory: Option<u64>,
+    #[serde(default, deserialize_with = "size")]
+    pub cache: Option<u64>,
+    #[serde(default, deserialize_with = "rule")]
+    pub cache_policy: Option<Rule>,
+    #[serde(default, deserialize_with = "time")]
+    pub io_timeout: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub probe: Option<Duration>,
+    #[serde(default, deserialize_with = "rate")]
+    pub rate: Option<Rate>,
+    #[serde(default, deserialize_with = "throttle")]
+    pub throttle: Option<Throttle>,
+    #[serde(default, deserialize_with = "order")]
+    pub order: Option<Order>,
+    #[serde(default)]
+    pub volatile_members: bool,
+    #[serde(default)]
+    pub on_demand: bool,
+    pub copy_back: Option<bool>,
+    #[serde(default, deserialize_with = "zone")]
+    pub zone: Option<u64>,
+    #[serde(default, deserialize_with = "epoch")]
+    pub epoch: Option<Duration>,
+    #[serde(default, deserialize_with = "redirect")]
+    pub redirect: Option<Redirect>,
+    #[serde(default)]
+    pub redirect_scrubs: bool,
+    #[serde(default, deserialize_with = "time")]
+    pub destage_idle: Option<Duration>,
+    #[serde(default, deserialize_with = "time")]
+    pub destage_every: Option<Duration>,
+    #[serde(default, deserialize_with = "destage_order")]
+    pub destage_order: Option<destage::Order>,
+    #[serde(default, deserialize_with = "destage_memory")]
+    pub destage_memory: Option<u64>,
+    #[serde(default, deserialize_with = "time")]
+    pub sleep: Option<Duration>,
+    pub starts_a_day: Option<u32>,
+    pub clean_log: Option<bool>,
+    #[serde(default, deserialize_with = "power")]
+    pub power: Option<PowerCommand>,
+    #[serde(default, deserialize_with = "watts")]
+    pub watts: Option<NamedRating>,
+    #[serde(default)]
+    pub degraded: bool,
+}
+
+impl Config {
+    /// Reads a file. Its relative paths become relative to its folder.
+    pub fn read(path: &Path) -> Outcome<Config> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Failure::new(format!("the configuration cannot be read: {error}")).at(path.display())
+        })?;
+        let mut config = Config::parse(&text).map_err(|failure| failure.at(path.display()))?;
+        config.place_in(path.parent().unwrap_or(Path::new("")));
+        Ok(config)
+    }
+
+    fn parse(text: &str) -> Outcome<Config> {
+        let config: Config = toml::from_str(text).map_err(|error| {
+            Failure::new(format!(
+                "the configuration is wrong: {}",
+                error.to_string().trim_end()
+            ))
+        })?;
+        if config.arrays.is_empty() {
+            return Err(Failure::new("the configuration names no array")
+                .hint("it needs an [[array]] with members"));
+        }
+        Ok(config)
+    }
+
+    fn place_in(&mut self, folder: &Path) {
+        for member in self.arrays.iter_mut().flat_map(ArrayConfig::named) {
+            if let Ok(MemberSource::Path(path)) = MemberSource::parse(member) {
+                *member = folder.join(path).to_string_lossy().into_owned();
+            }
+        }
+        if let Some(unix) = &mut self.serve.unix {
+            *unix = folder.join(&unix);
+        }
+    }
+
+    /// The array of this name, or the only one.
+    pub fn array(&mut self, name: Option<&str>) -> Outcome<ArrayConfig> {
+        let position = match name {
+            Some(name) => self.arrays.iter().position(|array| array.name == name),
+            None if self.arrays.len() == 1 => Some(0),
+            None => {
+                return Err(Failure::usage("the configuration has several arrays")
+                    .hint("pass the name of one of them"));
+            }
+        };
+        let position = position.ok_or_else(|| {
+            let names: Vec<&str> = self
+                .arrays
+                .iter()
+                .map(|array| array.name.as_str())
+                .collect();
+            Failure::usage("the configuration has no such array")
+                .hint(format!("it has {}", names.join(", ")))
+        })?;
+        Ok(self.arrays.swap_remove(position))
+    }
+}
+
+/// The members given on the command line, or those of the file.
+pub(crate) fn members_from(members: Vec<String>, config: Option<&Path>) -> Outcome<Vec<String>> {
+    match config {
+        None => Ok(members),
+        Some(path) => Ok(Config::read(path)?
+            .arrays
+            .into_iter()
+            .flat_map(ArrayConfig::all_members)
+            .collect()),
+    }
+}
+
+fn text<'de, D: Deserializer<'de>, T>(
+    deserializer: D,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    parse(&text).map(Some).map_err(D::Error::custom)
+}
+
+fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_size)
+}
+
+fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_memory)
+}
+
+fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    text(deserializer, parse_wait)
+}
+
+fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttle>, D::Error> {
+    text(deserializer, parse_throttle)
+}
+
+fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_zone)
+}
+
+fn epoch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
+    text(deserializer, parse_epoch)
+}
+
+fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D::Error> {
+    text(deserializer, parse_order)
+}
+
+fn destage_order<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<destage::Order>, D::Error> {
+    text(deserializer, parse_destage_order)
+}
+
+fn destage_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    text(deserializer, parse_destage_memory)
+}
+
+fn power<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PowerCommand>, D::Error> {
+    text(deserializer, parse_power)
+}
+
+pub(crate) fn watts<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<NamedRating>, D::Error> {
+    text(deserializer, parse_watts)
+}
+
+fn redirect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Redirect>, D::Error> {
+    text(deserializer, parse_redirect)
+}
+
+fn rule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rule>, D::Error> {
+    text(deserializer, parse_rule)
+}
+
+fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
+    text(deserializer, parse_rate)
+}
+
+fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(deserializer: D) -> Result<Option<T>, D::Error> {
+    text(deserializer, |text| {
+        let names = || {
+            let values = T::value_variants()
+                .iter()
+                .filter_map(|value| value.to_possible_value());
+            values
+                .map(|value| value.get_name().to_string())
+                .collect::<Vec<_>>()
+                .join(", ")
+        };
+        T::from_str(text, false).map_err(|_| format!("{text:?} is invalid: use one of {}", names()))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: &str = r#"
+        [[array]]
+        name = "tank"
+        level = "raid5"
+        chunk = "64K"
+        spares = 1
+        write-hole = "bitmap"
+        members = ["a.img", "/dev/sdb", "nbd://host/x"]
+        surrogate = ["s.img", "/dev/sdc"]
+        surrogate-level = "raid1"
+
+        [serve]
+        unix = "tank.nbd"
+        io-timeout = "30s"
+        rate = "10M..200M"
+        throttle = "md-6.1"
+        order = "ido"
+        on-demand = true
+        redirect = "workout"
+        redirect-scrubs = true
+        clean-log = false
+    "#;
+
+    #[test]
+    fn a_file_reads_as_the_command_line_does() {
+        let mut config = Config::parse(WHOLE).expect("it is right");
+        config.place_in(Path::new("/etc/restripe"));
+        assert_eq!(
+            config.serve.unix.as_deref(),
+            Some(Path::new("/etc/restripe/tank.nbd"))
+        );
+        assert_eq!(
+            config.serve.rate,
+            Some(Rate {
+                min: 10 << 20,
+                max: 200 << 20
+            })
+        );
+        assert_eq!(config.serve.throttle, Some(Throttle::Md61));
+        assert_eq!(config.serve.order, Some(Order::Ido));
+        assert!(config.serve.on_demand);
+        assert_eq!(config.serve.redirect, Some(Redirect::WorkOut));
+        assert!(config.serve.redirect_scrubs);
+        assert_eq!(config.serve.clean_log, Some(false));
+        let array = config.array(Some("tank")).expect("it is there");
+        assert_eq!(
+            (array.level, array.chunk),
+            (Some(LevelName::Raid5), Some(65536))
+        );
+        assert_eq!(array.write_hole, Some(WriteHoleName::Bitmap));
+        assert_eq!(
+            array.members,
+            ["/etc/restripe/a.img", "/dev/sdb", "nbd://host/x"]
+        );
+        assert_eq!(array.surrogate_level, Some(SurrogateLevel::Raid1));
+        let all = array.all_members();
+        assert_eq!(all[3..], ["/etc/restripe/s.img", "/dev/sdc"]);
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        let wrong = |text: &str| Config::parse(text).expect_err("it is wrong").to_string();
+        assert!(wrong("").contains("names no array"));
+        assert!(wrong("[[array]]\nname='a'\nmembers=[]\nlevle='raid5'").contains("levle"));
+        let text = wrong("[[array]]\nname='a'\nmembers=[]\nlevel='raid7'");
+        assert!(text.contains("raid0") && text.contains("raid10"), "{text}");
+        assert!(wrong("[[array]]\nname='a'\nmembers=[]\nchunk='64Q'").contains("not a size"));
+    }
+
+    #[test]
+    fn an_array_is_chosen_by_name() {
+        let two = "[[array]]\nname='a'\nmembers=['x']\n[[array]]\nname='b'\nmembers=['y']";
+        let config = || Config::parse(two).expect("it is right");
+        assert_eq!(
+            config().array(Some("b")).expect("it is there").members,
+            ["y"]
+        );
+        assert!(config().array(None).is_err() && config().array(Some("c")).is_err());
+    }
+}

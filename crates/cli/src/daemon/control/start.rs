@@ -1,0 +1,156 @@
+//! The start of an array whose superblocks were looked at beforehand.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::daemon::control::{Desk, Said, ended};
+use restripe_array::{Command, CommandError, StartMode};
+use restripe_io::control::Refusal;
+use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+impl Desk {
+    /// The engine takes a member for missing that does not answer in time, and it may be asked to accept losses then: a refusal
+    /// that may come of that says so.
+    pub fn start(&self, mode: StartMode) -> Said {
+        let (asked, time) = (Instant::now(), self.setup.io_timeout);
+        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = mode.owner;
+        let command = Command::Start(mode);
+        let answer = self.remote.command(self.array, command).map_err(ended)?;
+        self.serves.store(answer.is_ok(), Ordering::Relaxed);
+        answer.map_err(|error| {
+            let refused = of_start(self.refused(&error), &error, mode);
+            match asked.elapsed() >= time && is_for_want_of_members(&error) {
+                true => too_late(refused, &error, time),
+                false => refused,
+            }
+        })
+    }
+}
+
+/// A start can do without a set beside the array's own, at a price.
+fn of_start(refused: Refusal, error: &CommandError, mode: StartMode) -> Refusal {
+    match error {
+        CommandError::OfSurrogate(why) | CommandError::OfBuffer(why)
+            if *why.innermost() == CommandError::NoSpace =>
+        {
+            refused.hint(NO_SPACE_BESIDE)
+        }
+        CommandError::OfBuffer(why)
+            if **why == CommandError::Metadata && mode.accept_loss && mode.read_only =>
+        {
+            refused.hint(GIVES_NOTHING_UP)
+        }
+        _ => refused,
+    }
+}
+
+const NO_SPACE_BESIDE: &str = "nothing is lost: free space and start again; or omit its members and pass --accept-loss, which loses data that only they hold";
+
+const GIVES_NOTHING_UP: &str = "attach its missing members; or start without --read-only: only a start that may write can discard unreadable data";
+
+/// Whether one member more might have been enough.
+fn is_for_want_of_members(error: &CommandError) -> bool {
+    use CommandError::{
+        BufferMissing, LogDamaged, Metadata, Minority, NoArray, SurrogateMissing, TooFew, WouldLose,
+    };
+    matches!(
+        error.innermost(),
+        NoArray
+            | Minority { .. }
+            | TooFew { .. }
+            | WouldLose { .. }
+            | Metadata
+            | SurrogateMissing { .. }
+            | LogDamaged { .. }
+            | BufferMissing
+    )
+}
+
+fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {
+    let what = match error {
+        // Their superblocks were read before the start.
+        CommandError::NoArray => "none of these members responded in time".to_string(),
+        _ => refused.what,
+    };
+    let late = format!(
+        "members that do not respond within --io-timeout ({time:?} here) count as missing: increase it"
+    );
+    let hint = match error {
+        CommandError::NoArray => late,
+        _ if refused.hint.is_empty() => late,
+        _ => format!("{late}; otherwise: {}", refused.hint),
+    };
+    Refusal {
+        what,
+        hint,
+        ..refused
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::arrays::refusals::refusal;
+
+    #[test]
+    fn only_a_start_is_told_to_do_without_what_has_no_space() {
+        let full = |why| CommandError::OfSurrogate(Box::new(why));
+        for error in [
+            full(CommandError::NoSpace),
+            full(CommandError::OfBuffer(Box::new(CommandError::NoSpace))),
+        ] {
+            let refused = refusal(&error, &[]);
+            assert!(refused.hint.contains("then retry"), "{}", refused.hint);
+            assert_eq!(
+                of_start(refused, &error, StartMode::default()).hint,
+                NO_SPACE_BESIDE
+            );
+        }
+    }
+
+    #[test]
+    fn a_start_that_may_not_write_is_not_told_to_accept_losses_again() {
+        let error = CommandError::OfBuffer(Box::new(CommandError::Metadata));
+        for read_only in [false, true] {
+            let mode = StartMode {
+                accept_loss: true,
+                read_only,
+                ..StartMode::default()
+            };
+            let told = of_start(refusal(&error, &[]), &error, mode);
+            assert_eq!(
+                told.hint.contains("without --read-only"),
+                read_only,
+                "{}",
+                told.hint
+            );
+            assert_eq!(
+                told.hint.contains("pass --accept-loss"),
+                !read_only,
+                "{}",
+                told.hint
+            );
+        }
+    }
+
+    #[test]
+    fn a_time_out_is_told_before_losses_are_accepted() {
+        let refused = Refusal::new("too few").hint("--accept-loss");
+        let error = CommandError::OfSurrogate(Box::new(CommandError::Metadata));
+        assert!(is_for_want_of_members(&error));
+        assert!(!is_for_want_of_members(&CommandError::LogIsOld));
+        let told = too_late(refused, &error, Duration::from_millis(1));
+        assert_eq!(told.what, "too few");
+        assert!(
+            told.hint.contains("--io-timeout (1ms here)"),
+            "{}",
+            told.hint
+        );
+        assert!(
+            told.hint.ends_with("; otherwise: --accept-loss"),
+            "{}",
+            told.hint
+        );
+    }
+}

@@ -1,0 +1,473 @@
+//! Giving an array a surrogate, or going on without it, while clients stay.
+//!
+//! | step | add                                                | remove                                             |
+//! |------|----------------------------------------------------|----------------------------------------------------|
+//! | 1    | the devices are made a surrogate of this array     | the engine sends nothing there any more, and brings home what is there |
+//! | 2    | the array has it on record                         | the array has none on record                       |
+//! | 3    | the engine is exchanged for one with it            | the engine is exchanged for one without it         |
+//! | 4    |                                                    | its members are closed, and their superblocks wiped |
+//!
+//! The first two of a removal are one command to the engine, which alone knows what users have under way.
+//!
+//! An end in between leaves an array that starts: it never names a surrogate that was not made, and what is not on record is
+//! nothing to it. An array that cannot be started again has stopped, and is served anew by who serves it.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::args::SurrogateLevel;
+use crate::arrays::create::devices::{open_all, refuse_to_overwrite};
+use crate::arrays::create::surrogate::{Home, surrogate_for};
+use crate::arrays::create::write::{carry_out, check_disks};
+use crate::arrays::member::{
+    Copies, check_distinct, io_failure, open, refuse_cycle, refuse_volatile, same_file,
+};
+use crate::arrays::owner;
+use crate::arrays::setup::{Form, Others};
+use crate::daemon::control::{Desk, Said, done, ended, in_the_array, refusal_of};
+use crate::daemon::running::date;
+use crate::failure::{Failure, Outcome};
+use crate::units::Size;
+use clap::ValueEnum;
+use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
+use restripe_array::report::{ArrayState, MemberState, Status as SetStatus, TaskStatus};
+use restripe_array::{
+    Command, LeaseError, Member, NO_REDIRECT_MAP, SECTOR_BYTES, StartMode, TaskKind, Uuid,
+};
+use restripe_io::control::{Refusal, Reply};
+use restripe_io::host::Exchange;
+use restripe_io::member::OpenMember;
+use restripe_io::plain::Plain;
+use restripe_io::remote::Remote;
+use restripe_tier::SurrogateConfig;
+use restripe_tier::overlay::Kind;
+use restripe_tier::report::{Status, SurrogateStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{MutexGuard, PoisonError};
+
+/// Requests wait while this lives.
+struct Held<'a> {
+    remote: &'a Remote,
+    array: usize,
+}
+
+impl Held<'_> {
+    fn new(remote: &Remote, array: usize) -> Result<Held<'_>, Refusal> {
+        remote.hold(array, true).map_err(ended)?;
+        Ok(Held { remote, array })
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        // Where the reactor has ended nobody waits any more.
+        let _ = self.remote.hold(self.array, false);
+    }
+}
+
+/// Nobody else takes the surrogate away while this lives.
+struct Removal<'a>(&'a AtomicBool);
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Desk {
+    pub(super) fn add_surrogate(
+        &self,
+        members: &[String],
+        level: Option<&str>,
+        force: bool,
+    ) -> Result<Reply, Refusal> {
+        let _one = self.begin_change()?;
+        let (status, _) = self.look()?;
+        check_may_have_one(&status)?;
+        self.check_may_exchange(&status)?;
+        self.check_strangers(members)?;
+        let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
+        self.command(Command::Surrogate(Some(surrogate)))?;
+        let others = Others {
+            of_surrogate: u16::try_from(devices.len()).unwrap_or(u16::MAX),
+            of_buffer: 0,
+        };
+        let config = self.setup.surrogate(others, Form::Plain);
+        let joining = devices.into_iter().map(Plain::into_member).collect();
+        let held = Held::new(&self.remote, self.array)?;
+        let stopped = self.stop_engine()?;
+        self.exchange(stopped, self.change(joining, Vec::new(), config))?;
+        drop(held);
+        self.check_all_serve()?;
+        Ok(done(&format!(
+            "{} has a surrogate; from now on name its members together with the array's",
+            status.name
+        )))
+    }
+
+    /// The surrogate is on record by now, whatever became of its members meanwhile.
+    fn check_all_serve(&self) -> Result<(), Refusal> {
+        let (status, _) = self.look()?;
+        let state = served(&status).map(|surrogate| surrogate.set.state);
+        if state == Some(ArrayState::Healthy) {
+            return Ok(());
+        }
+        let what =
+            "the array records the surrogate, but some members of the surrogate are not in service";
+        let hint = format!(
+            "`restripe status {}` lists them; `restripe add` adds a member again",
+            status.name
+        );
+        Err(Refusal::new(what).hint(hint))
+    }
+
+    pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
+        let _removing = self.begin_removal()?;
+        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
+        let (status, _) = self.look()?;
+        let on_record = status.has_surrogate;
+        if on_record.is_none() && served(&status).is_none() {
+            return Err(Refusal::new("the array has no surrogate"));
+        }
+        let Some(surrogate) = served(&status) else {
+            self.command(Command::Surrogate(None))?;
+            return Ok(done(
+                "the surrogate is removed; its members were not present and are unchanged",
+            ));
+        };
+        let uuid = on_record.unwrap_or(surrogate.set.uuid);
+        self.check_may_exchange(&status)?;
+        // One that is off the record was taken away before, and the exchange could not be then.
+        if on_record.is_some() {
+            check_may_leave(&status, surrogate)?;
+            self.command(Command::Surrogate(None))?;
+        }
+        let held = Held::new(&self.remote, self.array)?;
+        // A member may have failed since.
+        let (status, _) = self.look()?;
+        let may = self.check_may_exchange(&status);
+        may.map_err(|why| still_served(&status.name, why))?;
+        let Some(surrogate) = served(&status) else {
+            return Err(Refusal::new(
+                "the array is no longer served with its surrogate",
+            ));
+        };
+        let members = members_of(&surrogate.set);
+        let buffer = surrogate
+            .buffer
+            .as_ref()
+            .map(|one| (members_of(&one.set), one.set.uuid));
+        let (of_buffer, buffer) = buffer.unwrap_or((Vec::new(), uuid));
+        let leaving = [&members[..], &of_buffer[..]].concat();
+        let stopped = self.stop_engine();
+        let stopped = stopped.map_err(|why| still_served(&status.name, why))?;
+        self.exchange(stopped, self.change(Vec::new(), leaving, None))?;
+        drop(held);
+        let mut unwiped = self.dismiss(&members, uuid)?;
+        unwiped.extend(self.dismiss(&of_buffer, buffer)?);
+        Ok(done(&match unwiped.is_empty() {
+            true => "the surrogate is removed, and its members are free".to_string(),
+            false => format!(
+                "the surrogate is removed; could not be wiped: {}",
+                unwiped.join(", ")
+            ),
+        }))
+    }
+
+    /// Waits for other changes, which end in moments; refused while the surrogate is taken away.
+    pub(super) fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+        match self.removing.load(Ordering::Relaxed) {
+            true => Err(self.is_being_emptied()?),
+            false => Ok(self.changing.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+    }
+
+    fn begin_removal(&self) -> Result<Removal<'_>, Refusal> {
+        match self.removing.swap(true, Ordering::Relaxed) {
+            true => Err(self.is_being_emptied()?),
+            false => Ok(Removal(&self.removing)),
+        }
+    }
+
+    fn is_being_emptied(&self) -> Result<Refusal, Refusal> {
+        let name = self.look()?.0.set.name;
+        let what = "not now: a removal of the array's surrogate is already running";
+        let hint = format!("`restripe surrogate status {name}` shows how much is left");
+        Ok(Refusal::new(what).hint(hint))
+    }
+
+    /// Whether the array would start again, and the engine can be exchanged.
+    fn check_may_exchange(&self, status: &Status) -> Result<(), Refusal> {
+        if status.read_only {
+            return Err(Refusal::new("this array is read-only"));
+        }
+        if !matches!(status.state, ArrayState::Healthy | ArrayState::Degraded) {
+            let what = "the array has lost too many members to be started again";
+            return Err(Refusal::new(what).hint("restore its redundancy first"));
+        }
+        let may = self.remote.may_exchange(self.array).map_err(ended)?;
+        may.map_err(|why| Refusal::new(format!("not now: {why}")))
+    }
+
+    /// None of these is in the array, not even by another name. One that was named with the members and is none, as after
+    /// a surrogate's making that was cut short, is let go.
+    fn check_strangers(&self, members: &[String]) -> Result<(), Refusal> {
+        check_distinct(members).map_err(refusal_of)?;
+        let (status, names) = self.look()?;
+        for member in status.all_members() {
+            let Some(name) = names.get(usize::from(member.member.0)) else {
+                continue;
+            };
+            let is_it = |path: &&String| **path == name.name || same_file(path, &name.name);
+            match members.iter().find(is_it).filter(|_| name.open) {
+                Some(_) if member.state == MemberState::Foreign => self.let_go(member.member)?,
+                Some(path) => return Err(in_the_array(path, "a member")),
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn change(
+        &self,
+        joining: Vec<OpenMember>,
+        leaving: Vec<Member>,
+        surrogate: Option<SurrogateConfig>,
+    ) -> Exchange {
+        Exchange {
+            joining,
+            leaving,
+            limits: self.setup.limits(surrogate.as_ref()),
+            surrogate,
+        }
+    }
+
+    /// Stops the engine, while requests are held, and tells how that went; refused where it serves on.
+    fn stop_engine(&self) -> Result<Said, Refusal> {
+        let stopped = self.command(Command::Stop);
+        match stopped {
+            Err(why) if self.look()?.0.state != ArrayState::Stopped => Err(why),
+            stopped => Ok(stopped),
+        }
+    }
+
+    /// Starts another engine in place of one that has stopped, while requests are held.
+    fn exchange(&self, stopped: Said, change: Exchange) -> Result<(), Refusal> {
+        let paces = self
+            .paces
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let owner = *self.owner.lock().unwrap_or_else(PoisonError::into_inner);
+        let owner = owner.map(|owner| owner::guarding(owner, &change.joining));
+        let exchanged = self.remote.exchange(self.array, change).map_err(ended)?;
+        let exchanged = exchanged.map_err(|error| Refusal::new(error.to_string()));
+        let mut begun = stopped.and(exchanged);
+        let start = Command::Start(StartMode {
+            volatile_members: self.setup.start.volatile_members,
+            owner,
+            ..StartMode::default()
+        });
+        for command in paces.into_iter().chain([date(), start]) {
+            begun = begun.and_then(|()| self.command(command));
+        }
+        begun.map_err(|why| {
+            self.leave();
+            let what = format!("the array has stopped: {}", why.what);
+            Refusal::new(what).at(why.at).hint("serve it again")
+        })
+    }
+
+    /// Closes the members of what was the surrogate, and takes its superblocks off them. Names those where that fails:
+    /// they are free all the same, to whoever says `--force`.
+    fn dismiss(&self, members: &[Member], surrogate: Uuid) -> Result<Vec<String>, Refusal> {
+        let names = self.remote.member_names(self.array).map_err(ended)?;
+        for member in members {
+            self.remote.close(self.array, *member).map_err(ended)?;
+        }
+        // Answered after they are closed.
+        self.look()?;
+        // One that failed may still bear a superblock, and be there again.
+        let of = |member: &Member| names.get(usize::from(member.0));
+        let names = members.iter().filter_map(of).map(|name| name.name.clone());
+        Ok(names
+            .filter(|name| wipe(name, surrogate).is_err())
+            .collect())
+    }
+}
+
+/// The surrogate that an array is served with, on record or taken off it lately.
+fn served(status: &Status) -> Option<&SurrogateStatus> {
+    let served = status.surrogate.as_deref();
+    served.filter(|one| !one.set.members.is_empty())
+}
+
+fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
+    if status.has_surrogate.is_some() || served(status).is_some() {
+        let hint = format!("remove it with `restripe surrogate remove {}`", status.name);
+        return Err(Refusal::new("the array has a surrogate already").hint(hint));
+    }
+    if !status.lent.is_empty() {
+        return Err(Refusal::new(LeaseError::Lends.to_string()));
+    }
+    if !status.redirectable {
+        return Err(Refusal::new(NO_REDIRECT_MAP));
+    }
+    Ok(())
+}
+
+/// The engine sends nothing there any more, and goes on.
+fn still_served(array: &str, why: Refusal) -> Refusal {
+    let what = format!(
+        "the array no longer records the surrogate, but its members are not yet free: {}",
+        why.what
+    );
+    let hint = format!(
+        "the log is empty; repeat `restripe surrogate remove {array}` to free them. \
+         After the daemon has ended they can also be overwritten with --force"
+    );
+    Refusal::new(what).at(why.at).hint(hint)
+}
+
+/// What a removal brings home by itself. That takes as long as it takes: in records of 4 KiB it may be minutes. Whoever asked
+/// waits for two minutes, as for every reply, and is told then that the daemon goes on.
+const AWAY_MAX: u64 = 64 << 20;
+
+/// Little is there that home has not, and no task sends anything there.
+fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
+    let overlay = surrogate.overlay.as_ref();
+    let away = overlay.map_or(0, |overlay| {
+        let of = |kind: Kind| overlay.sectors[kind as usize];
+        (of(Kind::Instead) + of(Kind::Also)) * SECTOR_BYTES
+    });
+    if away > AWAY_MAX {
+        let constant = overlay.is_some_and(|overlay| overlay.redirect.is_constant());
+        let what = format!(
+            "the surrogate's log holds {} of the array's data",
+            Size(away)
+        );
+        return Err(Refusal::new(what).hint(way_home(&status.name, constant)));
+    }
+    let sends = |task: &&TaskStatus| {
+        let kind = task.kind;
+        matches!(
+            kind,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync
+        )
+    };
+    match status.tasks.iter().find(sends) {
+        Some(task) => {
+            let what = "the array is being rebuilt, and writes are redirected to its surrogate";
+            Err(Refusal::new(what).hint(end_of_rebuild(&status.name, task.paused)))
+        }
+        None => Ok(()),
+    }
+}
+
+/// How more than a removal brings home by itself comes there.
+fn way_home(array: &str, constant: bool) -> String {
+    match constant {
+        true => format!(
+            "destage it with `restripe surrogate destage {array} --wait`; the removal itself destages at most {}",
+            Size(AWAY_MAX)
+        ),
+        false => format!(
+            "it is destaged after the array's rebuild: `restripe surrogate status {array}` shows how much is left"
+        ),
+    }
+}
+
+fn end_of_rebuild(array: &str, paused: bool) -> String {
+    match paused {
+        true => {
+            format!("the rebuild is paused: resume it with `restripe rebuild {array} --resume`")
+        }
+        false => format!("wait for its end with `restripe rebuild {array}`"),
+    }
+}
+
+/// Makes the surrogate, and gives its UUID and its devices.
+fn make(
+    status: &Status,
+    members: &[String],
+    level: Option<&str>,
+    force: bool,
+) -> Outcome<(Uuid, Vec<Plain>)> {
+    let level = level.map(|name| SurrogateLevel::from_str(name, false));
+    let level = level.transpose().map_err(Failure::usage)?;
+    let geometry = status
+        .geometry
+        .ok_or_else(|| Failure::new("the array is not serving"))?;
+    let mut devices = open_all(members)?;
+    // Clients are connected: they keep what they were offered.
+    let volatile = devices.iter().filter(|device| device.info().volatile);
+    refuse_volatile(volatile.map(Plain::name), !status.is_durable())?;
+    for device in &devices {
+        refuse_cycle(&status.name, status.uuid, device.name(), &device.beneath())?;
+    }
+    refuse_to_overwrite(&mut devices, force)?;
+    let home = Home {
+        name: &status.name,
+        array: status.uuid,
+        level: geometry.level,
+        logical_block: status.logical_block,
+    };
+    let creation = surrogate_for(&home, members, level, &devices)?;
+    carry_out(&creation, &mut devices)?;
+    check_disks(&creation, &devices)?;
+    Ok((creation.superblock.array, devices))
+}
+
+/// Takes every superblock of this array off a device.
+fn wipe(name: &str, array: Uuid) -> Outcome {
+    let device = open(name, false)?;
+    for (at, copy) in Copies::read(&device)?.found {
+        if copy.is_ok_and(|superblock| superblock.array == array) {
+            let sectors = SUPERBLOCK_BYTES as u64 / SECTOR_BYTES;
+            device
+                .zero(at, sectors)
+                .map_err(io_failure(&device, "wiping"))?;
+        }
+    }
+    device.flush().map_err(io_failure(&device, "flushing"))
+}
+
+fn members_of(set: &SetStatus) -> Vec<Member> {
+    set.members.iter().map(|one| one.member).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A destage would lead to the same refusal.
+    #[test]
+    fn a_removal_beneath_a_rebuild_is_told_to_wait_for_that() {
+        for paused in [false, true] {
+            let hint = end_of_rebuild("tank", paused);
+            assert!(hint.contains("restripe rebuild tank"), "{hint}");
+            assert_eq!(hint.contains("--resume"), paused, "{hint}");
+        }
+        let home = way_home("tank", true);
+        assert!(
+            home.contains("restripe surrogate destage tank --wait"),
+            "{home}"
+        );
+    }
+
+    #[test]
+    fn a_removal_that_is_half_done_says_what_is_left() {
+        let told = still_served("tank", Refusal::new("no space is left on a member"));
+        assert!(
+            told.what.contains("no longer records the surrogate"),
+            "{told:?}"
+        );
+        assert!(
+            told.what.ends_with("no space is left on a member"),
+            "{told:?}"
+        );
+        assert!(
+            told.hint.contains("restripe surrogate remove tank"),
+            "{told:?}"
+        );
+    }
+}

@@ -1,0 +1,235 @@
+//! Where clients connect: the addresses of a daemon, taken before any array is started.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::daemon::running::Running;
+use crate::failure::{Failure, Outcome};
+use crate::print::terminal::warn;
+use restripe_io::control::runtime_folder;
+use restripe_io::front::listen::{Listener, Wire};
+use restripe_io::front::nbd;
+use restripe_io::remote::ProtocolMaker;
+use std::fmt::Display;
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// What a killed daemon held stays in use for a moment; longer than this, and somebody lives.
+const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
+
+const IN_USE_PAUSE: Duration = Duration::from_millis(20);
+
+/// Where clients may connect.
+pub(crate) struct Places {
+    unix: Option<PathBuf>,
+    tcp: Option<SocketAddr>,
+    stdio: bool,
+    inherited: Vec<Listener>,
+}
+
+impl Places {
+    pub fn new(
+        unix: Option<PathBuf>,
+        tcp: Option<&str>,
+        stdio: bool,
+        inherited: Vec<Listener>,
+    ) -> Outcome<Places> {
+        let tcp = tcp.map(tcp_address).transpose()?;
+        Ok(Places {
+            unix,
+            tcp,
+            stdio,
+            inherited,
+        })
+    }
+
+    /// Takes the addresses: one that cannot be had is a reason not to start any array. Whoever connects waits until the
+    /// arrays serve.
+    pub fn bind(self, names: &[&str]) -> Outcome<Doors> {
+        let nowhere =
+            self.unix.is_none() && self.tcp.is_none() && !self.stdio && self.inherited.is_empty();
+        let mut doors = Doors {
+            listeners: self.inherited,
+            uris: Vec::new(),
+            stdio: self.stdio,
+        };
+        let unix = match (nowhere, self.unix) {
+            (true, _) => Some(listen_by_default(names[0])?),
+            (false, Some(path)) => Some((listen_unix(&path)?, path)),
+            (false, None) => None,
+        };
+        if let Some((listener, path)) = unix {
+            doors.listeners.push(listener);
+            let uris = names.iter().map(|name| unix_uri(name, &path, names.len()));
+            doors.uris.extend(uris);
+        }
+        if let Some(address) = self.tcp {
+            let listener = listen_tcp(address).map_err(|error| listen_failure(&error, address))?;
+            let address = listener.address().unwrap_or(address);
+            doors.listeners.push(listener);
+            let uris = names.iter().map(|name| tcp_uri(name, address, names.len()));
+            doors.uris.extend(uris);
+        }
+        Ok(doors)
+    }
+}
+
+/// Addresses that are ours already, on which nobody answers yet.
+pub(crate) struct Doors {
+    listeners: Vec<Listener>,
+    /// By which they are reached.
+    uris: Vec<String>,
+    pub stdio: bool,
+}
+
+impl Doors {
+    /// Lets clients in, and gives the URIs.
+    pub fn open(self, running: &Running) -> Outcome<Vec<String>> {
+        let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
+        let remote = running.remote();
+        let ended = |_| Failure::new("the reactor ended unexpectedly");
+        for listener in self.listeners {
+            remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
+        }
+        if self.stdio {
+            let wire = Wire::stdio()
+                .map_err(|error| Failure::new(format!("standard input and output: {error}")))?;
+            remote.adopt(wire, maker).map_err(ended)?;
+        }
+        Ok(self.uris)
+    }
+}
+
+/// Listens on `NAME.nbd` in the runtime folder. A daemon that has stopped this array and serves others may still have that
+/// socket: then on `NAME-PID.nbd`.
+fn listen_by_default(name: &str) -> Outcome<(Listener, PathBuf)> {
+    let usual = runtime_folder().join(format!("{name}.nbd"));
+    match Listener::unix(&usual) {
+        Ok(listener) => Ok((listener, usual)),
+        Err(error) if error.kind() == ErrorKind::AddrInUse => {
+            let free = runtime_folder().join(format!("{name}-{}.nbd", std::process::id()));
+            Ok((listen_unix(&free)?, free))
+        }
+        Err(error) => Err(listen_failure(&error, usual.display())),
+    }
+}
+
+fn listen_unix(path: &PathBuf) -> Outcome<Listener> {
+    Listener::unix(path).map_err(|error| listen_failure(&error, path.display()))
+}
+
+/// Listens on a TCP address, again and again for a moment while somebody else does: the socket of a daemon that was
+/// killed is closed only after its last operations are back.
+fn listen_tcp(address: SocketAddr) -> io::Result<Listener> {
+    let deadline = Instant::now() + IN_USE_PATIENCE;
+    loop {
+        match Listener::tcp(address) {
+            Err(error) if error.kind() == ErrorKind::AddrInUse && Instant::now() < deadline => {
+                thread::sleep(IN_USE_PAUSE);
+            }
+            listening => return listening,
+        }
+    }
+}
+
+fn listen_failure(error: &io::Error, at: impl Display) -> Failure {
+    let hint = match error.kind() {
+        ErrorKind::AddrInUse => "stop the process that listens there, or choose another address",
+        ErrorKind::NotFound => "create its folder first (mkdir -p), or choose another path",
+        ErrorKind::PermissionDenied => "choose a path with write permission, or a port above 1023",
+        ErrorKind::AddrNotAvailable => {
+            "choose an address of this machine (`ip address` lists them)"
+        }
+        _ => "choose another address",
+    };
+    Failure::new(format!("cannot listen: {error}"))
+        .at(at)
+        .hint(hint)
+}
+
+/// A port, or a host and a port. A port alone is on loopback: whoever wants the world to connect says so.
+fn tcp_address(text: &str) -> Outcome<SocketAddr> {
+    if let Ok(port) = text.parse::<u16>() {
+        return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
+    }
+    let wrong = || {
+        Failure::usage(format!("{text:?} is not an address"))
+            .hint("use a port such as 10809, or HOST:PORT")
+    };
+    let address = text
+        .to_socket_addrs()
+        .map_err(|_| wrong())?
+        .next()
+        .ok_or_else(wrong)?;
+    if !address.ip().is_loopback() {
+        warn(format_args!(
+            "anyone who can reach {address} can read and write the array; the connection is not encrypted"
+        ));
+    }
+    Ok(address)
+}
+
+/// One array is the default export, so its name is left out.
+fn unix_uri(name: &str, path: &Path, arrays: usize) -> String {
+    let export = if arrays == 1 { "" } else { name };
+    format!("nbd+unix:///{export}?socket={}", escaped(&absolute(path)))
+}
+
+fn tcp_uri(name: &str, address: SocketAddr, arrays: usize) -> String {
+    let export = if arrays == 1 { "" } else { name };
+    format!("nbd://{address}/{export}")
+}
+
+fn absolute(path: &Path) -> String {
+    std::path::absolute(path)
+        .unwrap_or_else(|_| path.to_path_buf())
+        .to_string_lossy()
+        .into_owned()
+}
+
+/// Percent-escapes what a URI's query would read otherwise.
+fn escaped(path: &str) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    path.bytes()
+        .map(|byte| {
+            if plain(byte) {
+                char::from(byte).to_string()
+            } else {
+                format!("%{byte:02X}")
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_alone_is_on_loopback() {
+        assert_eq!(
+            tcp_address("10809").expect("a port").to_string(),
+            "127.0.0.1:10809"
+        );
+        assert_eq!(tcp_address("127.0.0.1:0").expect("an address").port(), 0);
+        assert!(tcp_address("nonsense").is_err() && tcp_address("99999").is_err());
+    }
+
+    #[test]
+    fn uris_name_the_export_only_among_several() {
+        let path = Path::new("/run/a b/x.nbd");
+        assert_eq!(
+            unix_uri("tank", path, 1),
+            "nbd+unix:///?socket=/run/a%20b/x.nbd"
+        );
+        assert_eq!(
+            unix_uri("tank", path, 2),
+            "nbd+unix:///tank?socket=/run/a%20b/x.nbd"
+        );
+        let address = SocketAddr::from(([127, 0, 0, 1], 10809));
+        assert_eq!(tcp_uri("tank", address, 1), "nbd://127.0.0.1:10809/");
+    }
+}

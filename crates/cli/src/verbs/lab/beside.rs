@@ -1,0 +1,41 @@
+//! md's rebuild beside IDO's, for `demo`: one load, two schemes, their response times in one picture.
+//!
+//! Of simulated drives in virtual time, so that it takes seconds and is the same everywhere.
+
+use crate::failure::{Failure, Outcome as Result};
+use crate::verbs::lab::experiments::{cells, load};
+use restripe_lab::experiment::figure;
+use restripe_lab::experiment::outcome::{Outcome, Run};
+use restripe_lab::experiment::runner::Runner;
+use restripe_lab::report::Table;
+
+const SCENARIO: &str = "pr-beside-ido";
+
+pub(crate) struct Beside {
+    pub title: String,
+    pub table: Table,
+    pub svg: String,
+}
+
+pub(crate) fn run() -> Result<Beside> {
+    let scenario = load(SCENARIO)?.shortened();
+    let cells = cells(&scenario)?;
+    let runner = Runner {
+        threads: cells.len(),
+        cache: None,
+        fresh: false,
+        progress: &|_| {},
+    };
+    let logs = runner.run(&cells).map_err(Failure::new)?;
+    let runs = cells.into_iter().zip(logs);
+    let runs = runs.map(|(cell, log)| Run { cell, log }).collect();
+    let outcome = Outcome::new(&scenario, runs);
+    let picture = figure::all(&outcome).pop();
+    let (_, svg) =
+        picture.ok_or_else(|| Failure::new("the simulated array received no requests"))?;
+    Ok(Beside {
+        title: scenario.title.clone(),
+        table: outcome.table(),
+        svg,
+    })
+}

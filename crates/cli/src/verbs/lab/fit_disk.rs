@@ -1,0 +1,108 @@
+//! `lab fit-disk`: fits a drive's parameters to a trace of it, and says how well the model then keeps to the drive.
+
+use crate::failure::{Failure, Outcome};
+use crate::print::terminal::outln;
+use clap::Args;
+use restripe_array::shown;
+use restripe_lab::drives::score::{Score, replay, score};
+use restripe_lab::drives::source::{Measured, trace};
+use restripe_lab::drives::{disksim, fit};
+use restripe_sim::disk::mechanical::Drive;
+use std::path::{Path, PathBuf};
+
+#[derive(Args, Debug)]
+pub(crate) struct FitDisk {
+    /// The drive's DiskSim .model file, with .diskspecs and .seek in the same folder; may be repeated
+    #[arg(long, value_name = "FILE", required = true)]
+    pub model: Vec<PathBuf>,
+    /// A validation trace of the drive; once for each --model
+    #[arg(long, value_name = "FILE", required = true)]
+    pub trace: Vec<PathBuf>,
+    /// Print the fitted values
+    #[arg(long)]
+    pub verbose: bool,
+}
+
+pub(crate) fn run(verb: &FitDisk) -> Outcome {
+    if verb.model.len() != verb.trace.len() {
+        return Err(Failure::usage("each --model needs a --trace"));
+    }
+    // All is read before anything is said: fitting takes a while, and what is wrong should not be found behind it.
+    let mut read = Vec::new();
+    for (model, path) in verb.model.iter().zip(&verb.trace) {
+        let drive = disksim::load(model).map_err(Failure::new)?;
+        let text = std::fs::read_to_string(path).map_err(|e| {
+            Failure::new(format!("the trace cannot be read: {e}")).at(path.display())
+        })?;
+        let measured = trace(&text).map_err(|e| Failure::new(e).at(path.display()))?;
+        read.push((model, path, drive, measured));
+    }
+    outln!(
+        "{:<28} {:>9} {:>9} {:>11} {:>11}",
+        "drive, requests",
+        "mean ms",
+        "model ms",
+        "demerit %",
+        "request %"
+    );
+    for (model, path, drive, measured) in read {
+        fit_one(verb, model, &drive, &measured).map_err(|e| Failure::new(e).at(path.display()))?;
+    }
+    outln!(
+        "fitted on the first {}% of each trace; demerit and request error as shares of the measured mean",
+        fit::TRAINING_PERCENT
+    );
+    Ok(())
+}
+
+fn fit_one(
+    verb: &FitDisk,
+    model: &Path,
+    drive: &Drive,
+    measured: &[Measured],
+) -> Result<(), String> {
+    let training = fit::training(measured);
+    let fitted = fit::fit(drive, training)?;
+    let name = model.file_stem().map_or_else(
+        || "drive".into(),
+        |stem| stem.to_string_lossy().into_owned(),
+    );
+    let times = replay(drive, measured)?;
+    let cut = training.len();
+    print_score(
+        &format!("{name}, as described"),
+        &score(&measured[cut..], &times[cut..]),
+    );
+    let times = replay(&fitted.drive, measured)?;
+    print_score(
+        &format!("{name}, fitted on"),
+        &score(training, &times[..cut]),
+    );
+    print_score(
+        &format!("{name}, scored on"),
+        &score(&measured[cut..], &times[cut..]),
+    );
+    if verb.verbose {
+        outln!(
+            "{:#?}",
+            (
+                &fitted.drive.mechanism,
+                &fitted.drive.bus,
+                &fitted.drive.overheads,
+                &fitted.drive.cache
+            )
+        );
+    }
+    Ok(())
+}
+
+fn print_score(name: &str, score: &Score) {
+    outln!(
+        "{:<28} {:>9.3} {:>9.3} {:>11.2} {:>11.2}",
+        shown(name).to_string(),
+        score.measured_mean_ns / 1e6,
+        score.model_mean_ns / 1e6,
+        score.demerit * 100.0,
+        score.request_error * 100.0
+    );
+}
