@@ -67,31 +67,31 @@ impl Failure {
         Failure::new("").with_code(code)
     }
 
-    pub fn with_code(mut self, code: u8) -> Failure {
+    pub(crate) fn with_code(mut self, code: u8) -> Failure {
         self.code = code;
         self
     }
 
-    pub fn is_silent(&self) -> bool {
+    pub(crate) fn is_silent(&self) -> bool {
         self.what.is_empty()
     }
 
     /// Nothing serves the array.
-    pub fn is_not_running(&self) -> bool {
+    pub(crate) fn is_not_running(&self) -> bool {
         self.not_running
     }
 
     /// The daemon refused a good end, and the array has ended.
-    pub fn is_of_ended(&self) -> bool {
+    pub(crate) fn is_of_ended(&self) -> bool {
         self.ended
     }
 
     /// What, where, and what to do.
-    pub fn into_parts(self) -> (String, String, String) {
+    pub(crate) fn into_parts(self) -> (String, String, String) {
         (self.what, self.at, self.hint)
     }
 
-    pub fn exit_code(&self) -> ExitCode {
+    pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
 }

@@ -60,7 +60,7 @@ pub(crate) struct Preview {
 
 impl Preview {
     /// A refused start with what can be done, where the maps of all members are gone.
-    pub fn way_out(&self, refused: Refusal) -> Refusal {
+    pub(crate) fn way_out(&self, refused: Refusal) -> Refusal {
         if refused.what != UNREADABLE || !refused.hint.is_empty() {
             return refused;
         }
@@ -76,7 +76,7 @@ impl Preview {
 
     /// A start that only reads replays no log: what missing members held of rows that were being written is an error to
     /// whoever reads it, and should be no riddle.
-    pub fn warn_of_reading(&self) {
+    pub(crate) fn warn_of_reading(&self) {
         if self.may_lose {
             warn(format_args!(
                 "{}: not stopped cleanly, and members are missing: their part of rows that were being written reads as an error; a start that may write recovers these rows, or lists them as lost",
@@ -86,7 +86,7 @@ impl Preview {
     }
 
     /// What counts there would have refused the start.
-    pub fn warn_of_lacking_surrogate(&self) {
+    pub(crate) fn warn_of_lacking_surrogate(&self) {
         if self.lacks_surrogate {
             warn(format_args!(
                 "{}: served without its surrogate: nothing is redirected",
@@ -165,13 +165,13 @@ impl MemberList {
     }
 
     /// Whether anybody here carries nothing of an array.
-    pub fn has_blank(&self) -> bool {
+    pub(crate) fn has_blank(&self) -> bool {
         let mut carried = self.candidates.iter().map(carries);
         carried.any(|one| one == Carries::Nothing)
     }
 
     /// The array whose surrogate this is, as the first member tells.
-    pub fn surrogate_of(&self) -> Option<Uuid> {
+    pub(crate) fn surrogate_of(&self) -> Option<Uuid> {
         let told = self.candidates.iter().find_map(newest);
         told.and_then(|superblock| surrogate_of(superblock.partner))
     }
@@ -183,7 +183,7 @@ impl MemberList {
     }
 
     /// Whether it stripes, with no redundancy of its own nor of whoever lends it.
-    pub fn is_bare(&self) -> bool {
+    pub(crate) fn is_bare(&self) -> bool {
         let told = self.candidates.iter().find_map(newest);
         let striped = told.is_some_and(|superblock| superblock.geometry.level == Level::Raid0);
         striped && !self.members.iter().any(|member| is_lease(member.name()))
@@ -202,7 +202,7 @@ impl MemberList {
     }
 
     /// The members, for a shell.
-    pub fn into_members(self) -> Vec<OpenMember> {
+    pub(crate) fn into_members(self) -> Vec<OpenMember> {
         self.members.into_iter().map(Plain::into_member).collect()
     }
 
@@ -304,7 +304,7 @@ impl MemberList {
     }
 
     /// The array that the first member tells of.
-    pub fn array_name(&self) -> Option<&str> {
+    pub(crate) fn array_name(&self) -> Option<&str> {
         let told = self.candidates.iter().find_map(newest);
         told.map(|superblock| superblock.name.as_str())
     }

@@ -85,13 +85,13 @@ impl Sets {
     }
 
     /// Whether the surrogate is a code cache.
-    pub fn has_code_cache(&self) -> bool {
+    pub(crate) fn has_code_cache(&self) -> bool {
         let whole_rows = |list: &MemberList| list.write_hole() == Some(WriteHole::WholeRows);
         self.surrogate.as_ref().is_some_and(whole_rows)
     }
 
     /// Whether the surrogate is one disk, with no redundancy of its own nor below: first copies have what it has.
-    pub fn has_log_disk(&self) -> bool {
+    pub(crate) fn has_log_disk(&self) -> bool {
         self.surrogate.as_ref().is_some_and(MemberList::is_bare)
     }
 
@@ -112,7 +112,7 @@ impl Sets {
     }
 
     /// All members, the surrogate's and then its buffer's last, and how many these are. A buffer is nobody's without a surrogate.
-    pub fn into_members(self) -> (Vec<OpenMember>, Others) {
+    pub(crate) fn into_members(self) -> (Vec<OpenMember>, Others) {
         let mut members = self.home.into_members();
         let count = |members: &[OpenMember]| u16::try_from(members.len()).unwrap_or(u16::MAX);
         let mut others = Others::default();

@@ -103,7 +103,7 @@ pub(crate) enum Form {
 
 impl Form {
     /// Which writes go there unless `--redirect` says otherwise.
-    pub fn usual_redirect(self) -> Redirect {
+    pub(crate) fn usual_redirect(self) -> Redirect {
         match self {
             Form::CodeCache => Redirect::Reraid,
             Form::LogDisk => Redirect::Graid,
@@ -181,12 +181,12 @@ impl Setup {
     }
 
     /// Whether a start that leaves somebody behind was asked for.
-    pub fn may_leave_behind(&self) -> bool {
+    pub(crate) fn may_leave_behind(&self) -> bool {
         let mode = self.start;
         self.degraded || mode.from_minority || mode.accept_loss || mode.read_only
     }
 
-    pub fn open_options(&self) -> OpenOptions {
+    pub(crate) fn open_options(&self) -> OpenOptions {
         OpenOptions {
             direct: self.direct,
             read_only: self.start.read_only,

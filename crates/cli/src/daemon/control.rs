@@ -215,12 +215,12 @@ impl Desk {
     }
 
     /// The log of facts from a sequence number on, and where it goes on.
-    pub fn facts_since(&self, since: u64) -> (Vec<FactView>, u64) {
+    pub(crate) fn facts_since(&self, since: u64) -> (Vec<FactView>, u64) {
         self.fact_log().since(since)
     }
 
     /// Returns when the log has every fact that precedes the reactor's last answer.
-    pub fn wait_for_facts(&self) {
+    pub(crate) fn wait_for_facts(&self) {
         let _ = self.remote.connections();
     }
 

@@ -32,7 +32,7 @@ pub(crate) struct Running {
 impl Running {
     /// One array, for the length of a verb. Members of one that is not called `name`, if that is given, are refused
     /// before anything is started.
-    pub fn for_verb(
+    pub(crate) fn for_verb(
         name: Option<&str>,
         members: &[String],
         read_only: bool,
@@ -61,7 +61,7 @@ impl Running {
 
     /// The same, with something that is to be had before any array is started, for their names. It may also have a reason
     /// to end sent, which is heard once all have started.
-    pub fn start_as<T>(
+    pub(crate) fn start_as<T>(
         groups: &[Vec<String>],
         setup: &Setup,
         beforehand: impl FnOnce(&[&str], &Sender<End>) -> Outcome<T>,
@@ -146,7 +146,7 @@ impl Running {
         &self.desks[0]
     }
 
-    pub fn desks(&self) -> &[Arc<Desk>] {
+    pub(crate) fn desks(&self) -> &[Arc<Desk>] {
         &self.desks
     }
 
@@ -155,7 +155,7 @@ impl Running {
     }
 
     /// The next reason to end; `None` if there was none in this time.
-    pub fn next_end(&self, within: Duration) -> Option<End> {
+    pub(crate) fn next_end(&self, within: Duration) -> Option<End> {
         self.ends.recv_timeout(within).ok()
     }
 

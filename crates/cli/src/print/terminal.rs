@@ -166,7 +166,7 @@ impl Progress {
     }
 
     /// How far something is that began then, once it has taken a while. Where there is no terminal, a line now and then.
-    pub fn show_slow(&mut self, begun: Instant, doing: &str, done: u64, total: u64) {
+    pub(crate) fn show_slow(&mut self, begun: Instant, doing: &str, done: u64, total: u64) {
         if begun.elapsed() < SILENT_AT_FIRST {
             return;
         }

@@ -25,7 +25,7 @@ impl Session {
     }
 
     /// The same for a verb that only looks: offline, nothing is written.
-    pub fn open_to_look(name: &str, offline: &[String]) -> Outcome<Session> {
+    pub(crate) fn open_to_look(name: &str, offline: &[String]) -> Outcome<Session> {
         let without_daemon = WithoutDaemon {
             offline: offline.to_vec(),
             ..WithoutDaemon::default()
@@ -34,7 +34,7 @@ impl Session {
     }
 
     /// The array of these members, only to look at.
-    pub fn of_members_to_look(name: Option<&str>, members: &[String]) -> Outcome<Session> {
+    pub(crate) fn of_members_to_look(name: Option<&str>, members: &[String]) -> Outcome<Session> {
         Running::for_verb(name, members, true, &WithoutDaemon::default()).map(Session::Offline)
     }
 
@@ -49,7 +49,7 @@ impl Session {
 
     /// Does a verb's work and ends the session, also when the work fails: an array that was started for it is shut
     /// down cleanly. The first failure is told.
-    pub fn end_after<T>(self, work: impl FnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
+    pub(crate) fn end_after<T>(self, work: impl FnOnce(&Session) -> Outcome<T>) -> Outcome<T> {
         let worked = work(&self);
         let closed = self.close();
         let result = worked?;
@@ -57,7 +57,7 @@ impl Session {
     }
 
     /// By a daemon, which goes on when this verb has ended.
-    pub fn is_served(&self) -> bool {
+    pub(crate) fn is_served(&self) -> bool {
         matches!(self, Session::Daemon { .. })
     }
 
@@ -90,7 +90,7 @@ impl Session {
     }
 
     /// The member that is known there under this very text.
-    pub fn which_exactly(&self, text: &str) -> Outcome<String> {
+    pub(crate) fn which_exactly(&self, text: &str) -> Outcome<String> {
         let request = Request::Which {
             member: text.into(),
         };

@@ -48,7 +48,7 @@ pub(crate) struct Ended {
 }
 
 impl Ended {
-    pub fn tell_mismatches(&self) {
+    pub(crate) fn tell_mismatches(&self) {
         let told = || self.facts.iter().filter(|fact| fact.kind == "mismatch");
         for mismatch in told().take(NAMED) {
             print_note(&mismatch.text);

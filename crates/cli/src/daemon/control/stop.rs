@@ -93,7 +93,7 @@ impl Desk {
     }
 
     /// Looks at an array that is about to be stopped with its reactor.
-    pub fn before_end(&self) -> BeforeEnd {
+    pub(crate) fn before_end(&self) -> BeforeEnd {
         BeforeEnd {
             serves: self.serves.load(Ordering::Relaxed),
             since: self.facts_since(u64::MAX).1,

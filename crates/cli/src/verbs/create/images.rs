@@ -78,7 +78,7 @@ impl Images {
     }
 
     /// Lets the locks go, for the members to be opened with locks of their own.
-    pub fn hand_over(&self) {
+    pub(crate) fn hand_over(&self) {
         for image in &self.made {
             // Whoever cannot unlock finds the member in use.
             let _ = image.file.unlock();

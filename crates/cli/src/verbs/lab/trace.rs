@@ -126,7 +126,7 @@ impl Input {
         Ok((features, requests))
     }
 
-    pub fn tell_skipped(&self) {
+    pub(crate) fn tell_skipped(&self) {
         let skipped = self.skipped.load(Ordering::Relaxed);
         if skipped > 0 {
             warn(format_args!(
