@@ -1,35 +1,22 @@
 //! Metrics in the Prometheus text format (version 0.0.4), as a function of a status and of what users read.
 //!
-//! Names follow the convention: `restripe_` first, the unit last, `_total` for what only grows. Every series carries
-//! the array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
+//! Names follow the convention: `restripe_` first, the unit last, `_total` for counters. Every series carries the
+//! array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
+//! Each table has the metrics of one part of the status, in the order of the text.
 
 use crate::control::{
-    BufferView, CountersView, HeatView, LastScrubView, LendingView, MemberView, OverlayView,
-    ScrubbedMemberView, StatusView, SurrogateView, TaskView, reason_word,
+    BufferView, CountersView, EnergyView, HeatView, LastScrubView, LendingView, MemberView,
+    OverlayView, SpindleView, StatusView, SurrogateView, TaskView, reason_word,
 };
 use restripe_array::report::WhyRefused;
 use restripe_array::shown;
 use std::fmt::{Display, Write};
 
-const STATES: &[&str] = &[
-    "starting",
-    "healthy",
-    "degraded",
-    "failed",
-    "read-only",
-    "stopping",
-    "stopped",
-];
-const MEMBER_STATES: &[&str] = &[
-    "active",
-    "rebuilding",
-    "spare",
-    "failed",
-    "replaced",
-    "foreign",
-];
+const STATES: &str = "starting healthy degraded failed read-only stopping stopped";
+const MEMBER_STATES: &str = "active rebuilding spare failed replaced foreign";
+const SURROGATE_STATES: &str = "starting healthy degraded failed stopping stopped absent none";
 /// The order of the engine's counters by cause.
-const CLASSES: &[&str] = &["user", "parity", "task", "metadata"];
+const CLASSES: [&str; 4] = ["user", "parity", "task", "metadata"];
 
 /// The text of all metrics of one array.
 pub fn render(status: &StatusView, heat: &HeatView) -> String {
@@ -37,29 +24,296 @@ pub fn render(status: &StatusView, heat: &HeatView) -> String {
         out: String::new(),
         array: escape(&status.name),
     };
-    array(&mut text, status);
-    requests(&mut text, status);
-    device_operations(&mut text, status);
-    paths(&mut text, status);
-    members(&mut text, status);
-    spindles(&mut text, status);
-    tasks(&mut text, &status.tasks);
-    text.gauge(
-        "restripe_tasks_dropped",
-        "Rebuilds and replaces that were dropped at the start because their targets were missing.",
-        status.dropped_tasks.len(),
-    );
-    if let Some(last) = &status.last_scrub {
-        last_scrub(&mut text, last);
-    }
-    zones(&mut text, heat);
-    if let Some(surrogate) = &status.surrogate {
-        of_surrogate(&mut text, surrogate);
-    }
-    if let Some(lends) = &status.lends {
-        lent(&mut text, lends);
-    }
+    let surrogate = status.surrogate.as_deref();
+    let overlay = surrogate.and_then(|one| one.overlay.as_ref());
+    // With every write redirected, at all times, mirrors may sleep.
+    let sleeps = |one: &&OverlayView| ["reraid", "graid", "eraid"].contains(&&*one.redirect);
+    text.all(ARRAY, Some(status));
+    text.all(COUNTERS, Some(&status.counters));
+    text.all(MEMBERS, Some(status));
+    text.all(MEMBERS_ENERGY, status.energy.is_some().then_some(status));
+    text.all(ENERGY, status.energy.as_ref());
+    text.all(TASKS, Some(status));
+    text.all(LAST_SCRUB, status.last_scrub.as_ref());
+    text.all(HEAT, Some(heat));
+    text.all(SURROGATE, surrogate);
+    text.all(BUFFER, surrogate.and_then(|one| one.buffer.as_ref()));
+    text.all(OVERLAY, overlay);
+    text.all(STANDBY, overlay.filter(sleeps));
+    text.all(CODE_CACHE, overlay.filter(|one| !one.seals.is_empty()));
+    text.all(LENDING, status.lends.as_ref());
     text.out
+}
+
+/// A metric of a part of the status.
+struct Family<T> {
+    name: &'static str,
+    help: &'static str,
+    samples: fn(&T, &mut Samples<'_>),
+}
+
+/// A table of metrics of a part of the status: name, help, samples.
+macro_rules! metrics {
+    ($table:ident: $part:ty { $($name:ident $help:literal = $samples:expr;)+ }) => {
+        const $table: &[Family<$part>] =
+            &[$(Family { name: stringify!($name), help: $help, samples: $samples }),+];
+    };
+}
+
+metrics! { ARRAY: StatusView {
+    restripe_state "1 for the current state of the array."
+        = |s, to| to.states(&[], STATES, &s.state);
+    restripe_writes_refused "1 for the reason why writes are refused."
+        = |s, to| to.each("reason", WhyRefused::ALL.map(reason_word).map(|reason| {
+            let refusal = s.refuses_writes.as_ref();
+            (reason, u8::from(refusal.is_some_and(|one| one.reason == reason)))
+        }));
+    restripe_writes_refused_by "1 for each member that causes refused writes."
+        = |s, to| if let Some(refusal) = &s.refuses_writes {
+            for member in &refusal.members {
+                to.put(&[("reason", &refusal.reason), ("member", member)], 1);
+            }
+        };
+    restripe_volatile
+        "1 while a current member makes no write durable, and clients are offered neither FLUSH nor FUA."
+        = |s, to| to.flag(s.volatile);
+    restripe_size_bytes "Usable bytes of the array." = |s, to| to.one(s.size_bytes);
+    restripe_generation "Generation of the metadata." = |s, to| to.one(s.generation);
+    restripe_lost_bytes "Bytes that could not be recovered from redundancy."
+        = |s, to| to.one(s.lost_bytes);
+    restripe_in_doubt_bytes
+        "Upper bound of the bytes that are valid on primary copies only, until a resync has passed them."
+        = |s, to| to.one(s.in_doubt_bytes);
+}}
+
+metrics! { COUNTERS: CountersView {
+    restripe_requests_total "User requests; large trims and writes of zeros count once per piece."
+        = |c, to| to.each("op", [
+            ("read", c.reads), ("write", c.writes), ("flush", c.flushes), ("trim", c.trims),
+        ]);
+    restripe_request_bytes_total "Bytes that users read and wrote."
+        = |c, to| to.each("op", [("read", c.read_bytes), ("write", c.written_bytes)]);
+    restripe_member_ios_total "Operations on members, by cause."
+        = |c, to| to.each("class", CLASSES.into_iter().zip(c.ios));
+    restripe_member_io_bytes_total "Bytes moved to and from members, by cause."
+        = |c, to| to.each("class", CLASSES.into_iter().zip(c.io_bytes));
+    restripe_parity_writes_total "Writes to rows with parity, by method."
+        = |c, to| to.each("way", [
+            ("full-row", c.full_row_writes),
+            ("read-modify", c.read_modify_writes),
+            ("reconstruct", c.reconstruct_writes),
+        ]);
+    // What the requests generation ratio is made of; a ratio of rates tells why a degraded array is slow.
+    restripe_read_blocks_asked_total "Blocks of 4 KiB requested by reads, in written extents."
+        = |c, to| to.one(c.blocks_asked);
+    restripe_read_blocks_cached_total "Requested blocks that were in the read cache."
+        = |c, to| to.one(c.blocks_cached);
+    restripe_read_blocks_fetched_total "Blocks read from members for the others; divided by the requested blocks, the requests generation ratio (RGR)."
+        = |c, to| to.one(c.blocks_fetched);
+    restripe_degraded_reads_total "Reads reconstructed from redundancy."
+        = |c, to| to.one(c.degraded_reads);
+    restripe_repaired_sectors_total "Sectors repaired from redundancy and rewritten."
+        = |c, to| to.one(c.repaired_sectors);
+}}
+
+metrics! { MEMBERS: StatusView {
+    restripe_member_state "1 for the current state of a member."
+        = |s, to| for member in s.all_members() {
+            to.states(&[("member", &member.path)], MEMBER_STATES, &member.state);
+        };
+    restripe_member_volatile
+        "1 for a member that makes no write durable: it supports neither FLUSH nor FUA."
+        = |s, to| to.each("member", of_members(s, |one| u8::from(one.volatile)));
+    restripe_member_full "1 for a member whose last write found no space."
+        = |s, to| to.each("member", of_members(s, |one| u8::from(one.full)));
+    restripe_member_read_errors_total "Read errors of a member."
+        = |s, to| to.each("member", of_members(s, |one| one.read_errors));
+    restripe_member_phase_seconds_total "Time of a member's spindle in each phase."
+        = |s, to| for (member, spindle) in spindles(s) {
+            for (phase, ms) in spindle.phases() {
+                let seconds = format!("{}.{:03}", ms / 1000, ms % 1000);
+                to.put(&[("member", member), ("phase", phase)], seconds);
+            }
+        };
+    restripe_member_starts_total "Starts of a member's spindle."
+        = |s, to| to.each("member", spindles(s).map(|(member, one)| (member, one.starts)));
+}}
+
+metrics! { MEMBERS_ENERGY: StatusView {
+    restripe_member_joules_total "Energy of a member, estimated from its rating."
+        = |s, to| to.each("member", spindles(s).map(|(member, one)| (member, one.joules.unwrap_or(0))));
+}}
+
+metrics! { ENERGY: EnergyView {
+    restripe_joules_total "Energy of all drives, each counted once, estimated from the rating."
+        = |e, to| to.one(e.joules);
+}}
+
+metrics! { TASKS: StatusView {
+    restripe_task_done_ratio "Progress of a running task, 0 to 1."
+        = |s, to| to.each("task", of_tasks(s, |task| Some(ratio(task.rows_done, task.rows_total))));
+    restripe_task_rate_bytes "Speed of a running task in bytes per second of one member."
+        = |s, to| to.each("task", of_tasks(s, |task| task.rate_bytes));
+    restripe_task_mismatched_rows
+        "Rows in which the running scrub found cells that disagree or cannot be read."
+        = |s, to| to.each("task", of_tasks(s, |task| Some(task.mismatches)));
+    restripe_tasks_dropped
+        "Rebuilds and replaces that were dropped at the start because their targets were missing."
+        = |s, to| to.one(s.dropped_tasks.len());
+}}
+
+// The scrub that runs or the last one: its result stays when it has ended, and over restarts.
+metrics! { LAST_SCRUB: LastScrubView {
+    restripe_last_scrub_state "1 for the mode and state of the last scrub."
+        = |l, to| to.states(&[("mode", &l.mode)], "running completed cancelled", &l.state);
+    restripe_last_scrub_rows "All rows, by result of the last scrub."
+        = |l, to| to.each("result", [
+            ("compared", l.rows_compared),
+            ("unwritten", l.rows_unwritten),
+            ("not_compared", l.rows_not_compared),
+            ("pending", l.rows_total.saturating_sub(l.rows_done)),
+        ]);
+    restripe_last_scrub_mismatched_rows
+        "Rows that the last scrub found wrong or unreadable, by outcome."
+        = |l, to| to.each("outcome", [
+            ("repaired", l.rows_repaired),
+            ("in_sync_unverified", l.rows_in_sync_unverified),
+            ("left", l.rows_left),
+        ]);
+    restripe_last_scrub_wrong_rows "Rows whose cells disagreed in the last scrub."
+        = |l, to| to.one(l.rows_wrong);
+    restripe_last_scrub_unreadable_rows "Rows with a read error on a member in the last scrub."
+        = |l, to| to.one(l.rows_unreadable);
+    restripe_last_scrub_mismatched_bytes "Bytes that the last scrub found wrong or unreadable."
+        = |l, to| to.one(l.mismatched_bytes);
+    restripe_last_scrub_began_timestamp_seconds "Start of the last scrub, in seconds since 1970."
+        = |l, to| to.maybe(l.began_at);
+    restripe_last_scrub_ended_timestamp_seconds "End of the last scrub, in seconds since 1970."
+        = |l, to| to.maybe(l.ended_at);
+    restripe_last_scrub_member_rows "Rows of the last scrub with a finding on a member."
+        = |l, to| for member in &l.members {
+            let path = member.path.as_deref().unwrap_or_default();
+            let results = [("wrong", member.rows_wrong), ("unreadable", member.rows_unreadable)];
+            for (result, rows) in results {
+                to.put(&[("member", path), ("uuid", &member.uuid), ("result", result)], rows);
+            }
+        };
+}}
+
+metrics! { HEAT: HeatView {
+    restripe_heat_zones "Zones in which reads are counted." = |h, to| to.one(h.zones);
+    restripe_heat_read_zones "Zones with reads." = |h, to| to.one(h.zones_read);
+    restripe_heat_hot_share_ratio
+        "Share of the reads in the hottest fifth of all zones; counts are halved after each epoch."
+        = |h, to| to.one(h.hot_share);
+}}
+
+metrics! { SURROGATE: SurrogateView {
+    restripe_surrogate_state "1 for the current state of the surrogate."
+        = |s, to| to.states(&[], SURROGATE_STATES, &s.state);
+    restripe_surrogate_repaired_sectors_total
+        "Sectors of the surrogate that were unreadable or wrong and were rewritten."
+        = |s, to| to.one(s.repaired_sectors);
+}}
+
+metrics! { BUFFER: BufferView {
+    restripe_code_cache_buffer_used "1 while flushes write to the code cache's NVRAM buffer."
+        = |b, to| to.flag(b.used);
+    restripe_code_cache_buffer_records
+        "Records in the NVRAM buffer that are not yet durable in the log."
+        = |b, to| to.one(b.records);
+    restripe_code_cache_buffer_versions_total
+        "Versions of records that were written to the NVRAM buffer."
+        = |b, to| to.one(b.versions);
+}}
+
+metrics! { OVERLAY: OverlayView {
+    restripe_surrogate_away_bytes "Bytes whose only current copy is in the surrogate."
+        = |o, to| to.one(o.away_bytes);
+    restripe_surrogate_ahead_bytes
+        "Bytes that are current on primary copies and not on secondary copies."
+        = |o, to| to.one(o.ahead_bytes);
+    restripe_surrogate_exposed_bytes "Bytes whose only current copy is a primary copy."
+        = |o, to| to.one(o.exposed_bytes);
+    restripe_surrogate_clean_bytes
+        "Bytes of cached copies in the surrogate, which may be dropped."
+        = |o, to| to.one(o.clean_bytes);
+    restripe_surrogate_log_bytes "Size of the surrogate's log in bytes."
+        = |o, to| to.one(o.log_bytes);
+    restripe_surrogate_extents "Extents in the map from the array to the log."
+        = |o, to| to.one(o.extents);
+    restripe_surrogate_extents_max "Maximum number of extents in this map."
+        = |o, to| to.one(o.extents_max);
+    restripe_surrogate_going_home "1 while a destage runs." = |o, to| to.flag(o.going_home);
+    restripe_surrogate_broken "1 if the log failed." = |o, to| to.flag(o.broken);
+    restripe_surrogate_redirected_writes_total "User writes that were redirected to the surrogate."
+        = |o, to| to.one(o.redirected_writes);
+    restripe_surrogate_log_reads_total "User reads served from the surrogate only."
+        = |o, to| to.one(o.log_reads);
+    restripe_surrogate_split_reads_total "User reads served from the surrogate and the main set."
+        = |o, to| to.one(o.split_reads);
+    restripe_surrogate_home_bytes_total "Bytes that were destaged to the main set."
+        = |o, to| to.one(o.home_bytes);
+    restripe_surrogate_clean_copies_total "Cached copies that were made of data in the main set."
+        = |o, to| to.one(o.clean_copies);
+}}
+
+metrics! { STANDBY: OverlayView {
+    restripe_code_cache_mirrors_asleep "Mirrors in standby." = |o, to| to.one(o.mirrors_asleep);
+    restripe_code_cache_starts_a_day_max "Maximum spin-downs of mirrors per day."
+        = |o, to| to.maybe(o.starts_a_day_max);
+    restripe_code_cache_starts_left "Spin-downs that are left in this budget now."
+        = |o, to| to.maybe(o.starts_left);
+    restripe_code_cache_rests_total "Spin-downs of mirrors." = |o, to| to.one(o.rests);
+    restripe_code_cache_destages_total "Destages that completed." = |o, to| to.one(o.destages);
+}}
+
+metrics! { CODE_CACHE: OverlayView {
+    restripe_code_cache_cleanings_total
+        "Cleanings of the oldest segments of the log, which avoid a destage."
+        = |o, to| to.one(o.cleanings);
+    restripe_code_cache_moved_bytes_total "Bytes that were moved by log cleaning."
+        = |o, to| to.one(o.moved_bytes);
+    restripe_code_cache_seals_total "Records that were packed in memory and sealed, by cause."
+        = |o, to| to.each("cause", &o.seals);
+}}
+
+metrics! { LENDING: LendingView {
+    restripe_lent_bytes "Bytes reserved for leases." = |l, to| to.one(l.bytes);
+    restripe_lent_free_bytes "Bytes reserved for leases that are not lent."
+        = |l, to| to.one(l.free_bytes);
+    restripe_lease_bytes "Bytes of a lease."
+        = |l, to| to.each("lease", l.leases.iter().map(|one| (&one.name, one.bytes)));
+    restripe_lease_in_use "1 if a client has the lease attached."
+        = |l, to| to.each("lease", l.leases.iter().map(|one| (&one.name, u8::from(one.in_use))));
+}}
+
+fn of_members<V>(
+    status: &StatusView,
+    value: fn(&MemberView) -> V,
+) -> impl Iterator<Item = (&str, V)> {
+    let members = status.all_members();
+    members.map(move |member| (member.path.as_str(), value(member)))
+}
+
+fn of_tasks<V>(
+    status: &StatusView,
+    value: fn(&TaskView) -> Option<V>,
+) -> impl Iterator<Item = (&str, V)> {
+    let tasks = status.tasks.iter();
+    tasks.filter_map(move |task| Some((task.kind.as_str(), value(task)?)))
+}
+
+/// What spindles were at, by member.
+fn spindles(status: &StatusView) -> impl Iterator<Item = (&str, &SpindleView)> {
+    let disks = status.disks();
+    disks.filter_map(|one| Some((one.path.as_str(), one.spindle.as_ref()?)))
+}
+
+/// Six decimals, by integers: the same text on every machine.
+fn ratio(done: u64, total: u64) -> String {
+    let millionths = u128::from(done.min(total)) * 1_000_000 / u128::from(total.max(1));
+    format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
 }
 
 struct Text {
@@ -68,27 +322,86 @@ struct Text {
 }
 
 impl Text {
-    fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn sample(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
-        let _ = write!(self.out, "{name}{{array=\"{}\"", self.array);
-        for (label, text) in labels {
-            let _ = write!(self.out, ",{label}=\"{}\"", escape(text));
+    /// The metrics of a part, if the array has it.
+    fn all<T>(&mut self, families: &[Family<T>], part: Option<&T>) {
+        let Some(part) = part else { return };
+        for Family {
+            name,
+            help,
+            samples,
+        } in families
+        {
+            let kind = match name.ends_with("_total") {
+                true => "counter",
+                false => "gauge",
+            };
+            let before = self.out.len();
+            // Writing to a string cannot fail.
+            let _ = writeln!(self.out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+            let mut to = Samples {
+                text: self,
+                name,
+                absent: false,
+            };
+            samples(part, &mut to);
+            if to.absent {
+                self.out.truncate(before);
+            }
         }
-        let _ = writeln!(self.out, "}} {value}");
+    }
+}
+
+/// The samples of one metric.
+struct Samples<'a> {
+    text: &'a mut Text,
+    name: &'static str,
+    /// The array has no such value.
+    absent: bool,
+}
+
+impl Samples<'_> {
+    fn put(&mut self, labels: &[(&str, &str)], value: impl Display) {
+        let Text { out, array } = self.text;
+        let _ = write!(out, "{}{{array=\"{array}\"", self.name);
+        for (label, text) in labels {
+            let _ = write!(out, ",{label}=\"{}\"", escape(text));
+        }
+        let _ = writeln!(out, "}} {value}");
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "gauge", help);
-        self.sample(name, &[], value);
+    fn one(&mut self, value: impl Display) {
+        self.put(&[], value);
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: impl Display) {
-        self.family(name, "counter", help);
-        self.sample(name, &[], value);
+    fn flag(&mut self, value: bool) {
+        self.one(u8::from(value));
+    }
+
+    /// Without a value the metric is left out.
+    fn maybe(&mut self, value: Option<impl Display>) {
+        match value {
+            Some(value) => self.one(value),
+            None => self.absent = true,
+        }
+    }
+
+    fn each<K: AsRef<str>, V: Display>(
+        &mut self,
+        label: &str,
+        values: impl IntoIterator<Item = (K, V)>,
+    ) {
+        for (text, value) in values {
+            self.put(&[(label, text.as_ref())], value);
+        }
+    }
+
+    /// One sample for each of these states, which is 1 for the present one.
+    fn states(&mut self, labels: &[(&str, &str)], states: &str, present: &str) {
+        for state in states.split(' ') {
+            let labels = labels.iter().copied().chain([("state", state)]);
+            let labels: Vec<_> = labels.collect();
+            self.put(&labels, u8::from(state == present));
+        }
     }
 }
 
@@ -96,635 +409,6 @@ impl Text {
 fn escape(text: &str) -> String {
     let shown = shown(text).to_string();
     shown.replace('\\', "\\\\").replace('"', "\\\"")
-}
-
-fn array(text: &mut Text, status: &StatusView) {
-    text.family(
-        "restripe_state",
-        "gauge",
-        "1 for the current state of the array.",
-    );
-    for state in STATES {
-        text.sample(
-            "restripe_state",
-            &[("state", state)],
-            u8::from(status.state == *state),
-        );
-    }
-    refusals(text, status);
-    text.gauge(
-        "restripe_volatile",
-        "1 while a current member makes no write durable, and clients are offered neither FLUSH nor FUA.",
-        u8::from(status.volatile),
-    );
-    text.gauge(
-        "restripe_size_bytes",
-        "Usable bytes of the array.",
-        status.size_bytes,
-    );
-    text.gauge(
-        "restripe_generation",
-        "Generation of the metadata.",
-        status.generation,
-    );
-    text.gauge(
-        "restripe_lost_bytes",
-        "Bytes that could not be recovered from redundancy.",
-        status.lost_bytes,
-    );
-    text.gauge(
-        "restripe_in_doubt_bytes",
-        "Upper bound of the bytes that are valid on primary copies only, until a resync has passed them.",
-        status.in_doubt_bytes,
-    );
-}
-
-/// Why writes are refused, and by which members.
-fn refusals(text: &mut Text, status: &StatusView) {
-    let refusal = status.refuses_writes.as_ref();
-    let name = "restripe_writes_refused";
-    text.family(name, "gauge", "1 for the reason why writes are refused.");
-    for why in WhyRefused::ALL {
-        let reason = reason_word(why);
-        let is = refusal.is_some_and(|one| one.reason == reason);
-        text.sample(name, &[("reason", reason)], u8::from(is));
-    }
-    let name = "restripe_writes_refused_by";
-    text.family(
-        name,
-        "gauge",
-        "1 for each member that causes refused writes.",
-    );
-    if let Some(refusal) = refusal {
-        for member in &refusal.members {
-            let labels = [("reason", refusal.reason.as_str()), ("member", member)];
-            text.sample(name, &labels, 1);
-        }
-    }
-}
-
-fn requests(text: &mut Text, status: &StatusView) {
-    let c = &status.counters;
-    text.family(
-        "restripe_requests_total",
-        "counter",
-        "User requests; large trims and writes of zeros count once per piece.",
-    );
-    for (op, count) in [
-        ("read", c.reads),
-        ("write", c.writes),
-        ("flush", c.flushes),
-        ("trim", c.trims),
-    ] {
-        text.sample("restripe_requests_total", &[("op", op)], count);
-    }
-    text.family(
-        "restripe_request_bytes_total",
-        "counter",
-        "Bytes that users read and wrote.",
-    );
-    for (op, bytes) in [("read", c.read_bytes), ("write", c.written_bytes)] {
-        text.sample("restripe_request_bytes_total", &[("op", op)], bytes);
-    }
-}
-
-fn device_operations(text: &mut Text, status: &StatusView) {
-    text.family(
-        "restripe_member_ios_total",
-        "counter",
-        "Operations on members, by cause.",
-    );
-    for (class, count) in CLASSES.iter().zip(status.counters.ios) {
-        text.sample("restripe_member_ios_total", &[("class", class)], count);
-    }
-    text.family(
-        "restripe_member_io_bytes_total",
-        "counter",
-        "Bytes moved to and from members, by cause.",
-    );
-    for (class, bytes) in CLASSES.iter().zip(status.counters.io_bytes) {
-        text.sample("restripe_member_io_bytes_total", &[("class", class)], bytes);
-    }
-}
-
-fn paths(text: &mut Text, status: &StatusView) {
-    let c = &status.counters;
-    let ways = [
-        ("full-row", c.full_row_writes),
-        ("read-modify", c.read_modify_writes),
-        ("reconstruct", c.reconstruct_writes),
-    ];
-    text.family(
-        "restripe_parity_writes_total",
-        "counter",
-        "Writes to rows with parity, by method.",
-    );
-    for (way, count) in ways {
-        text.sample("restripe_parity_writes_total", &[("way", way)], count);
-    }
-    read_blocks(text, c);
-    text.counter(
-        "restripe_degraded_reads_total",
-        "Reads reconstructed from redundancy.",
-        c.degraded_reads,
-    );
-    text.counter(
-        "restripe_repaired_sectors_total",
-        "Sectors repaired from redundancy and rewritten.",
-        c.repaired_sectors,
-    );
-}
-
-/// What the requests generation ratio is made of; as a ratio of rates it answers why a degraded array is slow.
-fn read_blocks(text: &mut Text, c: &CountersView) {
-    let blocks = [
-        (
-            "restripe_read_blocks_asked_total",
-            "Blocks of 4 KiB requested by reads, in written extents.",
-            c.blocks_asked,
-        ),
-        (
-            "restripe_read_blocks_cached_total",
-            "Requested blocks that were in the read cache.",
-            c.blocks_cached,
-        ),
-        (
-            "restripe_read_blocks_fetched_total",
-            "Blocks read from members for the others; divided by the requested blocks, the requests generation ratio (RGR).",
-            c.blocks_fetched,
-        ),
-    ];
-    for (name, help, value) in blocks {
-        text.counter(name, help, value);
-    }
-}
-
-fn members(text: &mut Text, status: &StatusView) {
-    let members: Vec<_> = status.all_members().collect();
-    text.family(
-        "restripe_member_state",
-        "gauge",
-        "1 for the current state of a member.",
-    );
-    for member in &members {
-        for state in MEMBER_STATES {
-            let labels = [("member", member.path.as_str()), ("state", state)];
-            text.sample(
-                "restripe_member_state",
-                &labels,
-                u8::from(member.state == *state),
-            );
-        }
-    }
-    let mut mark = |name: &str, help: &str, is_marked: fn(&MemberView) -> bool| {
-        text.family(name, "gauge", help);
-        for member in &members {
-            let marked = u8::from(is_marked(member));
-            text.sample(name, &[("member", &member.path)], marked);
-        }
-    };
-    mark(
-        "restripe_member_volatile",
-        "1 for a member that makes no write durable: it supports neither FLUSH nor FUA.",
-        |member| member.volatile,
-    );
-    mark(
-        "restripe_member_full",
-        "1 for a member whose last write found no space.",
-        |member| member.full,
-    );
-    text.family(
-        "restripe_member_read_errors_total",
-        "counter",
-        "Read errors of a member.",
-    );
-    for member in &members {
-        text.sample(
-            "restripe_member_read_errors_total",
-            &[("member", &member.path)],
-            member.read_errors,
-        );
-    }
-}
-
-/// What spindles were at, and where there is a rating what that may have drawn.
-fn spindles(text: &mut Text, status: &StatusView) {
-    let told = status.disks().flat_map(|one| {
-        let path = one.path.as_str();
-        one.spindle.iter().map(move |spindle| (path, spindle))
-    });
-    let told: Vec<_> = told.collect();
-    let name = "restripe_member_phase_seconds_total";
-    text.family(name, "counter", "Time of a member's spindle in each phase.");
-    for (member, spindle) in &told {
-        for (phase, ms) in spindle.phases() {
-            let seconds = format!("{}.{:03}", ms / 1000, ms % 1000);
-            text.sample(name, &[("member", member), ("phase", phase)], seconds);
-        }
-    }
-    let name = "restripe_member_starts_total";
-    text.family(name, "counter", "Starts of a member's spindle.");
-    for (member, spindle) in &told {
-        text.sample(name, &[("member", member)], spindle.starts);
-    }
-    let Some(energy) = &status.energy else { return };
-    let name = "restripe_member_joules_total";
-    text.family(
-        name,
-        "counter",
-        "Energy of a member, estimated from its rating.",
-    );
-    for (member, spindle) in &told {
-        let joules = spindle.joules.unwrap_or(0);
-        text.sample(name, &[("member", member)], joules);
-    }
-    text.counter(
-        "restripe_joules_total",
-        "Energy of all drives, each counted once, estimated from the rating.",
-        energy.joules,
-    );
-}
-
-fn tasks(text: &mut Text, tasks: &[TaskView]) {
-    text.family(
-        "restripe_task_done_ratio",
-        "gauge",
-        "Progress of a running task, 0 to 1.",
-    );
-    for task in tasks {
-        text.sample(
-            "restripe_task_done_ratio",
-            &[("task", &task.kind)],
-            ratio(task.rows_done, task.rows_total),
-        );
-    }
-    text.family(
-        "restripe_task_rate_bytes",
-        "gauge",
-        "Speed of a running task in bytes per second of one member.",
-    );
-    let told = tasks
-        .iter()
-        .filter_map(|task| Some((task, task.rate_bytes?)));
-    for (task, rate) in told {
-        text.sample("restripe_task_rate_bytes", &[("task", &task.kind)], rate);
-    }
-    text.family(
-        "restripe_task_mismatched_rows",
-        "gauge",
-        "Rows in which the running scrub found cells that disagree or cannot be read.",
-    );
-    for task in tasks {
-        text.sample(
-            "restripe_task_mismatched_rows",
-            &[("task", &task.kind)],
-            task.mismatches,
-        );
-    }
-}
-
-/// The result of the scrub that runs or of the last one: it stays when the scrub has ended, and over restarts.
-fn last_scrub(text: &mut Text, last: &LastScrubView) {
-    let name = "restripe_last_scrub_state";
-    text.family(name, "gauge", "1 for the mode and state of the last scrub.");
-    for state in ["running", "completed", "cancelled"] {
-        let labels = [("mode", last.mode.as_str()), ("state", state)];
-        text.sample(name, &labels, u8::from(last.state == state));
-    }
-    let name = "restripe_last_scrub_rows";
-    text.family(name, "gauge", "All rows, by result of the last scrub.");
-    for (result, rows) in [
-        ("compared", last.rows_compared),
-        ("unwritten", last.rows_unwritten),
-        ("not_compared", last.rows_not_compared),
-        ("pending", last.rows_total.saturating_sub(last.rows_done)),
-    ] {
-        text.sample(name, &[("result", result)], rows);
-    }
-    let name = "restripe_last_scrub_mismatched_rows";
-    let help = "Rows that the last scrub found wrong or unreadable, by outcome.";
-    text.family(name, "gauge", help);
-    for (outcome, rows) in [
-        ("repaired", last.rows_repaired),
-        ("in_sync_unverified", last.rows_in_sync_unverified),
-        ("left", last.rows_left),
-    ] {
-        text.sample(name, &[("outcome", outcome)], rows);
-    }
-    for (name, help, count) in [
-        (
-            "restripe_last_scrub_wrong_rows",
-            "Rows whose cells disagreed in the last scrub.",
-            last.rows_wrong,
-        ),
-        (
-            "restripe_last_scrub_unreadable_rows",
-            "Rows with a read error on a member in the last scrub.",
-            last.rows_unreadable,
-        ),
-        (
-            "restripe_last_scrub_mismatched_bytes",
-            "Bytes that the last scrub found wrong or unreadable.",
-            last.mismatched_bytes,
-        ),
-    ] {
-        text.gauge(name, help, count);
-    }
-    last_scrub_dates(text, last);
-    last_scrub_members(text, &last.members);
-}
-
-fn last_scrub_dates(text: &mut Text, last: &LastScrubView) {
-    let dates = [
-        (
-            "restripe_last_scrub_began_timestamp_seconds",
-            "Start of the last scrub, in seconds since 1970.",
-            last.began_at,
-        ),
-        (
-            "restripe_last_scrub_ended_timestamp_seconds",
-            "End of the last scrub, in seconds since 1970.",
-            last.ended_at,
-        ),
-    ];
-    for (name, help, date) in dates {
-        if let Some(date) = date {
-            text.gauge(name, help, date);
-        }
-    }
-}
-
-fn last_scrub_members(text: &mut Text, members: &[ScrubbedMemberView]) {
-    let name = "restripe_last_scrub_member_rows";
-    text.family(
-        name,
-        "gauge",
-        "Rows of the last scrub with a finding on a member.",
-    );
-    for member in members {
-        let results = [
-            ("wrong", member.rows_wrong),
-            ("unreadable", member.rows_unreadable),
-        ];
-        for (result, rows) in results {
-            let labels = [
-                ("member", member.path.as_deref().unwrap_or_default()),
-                ("uuid", &member.uuid),
-                ("result", result),
-            ];
-            text.sample(name, &labels, rows);
-        }
-    }
-}
-
-fn zones(text: &mut Text, heat: &HeatView) {
-    text.gauge(
-        "restripe_heat_zones",
-        "Zones in which reads are counted.",
-        heat.zones,
-    );
-    text.gauge(
-        "restripe_heat_read_zones",
-        "Zones with reads.",
-        heat.zones_read,
-    );
-    text.gauge(
-        "restripe_heat_hot_share_ratio",
-        "Share of the reads in the hottest fifth of all zones; counts are halved after each epoch.",
-        heat.hot_share,
-    );
-}
-
-fn lent(text: &mut Text, lends: &LendingView) {
-    text.gauge(
-        "restripe_lent_bytes",
-        "Bytes reserved for leases.",
-        lends.bytes,
-    );
-    text.gauge(
-        "restripe_lent_free_bytes",
-        "Bytes reserved for leases that are not lent.",
-        lends.free_bytes,
-    );
-    text.family("restripe_lease_bytes", "gauge", "Bytes of a lease.");
-    for lease in &lends.leases {
-        text.sample(
-            "restripe_lease_bytes",
-            &[("lease", &lease.name)],
-            lease.bytes,
-        );
-    }
-    let help = "1 if a client has the lease attached.";
-    text.family("restripe_lease_in_use", "gauge", help);
-    for lease in &lends.leases {
-        let in_use = u8::from(lease.in_use);
-        text.sample("restripe_lease_in_use", &[("lease", &lease.name)], in_use);
-    }
-}
-
-const SURROGATE_STATES: &[&str] = &[
-    "starting", "healthy", "degraded", "failed", "stopping", "stopped", "absent", "none",
-];
-
-fn of_surrogate(text: &mut Text, surrogate: &SurrogateView) {
-    text.family(
-        "restripe_surrogate_state",
-        "gauge",
-        "1 for the current state of the surrogate.",
-    );
-    for state in SURROGATE_STATES {
-        let is = u8::from(surrogate.state == *state);
-        text.sample("restripe_surrogate_state", &[("state", state)], is);
-    }
-    text.counter(
-        "restripe_surrogate_repaired_sectors_total",
-        "Sectors of the surrogate that were unreadable or wrong and were rewritten.",
-        surrogate.repaired_sectors,
-    );
-    if let Some(buffer) = &surrogate.buffer {
-        of_buffer(text, buffer);
-    }
-    if let Some(overlay) = &surrogate.overlay {
-        away(text, overlay);
-        redirected(text, overlay);
-        slept(text, overlay);
-        gathered(text, overlay);
-    }
-}
-
-fn of_buffer(text: &mut Text, buffer: &BufferView) {
-    text.gauge(
-        "restripe_code_cache_buffer_used",
-        "1 while flushes write to the code cache's NVRAM buffer.",
-        u8::from(buffer.used),
-    );
-    text.gauge(
-        "restripe_code_cache_buffer_records",
-        "Records in the NVRAM buffer that are not yet durable in the log.",
-        buffer.records,
-    );
-    text.counter(
-        "restripe_code_cache_buffer_versions_total",
-        "Versions of records that were written to the NVRAM buffer.",
-        buffer.versions,
-    );
-}
-
-fn away(text: &mut Text, overlay: &OverlayView) {
-    text.gauge(
-        "restripe_surrogate_away_bytes",
-        "Bytes whose only current copy is in the surrogate.",
-        overlay.away_bytes,
-    );
-    text.gauge(
-        "restripe_surrogate_ahead_bytes",
-        "Bytes that are current on primary copies and not on secondary copies.",
-        overlay.ahead_bytes,
-    );
-    text.gauge(
-        "restripe_surrogate_exposed_bytes",
-        "Bytes whose only current copy is a primary copy.",
-        overlay.exposed_bytes,
-    );
-    text.gauge(
-        "restripe_surrogate_clean_bytes",
-        "Bytes of cached copies in the surrogate, which may be dropped.",
-        overlay.clean_bytes,
-    );
-    text.gauge(
-        "restripe_surrogate_log_bytes",
-        "Size of the surrogate's log in bytes.",
-        overlay.log_bytes,
-    );
-    text.gauge(
-        "restripe_surrogate_extents",
-        "Extents in the map from the array to the log.",
-        overlay.extents,
-    );
-    text.gauge(
-        "restripe_surrogate_extents_max",
-        "Maximum number of extents in this map.",
-        overlay.extents_max,
-    );
-    text.gauge(
-        "restripe_surrogate_going_home",
-        "1 while a destage runs.",
-        u8::from(overlay.going_home),
-    );
-    text.gauge(
-        "restripe_surrogate_broken",
-        "1 if the log failed.",
-        u8::from(overlay.broken),
-    );
-}
-
-fn redirected(text: &mut Text, overlay: &OverlayView) {
-    let counters = [
-        (
-            "restripe_surrogate_redirected_writes_total",
-            "User writes that were redirected to the surrogate.",
-            overlay.redirected_writes,
-        ),
-        (
-            "restripe_surrogate_log_reads_total",
-            "User reads served from the surrogate only.",
-            overlay.log_reads,
-        ),
-        (
-            "restripe_surrogate_split_reads_total",
-            "User reads served from the surrogate and the main set.",
-            overlay.split_reads,
-        ),
-        (
-            "restripe_surrogate_home_bytes_total",
-            "Bytes that were destaged to the main set.",
-            overlay.home_bytes,
-        ),
-        (
-            "restripe_surrogate_clean_copies_total",
-            "Cached copies that were made of data in the main set.",
-            overlay.clean_copies,
-        ),
-    ];
-    for (name, help, value) in counters {
-        text.counter(name, help, value);
-    }
-}
-
-/// What only an array has whose every write is redirected, at all times, so that mirrors may sleep.
-fn slept(text: &mut Text, overlay: &OverlayView) {
-    if !["reraid", "graid", "eraid"].contains(&overlay.redirect.as_str()) {
-        return;
-    }
-    text.gauge(
-        "restripe_code_cache_mirrors_asleep",
-        "Mirrors in standby.",
-        overlay.mirrors_asleep,
-    );
-    let budget = [
-        (
-            "restripe_code_cache_starts_a_day_max",
-            "Maximum spin-downs of mirrors per day.",
-            overlay.starts_a_day_max,
-        ),
-        (
-            "restripe_code_cache_starts_left",
-            "Spin-downs that are left in this budget now.",
-            overlay.starts_left,
-        ),
-    ];
-    for (name, help, value) in budget {
-        if let Some(value) = value {
-            text.gauge(name, help, value);
-        }
-    }
-    let counters = [
-        (
-            "restripe_code_cache_rests_total",
-            "Spin-downs of mirrors.",
-            overlay.rests,
-        ),
-        (
-            "restripe_code_cache_destages_total",
-            "Destages that completed.",
-            overlay.destages,
-        ),
-    ];
-    for (name, help, value) in counters {
-        text.counter(name, help, value);
-    }
-}
-
-/// What only an array with a code cache has.
-fn gathered(text: &mut Text, overlay: &OverlayView) {
-    if overlay.seals.is_empty() {
-        return;
-    }
-    text.counter(
-        "restripe_code_cache_cleanings_total",
-        "Cleanings of the oldest segments of the log, which avoid a destage.",
-        overlay.cleanings,
-    );
-    text.counter(
-        "restripe_code_cache_moved_bytes_total",
-        "Bytes that were moved by log cleaning.",
-        overlay.moved_bytes,
-    );
-    let name = "restripe_code_cache_seals_total";
-    text.family(
-        name,
-        "counter",
-        "Records that were packed in memory and sealed, by cause.",
-    );
-    for (cause, count) in &overlay.seals {
-        text.sample(name, &[("cause", cause)], count);
-    }
-}
-
-/// Six decimals, by integers: the same text on every machine.
-fn ratio(done: u64, total: u64) -> String {
-    let millionths = u128::from(done.min(total)) * 1_000_000 / u128::from(total.max(1));
-    format!("{}.{:06}", millionths / 1_000_000, millionths % 1_000_000)
 }
 
 #[cfg(test)]
