@@ -12,12 +12,13 @@
 //! Integers are LEB128. A file that ends within a step ends with the step before it: a recorder may be killed.
 
 mod code;
+mod coded;
 mod replay;
 
 pub use code::encode_actions;
 pub use replay::{Replay, ReplayError, Step, replay};
 
-use code::Writer;
+use coded::Writer;
 use restripe_array::{Action, Event, Nanos};
 use restripe_tier::Config;
 use std::fs::{File, OpenOptions};

@@ -1,7 +1,8 @@
 //! Replaying a record: a new engine is told the same, and must want the same.
 
 use super::MAGIC;
-use super::code::{Reader, Stop, Stored, Writer};
+use super::code::Stored;
+use super::coded::{Reader, Stop, Writer};
 use restripe_array::{Action, Actions, Compute, DeviceIo, Event, IoOp, Nanos, Tag};
 use restripe_tier::Engine;
 use std::collections::BTreeMap;
