@@ -18,60 +18,172 @@ use restripe_array::SECTOR_BYTES;
 /// A phase in which more than this part of the requests waited for room is saturated: its times say how long it lasted.
 pub const SATURATED_SHARE: f64 = 0.01;
 
+/// A number of a run, of what its surrogate did, or of a phase: its name, and how it is found.
+type Metric<T> = (&'static str, fn(&T) -> Option<f64>);
+
+const RUN: &[Metric<Log>] = &[
+    ("rebuild_s", |log| {
+        let rebuild = log.rebuild?;
+        Some((rebuild.to_ns? - rebuild.from_ns) as f64 / 1e9)
+    }),
+    ("rebuild_share", |log| {
+        let rebuild = log.rebuild?;
+        Some(rebuild.rows_done as f64 / rebuild.rows_total.max(1) as f64)
+    }),
+    ("offered_per_s", |log| Some(log.offered_milli as f64 / 1e3)),
+    ("capacity_per_s", |log| {
+        (log.capacity_milli > 0).then_some(log.capacity_milli as f64 / 1e3)
+    }),
+    ("energy_kj", |log| {
+        Some(energy(log, Energy::total_uj)? / 1e9)
+    }),
+    ("estimate_kj", |log| {
+        let estimate = energy(log, |one| one.estimate_uj)?;
+        (estimate > 0.0).then_some(estimate / 1e9)
+    }),
+    ("turning_kj", |log| {
+        Some(energy(log, Energy::turning_uj)? / 1e9)
+    }),
+    ("spin_ups", |log| energy(log, |one| one.spin_ups)),
+    ("starts_a_day", |log| {
+        log.energy.iter().map(Energy::starts_a_day).reduce(f64::max)
+    }),
+    ("standby_share", |log| {
+        Some(energy(log, |one| one.standby_ns)? / energy(log, |one| one.total_ns)?.max(1.0))
+    }),
+];
+
+const SURROGATE: &[Metric<Moved>] = &[
+    ("reclaim_s", |moved| {
+        Some((moved.home_ns? - moved.whole_ns?) as f64 / 1e9)
+    }),
+    ("map_extents", |moved| Some(moved.extents as f64)),
+    ("map_kib", |moved| {
+        Some(kib(moved.extents * moved.extent_bytes))
+    }),
+    ("heat_kib", |moved| Some(kib(moved.heat_bytes))),
+    ("clean_mib", |moved| Some(kib(moved.clean_bytes) / 1024.0)),
+    ("destages", |moved| Some(moved.destages as f64)),
+    ("cleanings", |moved| Some(moved.cleanings as f64)),
+    ("moved_mib", |moved| {
+        Some(kib(moved.moved_sectors * SECTOR_BYTES) / 1024.0)
+    }),
+    ("home_writes", |moved| Some(moved.home_writes as f64)),
+    ("home_write_kib", |moved| {
+        Some(kib(moved.home_sectors * SECTOR_BYTES) / moved.home_writes.max(1) as f64)
+    }),
+    ("clusters_read", |moved| Some(moved.clusters_read as f64)),
+    ("clusters_reread", |moved| {
+        Some(moved.clusters_reread as f64)
+    }),
+    ("destage_share", |moved| {
+        Some(moved.looks_home as f64 / moved.looks.max(1) as f64)
+    }),
+];
+
+const PHASE: &[Metric<Phase>] = &[
+    ("mean_ms", |phase| {
+        milliseconds(&phase.times, |times| times.mean_ns)
+    }),
+    ("p50_ms", |phase| {
+        milliseconds(&phase.times, |times| times.p50_ns)
+    }),
+    ("p95_ms", |phase| {
+        milliseconds(&phase.times, |times| times.p95_ns)
+    }),
+    ("p99_ms", |phase| {
+        milliseconds(&phase.times, |times| times.p99_ns)
+    }),
+    ("max_ms", |phase| {
+        milliseconds(&phase.times, |times| times.max_ns)
+    }),
+    ("read_mean_ms", |phase| {
+        milliseconds(&phase.read_times, |times| times.mean_ns)
+    }),
+    ("write_mean_ms", |phase| {
+        milliseconds(&phase.write_times, |times| times.mean_ns)
+    }),
+    ("requests", |phase| Some(phase.times.count as f64)),
+    ("per_s", |phase| {
+        Some(phase.times.count as f64 / seconds(phase))
+    }),
+    ("mb_s", |phase| {
+        Some(phase.bytes as f64 / 1e6 / seconds(phase))
+    }),
+    ("failed", |phase| Some(phase.failed as f64)),
+    ("rgr", |phase| per_block(phase, 2)),
+    ("cached_share", |phase| per_block(phase, 1)),
+    ("redirected_share", |phase| {
+        share(phase.redirected.iter().sum(), phase.times.count)
+    }),
+    ("write_share", |phase| {
+        share(phase.write_times.count, phase.times.count)
+    }),
+    ("hit_share", |phase| {
+        share(phase.redirected[1], phase.read_times.count)
+    }),
+    ("held_share", |phase| Some(held_share(phase))),
+    ("busy_share", |phase| {
+        let busy: u64 = phase.busy_ns.iter().sum();
+        let members = phase.busy_ns.len().max(1) as f64;
+        Some(busy as f64 / 1e9 / seconds(phase) / members)
+    }),
+];
+
 /// `None`: the run has no such number: nothing was asked, the rebuild did not end, no such phase, no such name.
 pub fn metric(log: &Log, name: &str) -> Option<f64> {
-    if let Some((phase, name)) = name.split_once('.') {
-        return match phase {
-            COMMON => of_phase(&common(log)?, name),
-            phase => of_phase(log.phase(phase)?, name),
-        };
-    }
-    let energy = |value: fn(&Energy) -> u64| {
-        let sum: u64 = log.energy.iter().map(value).sum();
-        (!log.energy.is_empty()).then_some(sum as f64)
-    };
-    let rebuild = log.rebuild;
-    match name {
-        "rebuild_s" => {
-            let rebuild = rebuild?;
-            Some((rebuild.to_ns? - rebuild.from_ns) as f64 / 1e9)
-        }
-        "rebuild_share" => rebuild.map(|r| r.rows_done as f64 / r.rows_total.max(1) as f64),
-        "offered_per_s" => Some(log.offered_milli as f64 / 1e3),
-        "capacity_per_s" => (log.capacity_milli > 0).then_some(log.capacity_milli as f64 / 1e3),
-        "energy_kj" => energy(Energy::total_uj).map(|uj| uj / 1e9),
-        "estimate_kj" => {
-            let estimate = energy(|energy| energy.estimate_uj).filter(|uj| *uj > 0.0);
-            estimate.map(|uj| uj / 1e9)
-        }
-        "turning_kj" => energy(Energy::turning_uj).map(|uj| uj / 1e9),
-        "spin_ups" => energy(|energy| energy.spin_ups),
-        "starts_a_day" => log.energy.iter().map(Energy::starts_a_day).reduce(f64::max),
-        "standby_share" => Some(energy(|e| e.standby_ns)? / energy(|e| e.total_ns)?.max(1.0)),
-        other => of_surrogate(&log.moved?, other),
+    match name.split_once('.') {
+        Some((COMMON, name)) => of_phase(&common(log)?, name),
+        Some((phase, name)) => of_phase(log.phase(phase)?, name),
+        None => match found(RUN, name) {
+            Some(value) => value(log),
+            None => found(SURROGATE, name)?(&log.moved?),
+        },
     }
 }
 
-fn of_surrogate(moved: &Moved, name: &str) -> Option<f64> {
-    let kib = |bytes: u64| bytes as f64 / 1024.0;
-    match name {
-        "reclaim_s" => Some((moved.home_ns? - moved.whole_ns?) as f64 / 1e9),
-        "map_extents" => Some(moved.extents as f64),
-        "map_kib" => Some(kib(moved.extents * moved.extent_bytes)),
-        "heat_kib" => Some(kib(moved.heat_bytes)),
-        "clean_mib" => Some(kib(moved.clean_bytes) / 1024.0),
-        "destages" => Some(moved.destages as f64),
-        "cleanings" => Some(moved.cleanings as f64),
-        "moved_mib" => Some(kib(moved.moved_sectors * SECTOR_BYTES) / 1024.0),
-        "home_writes" => Some(moved.home_writes as f64),
-        "home_write_kib" => {
-            Some(kib(moved.home_sectors * SECTOR_BYTES) / moved.home_writes.max(1) as f64)
-        }
-        "clusters_read" => Some(moved.clusters_read as f64),
-        "clusters_reread" => Some(moved.clusters_reread as f64),
-        "destage_share" => Some(moved.looks_home as f64 / moved.looks.max(1) as f64),
-        _ => None,
+fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
+    match found(PHASE, name) {
+        Some(value) => value(phase),
+        None => Some(phase.ios[cause(name)?] as f64),
     }
+}
+
+/// Whether a name can be asked for at all.
+pub fn known(name: &str) -> bool {
+    match name.split_once('.') {
+        Some((_, name)) => found(PHASE, name).is_some() || cause(name).is_some(),
+        None => found(RUN, name).is_some() || found(SURROGATE, name).is_some(),
+    }
+}
+
+fn found<T>(table: &[Metric<T>], name: &str) -> Option<fn(&T) -> Option<f64>> {
+    let found = table.iter().find(|(one, _)| *one == name);
+    found.map(|(_, value)| *value)
+}
+
+/// The cause of operations in a name like `ios_user`.
+fn cause(name: &str) -> Option<usize> {
+    let cause = name.strip_prefix("ios_")?;
+    CAUSES.iter().position(|one| *one == cause)
+}
+
+/// The sum of a value of all drives.
+fn energy(log: &Log, value: fn(&Energy) -> u64) -> Option<f64> {
+    let sum: u64 = log.energy.iter().map(value).sum();
+    (!log.energy.is_empty()).then_some(sum as f64)
+}
+
+fn kib(bytes: u64) -> f64 {
+    bytes as f64 / 1024.0
+}
+
+fn seconds(phase: &Phase) -> f64 {
+    phase.length_ns().max(1) as f64 / 1e9
+}
+
+fn milliseconds(times: &Times, value: fn(&Times) -> u64) -> Option<f64> {
+    (times.count > 0).then(|| value(times) as f64 / 1e6)
 }
 
 /// The rebuild and what came after it, as one phase; `None` where the rebuild outlasted the time that all have in common.
@@ -122,88 +234,6 @@ fn per_block(phase: &Phase, which: usize) -> Option<f64> {
 
 fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| part as f64 / whole as f64)
-}
-
-fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
-    let seconds = phase.length_ns().max(1) as f64 / 1e9;
-    let milliseconds = |times: &Times, value: fn(&Times) -> u64| {
-        (times.count > 0).then(|| value(times) as f64 / 1e6)
-    };
-    match name {
-        "mean_ms" => milliseconds(&phase.times, |times| times.mean_ns),
-        "p50_ms" => milliseconds(&phase.times, |times| times.p50_ns),
-        "p95_ms" => milliseconds(&phase.times, |times| times.p95_ns),
-        "p99_ms" => milliseconds(&phase.times, |times| times.p99_ns),
-        "max_ms" => milliseconds(&phase.times, |times| times.max_ns),
-        "read_mean_ms" => milliseconds(&phase.read_times, |times| times.mean_ns),
-        "write_mean_ms" => milliseconds(&phase.write_times, |times| times.mean_ns),
-        "requests" => Some(phase.times.count as f64),
-        "per_s" => Some(phase.times.count as f64 / seconds),
-        "mb_s" => Some(phase.bytes as f64 / 1e6 / seconds),
-        "failed" => Some(phase.failed as f64),
-        "rgr" => per_block(phase, 2),
-        "cached_share" => per_block(phase, 1),
-        "redirected_share" => share(phase.redirected.iter().sum(), phase.times.count),
-        "write_share" => share(phase.write_times.count, phase.times.count),
-        "hit_share" => share(phase.redirected[1], phase.read_times.count),
-        "held_share" => Some(held_share(phase)),
-        "busy_share" => {
-            let busy: u64 = phase.busy_ns.iter().sum();
-            let members = phase.busy_ns.len().max(1) as f64;
-            Some(busy as f64 / 1e9 / seconds / members)
-        }
-        other => {
-            let cause = other.strip_prefix("ios_")?;
-            let index = CAUSES.iter().position(|name| *name == cause)?;
-            Some(phase.ios[index] as f64)
-        }
-    }
-}
-
-/// Whether a name can be asked for at all.
-pub fn known(name: &str) -> bool {
-    const RUN: [&str; 23] = [
-        "rebuild_s",
-        "rebuild_share",
-        "offered_per_s",
-        "capacity_per_s",
-        "energy_kj",
-        "estimate_kj",
-        "spin_ups",
-        "turning_kj",
-        "starts_a_day",
-        "standby_share",
-        "reclaim_s",
-        "map_extents",
-        "map_kib",
-        "heat_kib",
-        "clean_mib",
-        "destages",
-        "destage_share",
-        "cleanings",
-        "moved_mib",
-        "home_writes",
-        "home_write_kib",
-        "clusters_read",
-        "clusters_reread",
-    ];
-    match name.split_once('.') {
-        Some((_, name)) => {
-            let some = Times {
-                count: 1,
-                ..Times::default()
-            };
-            let phase = Phase {
-                times: some,
-                read_times: some,
-                write_times: some,
-                read_blocks: [1; 3],
-                ..Phase::default()
-            };
-            of_phase(&phase, name).is_some()
-        }
-        None => RUN.contains(&name),
-    }
 }
 
 #[cfg(test)]
