@@ -1,4 +1,4 @@
-//! Which crate may depend on which: `cli -> lab -> {sim, io} -> tier -> array -> format`, and `{sim, io} -> code`.
+//! Which crate may depend on which: `cli -> lab -> {sim, io} -> tier -> array -> contract -> format`, and `{sim, io} -> code`.
 //!
 //! `format` depends on nothing, and `code` on no crate of ours. A RAID set has no knowledge of a tier above it.
 //! `sim` and `io` do not use each other, except that the conformance test of `io` runs on both.
@@ -28,14 +28,20 @@ const RULES: &[Rule] = &[
         outside: false,
     },
     Rule {
-        name: "array",
+        name: "contract",
         uses: &["format"],
+        tests_use: &[],
+        outside: false,
+    },
+    Rule {
+        name: "array",
+        uses: &["format", "contract"],
         tests_use: &["code"],
         outside: false,
     },
     Rule {
         name: "tier",
-        uses: &["format", "array"],
+        uses: &["format", "contract", "array"],
         tests_use: &["code"],
         outside: false,
     },

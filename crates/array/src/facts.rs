@@ -5,6 +5,7 @@
 //! notice.
 
 use crate::config::Config;
+use crate::contract::DroppedTask;
 use crate::contract::{
     Action, Actions, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp, RequestError,
     RequestTag, Rival, StartMode,
@@ -14,7 +15,7 @@ use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, Level, RowMap};
 use crate::members::device::Places;
 use crate::policy::heat::Heat;
-use crate::report::{ArrayState, Counters, DroppedTask};
+use crate::report::{ArrayState, Counters};
 use crate::runset::RunSet;
 use crate::standing::{Home, Standing, Standings};
 use crate::task::reshaping::Reshaping;

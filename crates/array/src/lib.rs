@@ -32,7 +32,6 @@ mod choose_model;
 mod clients;
 mod command;
 mod config;
-mod contract;
 mod core;
 mod durability;
 pub mod energy;
@@ -86,8 +85,9 @@ pub mod parts {
 }
 
 pub use config::{CacheLimits, Config, Limits};
-pub use contract::*;
 pub use planted::{Bug, PLANTED};
+use restripe_contract as contract;
+pub use restripe_contract::*;
 pub use restripe_format::layout;
 use restripe_format::units;
 pub use set::Set;

@@ -1,10 +1,11 @@
 //! What the engine tells about itself: a plain view that shells turn into status, metrics and maps.
 
+pub use crate::contract::DroppedTask;
+use crate::contract::Order;
+use crate::contract::Throttle;
 use crate::contract::{LastScrub, TaskKind};
 use crate::energy::Spent;
 use crate::layout::Geometry;
-use crate::policy::order::Order;
-use crate::policy::throttle::Throttle;
 use crate::units::{Member, Nanos, Uuid};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -176,16 +177,6 @@ pub enum MemberState {
     Failed,
     /// Opened, and not (or no longer) of this array.
     Foreign,
-}
-
-/// A rebuild or a replace that was under way at the last stop or crash, and whose target is missing since.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DroppedTask {
-    pub kind: TaskKind,
-    pub slot: u16,
-    pub target: Uuid,
-    /// The start only reads, so the superblock still has the task: a start that writes may go on with it.
-    pub waits: bool,
 }
 
 #[derive(Clone, Debug)]

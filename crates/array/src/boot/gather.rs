@@ -1,12 +1,12 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
 use super::{Boot, LOG_PAGES, MapVersion, Read};
+use crate::contract::DroppedTask;
 use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind};
 use crate::core::Core;
 use crate::facts::StartStage;
 use crate::layout::CellSet;
 use crate::metadata::maps::BitMap;
-use crate::report::DroppedTask;
 use crate::runset::RunSet;
 use crate::standing::Home;
 use crate::units::{Member, PAGE_SECTORS, Row, Uuid};

@@ -26,55 +26,9 @@ use super::marks::Marks;
 use super::order::Depth;
 use super::own::{BATCH, FULL_SPEED};
 use super::throttle::{Decision, Limits, View};
+use crate::contract::LatencyGoal;
 use crate::report::Aim;
 use crate::units::Nanos;
-use core::fmt;
-
-/// How long users may take.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
-pub struct LatencyGoal {
-    /// Of a hundred reads and writes, so many: 1 to 99.
-    pub percentile: u8,
-    pub at_most: Nanos,
-}
-
-impl fmt::Display for LatencyGoal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "p{}:{}", self.percentile, Lasting(self.at_most))
-    }
-}
-
-/// A time as a person writes it: in the largest unit of which it is a whole number.
-pub(super) struct Lasting(pub(super) Nanos);
-
-const UNITS: [(&str, u64); 5] = [
-    ("h", 3_600_000_000_000),
-    ("m", 60_000_000_000),
-    ("s", 1_000_000_000),
-    ("ms", 1_000_000),
-    ("us", 1_000),
-];
-
-impl fmt::Display for Lasting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let whole = |(_, nanos): &&(&str, u64)| self.0.0.is_multiple_of(*nanos);
-        match UNITS.iter().find(whole) {
-            Some((unit, nanos)) => write!(f, "{}{unit}", self.0.0 / nanos),
-            None => write!(f, "{}ns", self.0.0),
-        }
-    }
-}
-
-impl Lasting {
-    /// `20ms`, `2h`: a whole number above zero, and its unit.
-    pub(super) fn named(text: &str) -> Option<Nanos> {
-        let split = text.find(|letter: char| !letter.is_ascii_digit())?;
-        let (digits, unit) = text.split_at(split);
-        let (_, nanos) = UNITS.iter().find(|(name, _)| *name == unit)?;
-        let nanos = digits.parse::<u64>().ok()?.checked_mul(*nanos)?;
-        (nanos > 0).then_some(Nanos(nanos))
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 enum Kind {
@@ -529,26 +483,6 @@ mod tests {
                 unreachable!("it is to finish");
             };
             assert_eq!((by, told), (within, missed), "{seconds}");
-        }
-    }
-
-    #[test]
-    fn times_lead_back() {
-        for text in ["20ms", "500us", "2h", "90m", "61s", "1500ms"] {
-            let time = Lasting::named(text).expect("a time");
-            assert_eq!(alloc::format!("{}", Lasting(time)), text);
-        }
-        for text in [
-            "",
-            "20",
-            "ms",
-            "0ms",
-            "-1s",
-            "2 h",
-            "2d",
-            "99999999999999999h",
-        ] {
-            assert_eq!(Lasting::named(text), None, "{text}");
         }
     }
 }

@@ -154,9 +154,10 @@ impl Md {
 
 #[cfg(test)]
 mod tests {
-    use super::super::throttle::{DEFAULT, Pacer, Throttle};
+    use super::super::throttle::{DEFAULT, Pacer};
     use super::*;
     use crate::contract::Class;
+    use crate::contract::Throttle;
     use crate::members::ops::Owner;
     use crate::units::Member;
 

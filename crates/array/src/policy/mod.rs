@@ -5,7 +5,6 @@ pub(crate) mod heat;
 pub(crate) mod latency;
 pub(crate) mod marks;
 mod md;
-pub(crate) mod moves;
 pub(crate) mod order;
 mod own;
 pub(crate) mod spares;

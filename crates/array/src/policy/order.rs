@@ -30,26 +30,11 @@
 //! others and at their depth. What is read for them stands on disjoint slots. Zones go before that, one after the other.
 
 use super::heat::Heat;
+use crate::contract::Order;
 use crate::runset::RunSet;
 use crate::units::{Nanos, Row};
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::RUNS_OF_TASK_MAX;
-
-/// An order by name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub enum Order {
-    /// By address.
-    #[default]
-    Pr,
-    /// By what users read meanwhile.
-    Pro,
-    /// By what users read before.
-    Ido,
-    /// By address, a row at a time.
-    Sor,
-    /// By address, no member waiting for another.
-    Dor,
-}
 
 /// How much a task has under way at once, as far as its order and not its rate decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,26 +48,9 @@ pub(crate) enum Depth {
     Buffers,
 }
 
-impl Order {
-    /// Records of runs tell an order by its place in here.
-    pub const ALL: [Order; 5] = [Order::Pr, Order::Pro, Order::Ido, Order::Sor, Order::Dor];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Order::Pr => "pr",
-            Order::Pro => "pro",
-            Order::Ido => "ido",
-            Order::Sor => "sor",
-            Order::Dor => "dor",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Order> {
-        Order::ALL.into_iter().find(|one| one.name() == name)
-    }
-
-    pub(crate) fn depth(self) -> Depth {
-        match self {
+impl Depth {
+    pub(crate) fn of(order: Order) -> Depth {
+        match order {
             Order::Pr | Order::Pro | Order::Ido => Depth::Pipeline,
             Order::Sor => Depth::Row,
             Order::Dor => Depth::Buffers,

@@ -12,94 +12,15 @@
 //! All keep to the minimum and maximum of [`Limits`]; md's also differ from ours in what idle means. How much is in flight
 //! is theirs to say only for orders that leave it to them ([`Depth`]).
 
-use super::goal::{Goal, Lasting, LatencyGoal};
+use super::goal::Goal;
 use super::latency::Latencies;
 use super::md::{Md, Yielding};
 use super::order::Depth;
 use super::own::Own;
 use super::traffic::Traffic;
+use crate::contract::Throttle;
 use crate::report::{Aim, Moved};
 use crate::units::Nanos;
-use core::fmt;
-
-/// A throttle by name.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub enum Throttle {
-    /// The engine's own.
-    #[default]
-    Restripe,
-    /// Linux md as of the 2.6 kernels.
-    Md26,
-    /// Linux md as of kernel 6.1.
-    Md61,
-    /// Linux md since 2025, with a depth of resynchronisation that users do not stop.
-    Md2025,
-    /// As fast as users' latency lets.
-    Latency(LatencyGoal),
-    /// To be done so long after it began.
-    Finish(Nanos),
-}
-
-impl Throttle {
-    /// Those that are a name and nothing else. Records of runs tell one by its place in here.
-    pub const PLAIN: [Throttle; 4] = [
-        Throttle::Restripe,
-        Throttle::Md26,
-        Throttle::Md61,
-        Throttle::Md2025,
-    ];
-
-    /// How each is written, for messages.
-    pub const FORMS: [&str; 6] = [
-        "restripe",
-        "md-2.6",
-        "md-6.1",
-        "md-2025",
-        "p99:TIME",
-        "finish:TIME",
-    ];
-
-    pub fn named(name: &str) -> Option<Throttle> {
-        let plain = |(form, throttle)| (form == name).then_some(throttle);
-        let mut all = Throttle::FORMS.into_iter().zip(Throttle::PLAIN);
-        all.find_map(plain).or_else(|| Throttle::with_goal(name))
-    }
-
-    fn with_goal(name: &str) -> Option<Throttle> {
-        let (goal, time) = name.split_once(':')?;
-        let time = Lasting::named(time)?;
-        if goal == "finish" {
-            return Some(Throttle::Finish(time));
-        }
-        let percentile = goal.strip_prefix('p')?.parse().ok()?;
-        Throttle::latency(percentile, time)
-    }
-
-    /// Users' latency as the goal: 1 to 99 of a hundred requests.
-    pub fn latency(percentile: u8, at_most: Nanos) -> Option<Throttle> {
-        let goal = LatencyGoal {
-            percentile,
-            at_most,
-        };
-        (1..=99)
-            .contains(&percentile)
-            .then_some(Throttle::Latency(goal))
-    }
-}
-
-/// The name, which leads back to it.
-impl fmt::Display for Throttle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Throttle::Restripe => f.write_str(Throttle::FORMS[0]),
-            Throttle::Md26 => f.write_str(Throttle::FORMS[1]),
-            Throttle::Md61 => f.write_str(Throttle::FORMS[2]),
-            Throttle::Md2025 => f.write_str(Throttle::FORMS[3]),
-            Throttle::Latency(goal) => write!(f, "{goal}"),
-            Throttle::Finish(within) => write!(f, "finish:{}", Lasting(*within)),
-        }
-    }
-}
 
 /// Bytes a second of one member.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

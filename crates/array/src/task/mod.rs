@@ -18,12 +18,13 @@ pub(crate) mod reshaping;
 mod scrub;
 pub(crate) mod table;
 
+use crate::contract::Order;
 use crate::contract::{BAND_SECTORS_MAX, Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::planted::Bug;
-use crate::policy::order::{Order, Path, Streams};
+use crate::policy::order::{Depth, Path, Streams};
 use crate::policy::throttle::{DEFAULT, Decision, Pacer, View};
 use crate::report::{Aim, ArrayState};
 use crate::runset::RunSet;
@@ -164,7 +165,7 @@ impl Core {
             window,
             user_sectors: user / SECTOR_BYTES,
             parity: self.layout.parity(),
-            depth: self.tasks.order_of(task.kind).depth(),
+            depth: Depth::of(self.tasks.order_of(task.kind)),
             left: self.left_of(task),
             begun: task.begun,
         }

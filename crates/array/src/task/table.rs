@@ -1,9 +1,10 @@
 //! The table of tasks: what each has done, and what it is at. [`super`] goes on with them.
 
+use crate::contract::{DroppedTask, Order, Throttle};
 use crate::contract::{LastScrub, Moves, TaskKind};
-use crate::policy::order::{Order, Path, Streams};
-use crate::policy::throttle::{DEFAULT, Limits, Pacer, Throttle};
-use crate::report::{DroppedTask, Moved, Pacing};
+use crate::policy::order::{Path, Streams};
+use crate::policy::throttle::{DEFAULT, Limits, Pacer};
+use crate::report::{Moved, Pacing};
 use crate::runset::RunSet;
 use crate::units::{Member, Nanos, Row, Slot};
 use alloc::vec::Vec;

@@ -27,7 +27,7 @@ pub fn encode_actions(actions: &[Action], into: &mut Vec<u8>) {
 
 /// An event as it is stored: operations by their tags.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Stored {
+pub(super) enum Stored {
     Plain(Event),
     /// Whether pages are here, of this and of the next, depends on the operation: they are read when it is known.
     Device(Tag, Result<(), IoError>),

@@ -28,11 +28,11 @@ pub type Taken<T> = Result<T, Stop>;
 
 impl Writer {
     /// Goes on behind these bytes.
-    pub fn over(bytes: Vec<u8>) -> Writer {
+    pub(super) fn over(bytes: Vec<u8>) -> Writer {
         Writer { bytes }
     }
 
-    pub fn take(self) -> Vec<u8> {
+    pub(super) fn take(self) -> Vec<u8> {
         self.bytes
     }
 
@@ -44,7 +44,7 @@ impl Writer {
         self.bytes.clear();
     }
 
-    pub fn debug(&mut self, value: &impl Debug) {
+    pub(super) fn debug(&mut self, value: &impl Debug) {
         write!(self.bytes, "{value:?}").expect("memory takes all bytes");
     }
 
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
         Reader { rest: bytes }
     }
 
-    pub fn at_end(&self) -> bool {
+    pub(super) fn at_end(&self) -> bool {
         self.rest.is_empty()
     }
 
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
 }
 
 /// A value that is stored, and read back.
-pub trait Coded: Sized {
+pub(super) trait Coded: Sized {
     fn put(&self, to: &mut Writer);
     fn take(from: &mut Reader<'_>) -> Taken<Self>;
 }

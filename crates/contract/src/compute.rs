@@ -1,6 +1,6 @@
 //! Computations on buffers, and their verdicts.
 
-use super::{BufRef, Page, Tag};
+use crate::{BufRef, Page, Tag};
 use alloc::vec::Vec;
 
 /// One output of a linear combination over GF(2^8), polynomial 0x11d: `target = sum of coefficients[i] * sources[i]`.

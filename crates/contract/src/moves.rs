@@ -46,11 +46,11 @@ impl Moves {
     }
 
     /// Rows of a region go together, and neighbours on a member as one operation.
-    pub(crate) const fn coalesces(self) -> bool {
+    pub const fn coalesces(self) -> bool {
         !matches!(self, Moves::Chunkwise)
     }
 
-    pub(crate) const fn writes_parity(self) -> bool {
+    pub const fn writes_parity(self) -> bool {
         matches!(self, Moves::ParityInPlace | Moves::ParityRecomputed)
     }
 }

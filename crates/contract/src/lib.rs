@@ -3,11 +3,17 @@
 //! Everything here is plain data, so that a run can be recorded, compared and replayed. Operations travel in boxes
 //! that the engine lends out with an action and gets back with the matching event; in steady state nothing is
 //! allocated.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
 
 mod command;
 mod compute;
 mod fact;
 mod io;
+mod moves;
+mod pace;
 mod request;
 
 pub use command::*;
@@ -16,15 +22,13 @@ pub use fact::*;
 pub use io::*;
 pub use request::*;
 
-pub use crate::policy::goal::LatencyGoal;
-pub use crate::policy::moves::Moves;
-pub use crate::policy::order::Order;
-pub use crate::policy::throttle::Throttle;
-use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+pub use moves::Moves;
+pub use pace::{LatencyGoal, Order, Throttle};
 pub use restripe_format::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use restripe_format::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};
+use restripe_format::units::{Member, Nanos};
 pub use restripe_format::values::{Cure, MemberInfo, Page, ScrubMode, TaskKind, zeroed_page};
 pub use restripe_format::zones::HeatLimits;
 

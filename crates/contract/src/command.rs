@@ -1,10 +1,10 @@
 //! Administrative commands, and why one is refused.
 
-use super::{ArrayOwner, LeaseCommand, LeaseError, Moves, Order, Throttle};
-use crate::units::{Member, Uuid};
+use crate::{ArrayOwner, LeaseCommand, LeaseError, Moves, Order, Throttle};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_format::meta::MetaError;
+use restripe_format::units::{Member, Uuid};
 use restripe_format::values::ScrubMode;
 
 /// Names an administrative command; chosen by the shell, echoed in the reply.

@@ -1,8 +1,8 @@
 //! Operations on members, and the buffers and pages that they carry.
 
-use crate::units::{Member, PAGE_BYTES, SECTOR_BYTES};
 use alloc::vec::Vec;
 use core::fmt;
+use restripe_format::units::{Member, PAGE_BYTES, SECTOR_BYTES};
 use restripe_format::values::Page;
 
 // ---------------------------------------------------------------------------------------------------- buffers

@@ -1,9 +1,8 @@
 //! Facts: the log of what happened to an array.
 
-use super::{ArrayOwner, CommandError, IoError, LastScrub};
-use crate::report::DroppedTask;
-use crate::units::{Member, Nanos};
+use crate::{ArrayOwner, CommandError, IoError, LastScrub};
 use alloc::boxed::Box;
+use restripe_format::units::{Member, Nanos, Uuid};
 use restripe_format::values::{Cure, TaskKind};
 
 /// One entry of the log of facts. Levelled by kind; never needed for correctness.
@@ -132,7 +131,7 @@ pub enum FailCause {
 }
 
 impl FailCause {
-    pub(crate) fn is_no_space(self) -> bool {
+    pub fn is_no_space(self) -> bool {
         matches!(
             self,
             FailCause::WriteError(IoError::NoSpace) | FailCause::FlushError(IoError::NoSpace)
@@ -157,4 +156,14 @@ pub enum TaskOutcome {
     Cancelled,
     /// Its target or too many of its sources failed.
     Failed,
+}
+
+/// A rebuild or a replace that was under way at the last stop or crash, and whose target is missing since.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DroppedTask {
+    pub kind: TaskKind,
+    pub slot: u16,
+    pub target: Uuid,
+    /// The start only reads, so the superblock still has the task: a start that writes may go on with it.
+    pub waits: bool,
 }

@@ -1,6 +1,6 @@
 //! Users' requests, and why one fails.
 
-use super::BufRef;
+use crate::BufRef;
 use core::fmt;
 
 /// Names a request; chosen by the front end, echoed in the reply.
