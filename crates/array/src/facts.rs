@@ -12,7 +12,7 @@ use crate::contract::{
 };
 use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
-use crate::layout::{Geometry, Layout, Level, RowMap};
+use crate::layout::{Geometry, Layout, RowMap};
 use crate::members::device::Places;
 use crate::policy::heat::Heat;
 use crate::report::{ArrayState, Counters};
@@ -129,7 +129,7 @@ pub const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Facts {
     pub(crate) fn new(config: Config) -> Facts {
-        let blank = blank_geometry();
+        let blank = Geometry::PLAIN;
         Facts {
             now: Nanos::ZERO,
             out: Actions::new(),
@@ -539,17 +539,6 @@ impl Facts {
 }
 
 /// What stands in until the members have spoken.
-fn blank_geometry() -> Geometry {
-    Geometry {
-        level: Level::Raid0,
-        slots: 2,
-        chunk_sectors: 8,
-        slot_sectors: 8,
-        skew: None,
-        grown: None,
-    }
-}
-
 fn blank_superblock(geometry: Geometry) -> Superblock {
     Superblock {
         array: Uuid::NIL,

@@ -303,8 +303,7 @@ impl Home {
                 slots: members.count,
                 chunk_sectors,
                 slot_sectors: chunks * u64::from(chunk_sectors),
-                skew: None,
-                grown: None,
+                ..Geometry::PLAIN
             })
             .map_err(CacheError::Geometry)
         };

@@ -92,8 +92,8 @@ impl Spec {
 
     fn options(&self) -> CreateOptions {
         let mut options = CreateOptions::new("swarm", self.uuid(), self.level, self.chunk_sectors);
-        options.skew = self.skew;
-        options.grown = self.grown;
+        options.geometry.skew = self.skew;
+        options.geometry.grown = self.grown;
         options.spare_partitions = self.spare_partitions;
         let members = 0..self.slots + self.spares;
         options.members = members.clone().map(|member| self.info(member)).collect();

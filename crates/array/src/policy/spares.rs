@@ -136,7 +136,7 @@ mod tests {
             chunk_sectors: 8,
             slot_sectors: 8 * 24,
             skew: Some(Skew { groups, partitions }),
-            grown: None,
+            ..Geometry::PLAIN
         })
         .expect("it is sound")
     }

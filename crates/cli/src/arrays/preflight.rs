@@ -458,7 +458,7 @@ mod tests {
         };
         options.members = vec![info; usize::from(slots)];
         options.uuids = (0..slots).map(|slot| Uuid([slot + 2; 16])).collect();
-        options.skew = skew;
+        options.geometry.skew = skew;
         create(&options).expect("sound options").superblock
     }
 

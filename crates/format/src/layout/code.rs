@@ -455,8 +455,7 @@ mod tests {
             slots,
             chunk_sectors: 8,
             slot_sectors: 8 * 64,
-            skew: None,
-            grown: None,
+            ..Geometry::PLAIN
         };
         Layout::new(geometry).unwrap().row(Row(0))
     }

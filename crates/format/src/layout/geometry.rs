@@ -174,6 +174,16 @@ pub struct Geometry {
 }
 
 impl Geometry {
+    /// The smallest there is, of one group and without a history.
+    pub const PLAIN: Geometry = Geometry {
+        level: Level::Raid0,
+        slots: 2,
+        chunk_sectors: 8,
+        slot_sectors: 8,
+        skew: None,
+        grown: None,
+    };
+
     /// Sectors of each partition of a slot: all of an unskewed one.
     pub fn partition_sectors(&self) -> u64 {
         let chunk = u64::from(self.chunk_sectors);
@@ -527,8 +537,7 @@ mod tests {
         slots: 5,
         chunk_sectors: 128,
         slot_sectors: 1280,
-        skew: None,
-        grown: None,
+        ..Geometry::PLAIN
     };
 
     fn error(geometry: Geometry) -> GeometryError {

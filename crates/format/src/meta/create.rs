@@ -11,8 +11,7 @@ use super::{
     BufferMark, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement,
     Region, RegionKind, Superblock, Tail, TaskRecord, WriteHole, leases,
 };
-use crate::layout::scaled::History;
-use crate::layout::{Geometry, GeometryError, Layout, Level, Skew};
+use crate::layout::{Geometry, GeometryError, Layout, Level};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
 use crate::values::{MemberInfo, Page, TaskKind, zeroed_page};
 use crate::zones::{self, HeatLimits};
@@ -77,13 +76,10 @@ pub struct CreateOptions {
     pub name: String,
     pub array: Uuid,
     pub created: u64,
-    pub level: Level,
-    pub skew: Option<Skew>,
-    /// Made as if it had grown so.
-    pub grown: Option<History>,
+    /// Slots and their size follow from the members. With a history, the array is made as if it had grown so.
+    pub geometry: Geometry,
     /// On each member, room for so many partitions of others that fail.
     pub spare_partitions: u16,
-    pub chunk_sectors: u32,
     pub write_hole: WriteHole,
     pub init: Init,
     pub members: Vec<MemberInfo>,
@@ -118,11 +114,12 @@ impl CreateOptions {
             name: String::from(name),
             array,
             created: 0,
-            level,
-            skew: None,
-            grown: None,
+            geometry: Geometry {
+                level,
+                chunk_sectors,
+                ..Geometry::PLAIN
+            },
             spare_partitions: 0,
-            chunk_sectors,
             write_hole: WriteHole::default_for(level),
             init: Init::default(),
             members: Vec::new(),
@@ -361,7 +358,7 @@ fn check_options(options: &CreateOptions) -> Result<(), CreateError> {
     if options.uuids.len() != members || distinct != members {
         return Err(CreateError::Identifiers { members, distinct });
     }
-    if options.spare_partitions > 0 && options.skew.is_none() {
+    if options.spare_partitions > 0 && options.geometry.skew.is_none() {
         return Err(CreateError::SparePartitions);
     }
     check_write_hole(options)
@@ -374,7 +371,7 @@ fn distinct(uuids: &[Uuid]) -> usize {
 }
 
 fn check_write_hole(options: &CreateOptions) -> Result<(), CreateError> {
-    let level = options.level;
+    let level = options.geometry.level;
     let fits = match options.write_hole {
         WriteHole::None => true,
         WriteHole::Ppl => level.logs_parity(),
@@ -444,13 +441,10 @@ impl Plan {
         let slots = u16::try_from(options.members.len() - options.spares).expect("64 at most");
         // Maps are sized for the whole member: the metadata that they share it with only makes the array smaller.
         let whole = Geometry {
-            level: options.level,
             slots,
-            chunk_sectors: options.chunk_sectors,
-            slot_sectors: round_down(sectors, options.chunk_sectors)
-                .max(options.chunk_sectors.into()),
-            skew: options.skew,
-            grown: options.grown,
+            slot_sectors: round_down(sectors, options.geometry.chunk_sectors)
+                .max(options.geometry.chunk_sectors.into()),
+            ..options.geometry
         };
         let layout = Layout::new(whole).map_err(CreateError::Geometry)?;
         let extent_rows = map_rows(&layout, options.extent_rows, MAP_PAGES_MAX)?;
@@ -458,7 +452,7 @@ impl Plan {
         let middle = middle(options, &layout, extent_rows, intent_rows)?;
         let data_start = data_start(options, &middle, sectors)?;
         let slack = slack(options, sectors);
-        let needs = data_start + u64::from(options.chunk_sectors) + slack;
+        let needs = data_start + u64::from(options.geometry.chunk_sectors) + slack;
         if sectors < needs {
             let sectors = options.members[smallest].sectors;
             return Err(CreateError::MemberTooSmall {
@@ -578,7 +572,7 @@ fn redirected_bits(options: &CreateOptions, layout: &Layout, intent_rows: u64) -
 }
 
 fn grows(options: &CreateOptions) -> bool {
-    matches!(options.level, Level::Raid0 | Level::Raid4) && options.skew.is_none()
+    matches!(options.geometry.level, Level::Raid0 | Level::Raid4) && options.geometry.skew.is_none()
 }
 
 /// Pages with an entry for each zone of the default size. With smaller zones, entries may be of several.
@@ -623,7 +617,7 @@ fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateEr
     let Some(asked) = options.size_per_member else {
         return Ok(limit);
     };
-    let sectors = round_down(asked, options.chunk_sectors);
+    let sectors = round_down(asked, options.geometry.chunk_sectors);
     if sectors == 0 || sectors > limit {
         return Err(CreateError::SizePerMember {
             sectors: asked,
@@ -635,15 +629,19 @@ fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateEr
 
 /// What spare partitions leave for the slot, of this much. They are as large as the slot's own.
 fn most_slot_sectors(options: &CreateOptions, available: u64) -> u64 {
-    let all = round_down(available, options.chunk_sectors);
-    let Some(skew) = options.skew.filter(|_| options.spare_partitions > 0) else {
+    let all = round_down(available, options.geometry.chunk_sectors);
+    let Some(skew) = options
+        .geometry
+        .skew
+        .filter(|_| options.spare_partitions > 0)
+    else {
         return all;
     };
     let (own, spare) = (
         u64::from(skew.partitions),
         u64::from(options.spare_partitions),
     );
-    let chunk = u64::from(options.chunk_sectors);
+    let chunk = u64::from(options.geometry.chunk_sectors);
     all / chunk / (own + spare) * own * chunk
 }
 
@@ -716,7 +714,7 @@ fn last_super_b(data_start: u64) -> u64 {
 // ------------------------------------------------------------------------------------------------- the superblock
 
 fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Superblock {
-    let resync = options.init == Init::Sync && options.level != Level::Raid0;
+    let resync = options.init == Init::Sync && options.geometry.level != Level::Raid0;
     Superblock {
         array: options.array,
         name: options.name.clone(),
@@ -810,7 +808,10 @@ fn notes(options: &CreateOptions, plan: &Plan) -> Vec<Note> {
     let used = ends.max().expect("there are regions");
     let slack = slack(options, smallest_member(options).1);
     let mebibyte = (1 << 20) / SECTOR_BYTES;
-    let own = options.skew.map_or(1, |skew| u64::from(skew.partitions));
+    let own = options
+        .geometry
+        .skew
+        .map_or(1, |skew| u64::from(skew.partitions));
     let partitions = own + u64::from(options.spare_partitions);
     let rounded = partitions * u64::from(plan.geometry.chunk_sectors);
     let unused = |(member, info): (usize, &MemberInfo)| {

@@ -82,7 +82,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     let spares = random.below(5) as u16;
     let mut options = options(level, slots + spares, 3000 + random.below(1 << 24));
     options.spares = usize::from(spares);
-    options.grown = any_history(random, level, slots);
+    options.geometry.grown = any_history(random, level, slots);
     let mut superblock = create(&options).expect("sound options").superblock;
     superblock.generation = random.below(1 << 40);
     superblock.sequence = random.below(1 << 40);

@@ -18,8 +18,7 @@ fn layout(level: Level, slots: u16, slot_chunks: u64) -> Layout {
         slots,
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
-        skew: None,
-        grown: None,
+        ..Geometry::PLAIN
     };
     Layout::new(geometry).unwrap()
 }
@@ -256,7 +255,7 @@ fn skewed_drawings() -> [(String, String); 2] {
             chunk_sectors: 8,
             slot_sectors: 8 * chunks,
             skew: Some(skew),
-            grown: None,
+            ..Geometry::PLAIN
         });
         let Skew { groups, partitions } = skew;
         let size = slots / groups;
@@ -368,8 +367,7 @@ fn limits() -> String {
                 slots,
                 chunk_sectors: 8,
                 slot_sectors: 800,
-                skew: None,
-                grown: None,
+                ..Geometry::PLAIN
             };
             Layout::new(geometry).is_ok()
         };

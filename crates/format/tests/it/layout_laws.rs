@@ -519,8 +519,7 @@ fn layout(level: Level, slots: u16, slot_chunks: u64) -> Layout {
         slots,
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
-        skew: None,
-        grown: None,
+        ..Geometry::PLAIN
     };
     Layout::new(geometry).unwrap()
 }
@@ -618,7 +617,7 @@ fn skewed(level: Level, slots: u16, skew: Skew, slot_chunks: u64) -> Layout {
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
         skew: Some(skew),
-        grown: None,
+        ..Geometry::PLAIN
     };
     Layout::new(geometry).unwrap()
 }

@@ -14,8 +14,7 @@ fn plain(level: Level, slots: u16) -> Layout {
         slots,
         chunk_sectors: CHUNK as u32,
         slot_sectors: ROWS * CHUNK,
-        skew: None,
-        grown: None,
+        ..Geometry::PLAIN
     })
     .expect("a sound geometry")
 }

@@ -13,7 +13,7 @@ fn geometry(level: Level, slots: u16, groups: u16, partitions: u16) -> Geometry 
         chunk_sectors: 8,
         slot_sectors: 8 * 2 * u64::from(partitions.max(1)),
         skew: Some(Skew { groups, partitions }),
-        grown: None,
+        ..Geometry::PLAIN
     }
 }
 

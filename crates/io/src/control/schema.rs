@@ -1196,8 +1196,7 @@ mod tests {
                 slots: 3,
                 chunk_sectors: 128,
                 slot_sectors: 1280,
-                skew: None,
-                grown: None,
+                ..Geometry::PLAIN
             }),
             members: vec![MemberStatus {
                 volatile: false,

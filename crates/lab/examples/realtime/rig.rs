@@ -339,7 +339,7 @@ fn format(plan: &ArrayPlan, set: &Set, drives: &[Plain]) -> Result<(), String> {
     options.members = drives.iter().map(Plain::info).collect();
     let number = |index: usize| Uuid([set.identity * 0x20 + index as u8; 16]);
     options.uuids = (0..drives.len()).map(number).collect();
-    options.skew = set.skew;
+    options.geometry.skew = set.skew;
     options.spare_partitions = set.spare_partitions;
     options.spares = set.spares.into();
     options.write_hole = set.write_hole;

@@ -124,7 +124,7 @@ impl Candidate {
             chunk_sectors: CHUNK_SECTORS,
             slot_sectors,
             skew: self.skew,
-            grown: None,
+            ..Geometry::PLAIN
         };
         Layout::new(geometry).map_err(|error| error.to_string())
     }

@@ -116,7 +116,7 @@ fn reactor(kind: Kind, record: Option<PathBuf>) -> Running {
     let mut options = CreateOptions::new("real", Uuid([9; 16]), kind.level, CHUNK_SECTORS);
     options.members = plain.iter().map(Plain::info).collect();
     options.uuids = (1..=MEMBERS).map(|n| Uuid([n as u8; 16])).collect();
-    options.skew = kind.skew;
+    options.geometry.skew = kind.skew;
     options.write_hole = kind.write_hole;
     options.init = Init::Trust;
     options.size_per_member = Some(MEMBER_BYTES / 512);

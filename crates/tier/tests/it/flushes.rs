@@ -252,7 +252,7 @@ fn a_start_after_a_daemons_death_makes_durable_what_it_believes() {
             array.start().expect("all are here");
             array.run_tasks();
             array.verify();
-            if setup.options.level != Level::Raid0 {
+            if setup.options.geometry.level != Level::Raid0 {
                 array.consistent();
             }
         }
@@ -273,9 +273,12 @@ fn a_flush_after_a_start_covers_what_a_dead_daemon_wrote() {
 #[test]
 fn a_member_that_fails_the_starts_flush_is_failed() {
     for setup in kinds() {
-        let redundant = setup.options.level != Level::Raid0;
+        let redundant = setup.options.geometry.level != Level::Raid0;
         let guarded = setup.options.write_hole == WriteHole::Ppl
-            || matches!(setup.options.level, Level::Raid1 | Level::Raid10 { .. });
+            || matches!(
+                setup.options.geometry.level,
+                Level::Raid1 | Level::Raid10 { .. }
+            );
         let mut array = died(setup);
         let mode = StartMode {
             accept_loss: redundant && !guarded,

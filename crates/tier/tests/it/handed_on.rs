@@ -55,7 +55,7 @@ pub fn made_over_old_data(mut setup: Setup) {
 fn member_with_old_data_shows_none_of_it() {
     let levels = levels().into_iter();
     levels
-        .filter(|setup| setup.options.level != Level::Raid0)
+        .filter(|setup| setup.options.geometry.level != Level::Raid0)
         .for_each(replaced_by_old_data);
 }
 
@@ -133,7 +133,7 @@ fn growth_onto_members_with_old_data_adds_zeros() {
 }
 
 pub fn grown_onto_old_data(setup: Setup, reshapes: bool) {
-    let level = setup.options.level;
+    let level = setup.options.geometry.level;
     let dirty = match setup.options.init {
         Init::Written => 0,
         _ => setup.options.members.len() - 1,

@@ -48,7 +48,7 @@ fn each_member(look: impl Fn(Array, u16, u64, bool, &str)) {
         for member in 0..setup.clone().made().disks.len() as u16 {
             let array = filled(&setup);
             let start = array.data_start();
-            let what = format!("{:?}, member {member}", setup.options.level);
+            let what = format!("{:?}, member {member}", setup.options.geometry.level);
             look(array, member, start, witness, &what);
         }
     }

@@ -85,7 +85,7 @@ impl Setup {
 
     /// Chunks of so many sectors, on members that have room for them.
     pub fn chunk(mut self, sectors: u32) -> Setup {
-        self.options.chunk_sectors = sectors;
+        self.options.geometry.chunk_sectors = sectors;
         let room = self.rows * u64::from(sectors);
         self.info(|info| info.sectors += room)
     }
@@ -120,7 +120,8 @@ impl Setup {
         if self.options.uuids.is_empty() {
             self.options.uuids = (1..=members as u8).map(|n| Uuid([n; 16])).collect();
         }
-        self.options.size_per_member = Some(self.rows * u64::from(self.options.chunk_sectors));
+        self.options.size_per_member =
+            Some(self.rows * u64::from(self.options.geometry.chunk_sectors));
         let creation = create(&self.options).expect("the geometry is sound");
         let mut disks = vec![Disk::new(self.info.sectors); members];
         for (member, at, content) in &creation.writes {
@@ -1028,7 +1029,7 @@ fn place(regions: &[Region], at: u64) -> String {
 pub fn grown4(counts: &[u16]) -> Setup {
     let grown = History::of(counts).expect("a history");
     let mut setup = Setup::new(Level::Raid4, grown.slots() + 1);
-    setup.options.grown = Some(grown);
+    setup.options.geometry.grown = Some(grown);
     setup
 }
 

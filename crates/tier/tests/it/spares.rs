@@ -12,7 +12,7 @@ use restripe_array::{
 /// A RAID-5 of three groups of three, with three partitions a slot and room for two of others on each member.
 pub fn three_by_three() -> Setup {
     let mut setup = raid5(9).info(|info| info.sectors = 4096);
-    setup.options.skew = Some(Skew {
+    setup.options.geometry.skew = Some(Skew {
         groups: 3,
         partitions: 3,
     });

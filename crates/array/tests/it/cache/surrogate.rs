@@ -277,8 +277,7 @@ fn layout(level: Level, slots: u16) -> Layout {
         slots,
         chunk_sectors: 8,
         slot_sectors: 8 * 64,
-        skew: None,
-        grown: None,
+        ..Geometry::PLAIN
     };
     Layout::new(geometry).expect("a sound geometry")
 }

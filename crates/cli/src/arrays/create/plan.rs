@@ -30,7 +30,7 @@ pub(crate) fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<Create
         .map(|_| random_uuid())
         .collect::<Outcome<Vec<Uuid>>>()?;
     options.spares = wanted.spares.unwrap_or(0);
-    options.skew = skew::skew(wanted)?;
+    options.geometry.skew = skew::skew(wanted)?;
     options.spare_partitions = wanted.spare_partitions.unwrap_or(0);
     options.size_per_member = sectors(wanted.size_per_member, "--size-per-member")?;
     options.slack = !wanted.no_slack;

@@ -179,7 +179,7 @@ fn maps_have_bits_for_every_row_in_few_pages() {
             .filter(|chunk| sectors > 16 * u64::from(*chunk))
         {
             let mut options = options(RAID5, 5, sectors + 8192);
-            options.chunk_sectors = chunk;
+            options.geometry.chunk_sectors = chunk;
             let creation = create(&options).unwrap();
             let rows = Layout::new(creation.geometry).unwrap().rows();
             let superblock = creation.superblock;
@@ -256,7 +256,7 @@ fn unequal_members_use_the_smallest_and_say_so() {
 #[test]
 fn spare_partitions_are_no_unused_space() {
     let mut options = options(RAID5, 9, 100_000);
-    options.skew = Some(Skew {
+    options.geometry.skew = Some(crate::layout::Skew {
         groups: 3,
         partitions: 3,
     });
@@ -302,7 +302,7 @@ fn slack_is_left_at_the_end_unless_a_size_is_asked_for() {
     ] {
         let sectors = mebibytes << 11;
         let mut options = options(RAID5, 3, sectors);
-        let chunk = u64::from(options.chunk_sectors);
+        let chunk = u64::from(options.geometry.chunk_sectors);
         assert!(sectors - end(&options) < chunk, "asked for by the caller");
         options.slack = true;
         assert_eq!(slack_of(sectors), slack, "{mebibytes} MiB");
@@ -319,7 +319,7 @@ fn slack_never_takes_the_last_chunk() {
     options.slack = true;
     options.data_offset = Some((64 << 11) - 128);
     let refused = create(&options).unwrap_err();
-    let needs = (64 << 11) + u64::from(options.chunk_sectors);
+    let needs = (64 << 11) + u64::from(options.geometry.chunk_sectors);
     let told = CreateError::MemberTooSmall {
         member: 0,
         sectors: 64 << 11,
@@ -441,14 +441,20 @@ fn refusals_name_value_and_limit() {
         (
             "chunk of",
             CreateOptions {
-                chunk_sectors: 0,
+                geometry: Geometry {
+                    chunk_sectors: 0,
+                    ..base().geometry
+                },
                 ..base()
             },
         ),
         (
             "chunk of",
             CreateOptions {
-                chunk_sectors: u32::MAX,
+                geometry: Geometry {
+                    chunk_sectors: u32::MAX,
+                    ..base().geometry
+                },
                 ..base()
             },
         ),

@@ -35,7 +35,7 @@ fn round_trip() {
 #[test]
 fn full_tables_fit() {
     let mut options = options(Level::Raid5(Default::default()), 49, 400_000);
-    options.skew = Some(Skew {
+    options.geometry.skew = Some(Skew {
         groups: 7,
         partitions: 7,
     });
@@ -609,7 +609,7 @@ fn hostile_partners_are_refused() {
 #[test]
 fn partitions_lie_where_their_lines_say() {
     let mut options = options(Level::Raid5(Default::default()), 9, 40_000);
-    options.skew = Some(Skew {
+    options.geometry.skew = Some(Skew {
         groups: 3,
         partitions: 3,
     });
@@ -677,7 +677,7 @@ fn a_skew_is_a_feature_that_must_be_known() {
         groups: 7,
         partitions: 7,
     };
-    options.skew = Some(skew);
+    options.geometry.skew = Some(skew);
     let superblock = create(&options).expect("sound options").superblock;
     let mut bytes = bytes_of(&superblock);
     assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_SKEWED);
@@ -738,7 +738,7 @@ fn more_than_two_parities_are_a_feature_that_must_be_known() {
 #[test]
 fn a_history_is_a_feature_that_must_be_known() {
     let mut options = options(Level::Raid4, 7, 40_000);
-    options.grown = History::of(&[2, 3, 6]);
+    options.geometry.grown = History::of(&[2, 3, 6]);
     let superblock = create(&options).expect("sound options").superblock;
     let mut bytes = bytes_of(&superblock);
     assert_eq!(get_u64(&bytes, at::INCOMPATIBLE), INCOMPATIBLE_GROWN);
@@ -848,10 +848,10 @@ fn a_reshape_is_a_feature_that_must_be_known() {
 #[test]
 fn a_grown_array_lends_nothing() {
     let mut options = options(Level::Raid0, 3, 40_000);
-    options.grown = History::of(&[2, 3]);
+    options.geometry.grown = History::of(&[2, 3]);
     options.lend_sectors = Some(8);
     assert!(create(&options).is_err(), "its end lies in all its rows");
-    options.grown = None;
+    options.geometry.grown = None;
     let mut superblock = create(&options).expect("sound options").superblock;
     superblock.geometry.grown = History::of(&[2, 3]);
     assert!(superblock.encode().is_err());
