@@ -7,7 +7,7 @@
 //! and no map has to be written while mirrors sleep.
 
 use crate::contract::TaskKind;
-use crate::core::Core;
+use crate::durability::Durability;
 use crate::facts::Facts;
 use crate::report::ArrayState;
 use crate::units::Row;
@@ -31,7 +31,7 @@ impl Facts {
     }
 }
 
-impl Core {
+impl Durability {
     /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is redirected before that is
     /// durable.
     pub fn set_ahead(&mut self, ahead: bool) {

@@ -7,8 +7,8 @@
 use crate::config::Config;
 use crate::contract::DroppedTask;
 use crate::contract::{
-    Action, Actions, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp, RequestError,
-    RequestTag, Rival, StartMode,
+    Action, Actions, ArrayOwner, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp,
+    RequestError, RequestTag, Rival, StartMode, TaskKind,
 };
 use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
@@ -19,7 +19,7 @@ use crate::report::{ArrayState, Counters};
 use crate::runset::RunSet;
 use crate::standing::{Home, Standing, Standings};
 use crate::task::reshaping::Reshaping;
-use crate::task::table::Tasks;
+use crate::task::table::{Task, Tasks};
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot, Uuid};
 use alloc::boxed::Box;
 use alloc::string::String;
@@ -78,11 +78,11 @@ pub struct Ties {
     pub cached_above: bool,
 }
 
-/// Stages of a start; see [`crate::boot`].
+/// Stages of a start; see [`crate::start`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum StartStage {
     Superblocks,
-    /// Another run may own the array: time shows whether it does ([`crate::owner`]).
+    /// Another run may own the array: time shows whether it does ([`crate::claims`]).
     Owner,
     Maps,
     Logs,
@@ -107,6 +107,25 @@ pub(crate) enum Notice {
     MemberOut(Member),
     /// This waiter's flush, the one of this number, has ended.
     Flushed(Waiter, u64),
+    /// A command is carried out, and is answered when what it changed is durable.
+    CarriedOut {
+        tag: CommandTag,
+        /// The member that it takes in.
+        taken_in: Option<Member>,
+    },
+    /// A start has waited to see whether another run owns the array, and reads the superblocks again.
+    OwnerAwaited,
+    /// The array is this run's: the start goes on.
+    Owned,
+    /// The superblocks do not show whose the array is: the start is refused.
+    OwnerUnclear,
+    /// Another run owns the array: the start is refused.
+    OwnedBy(ArrayOwner),
+    /// Members failed whose logs cannot be read in full: the start recovers without them.
+    UnreadOut {
+        /// It does not wait for a turn.
+        goes_on: bool,
+    },
 }
 
 /// Who may want to be woken.
@@ -498,6 +517,29 @@ impl Facts {
     pub(crate) fn moved_of(&self, much: u64) -> u64 {
         let former = u64::from(self.layout.cells_through(self.layout.generations()));
         much * former / self.region_rows().max(1)
+    }
+
+    /// Bytes of one member that a task has yet to go through.
+    pub(crate) fn left_of(&self, task: &Task) -> u64 {
+        let rows = self.layout.rows() - task.done.len();
+        let chunks = match task.kind {
+            TaskKind::Growth => self.moved_of(rows),
+            _ => self.layout.rows_of_slot(rows),
+        };
+        chunks * self.layout.chunk_sectors() * SECTOR_BYTES
+    }
+
+    /// Bytes of one member that a window moves. What fills a slot has windows in rows of that alone; of what goes through all rows
+    /// a member of a skewed array has a part, and the others have theirs at the same time.
+    pub(crate) fn window_bytes(&self, kind: TaskKind) -> u64 {
+        let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
+        match kind {
+            TaskKind::Rebuild | TaskKind::Replace => chunk,
+            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => {
+                self.layout.rows_of_slot(chunk)
+            }
+            TaskKind::Growth => self.moved_of(chunk),
+        }
     }
 
     /// The cells of a row that stand elsewhere after the growth, and the row as it is then.

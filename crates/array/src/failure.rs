@@ -3,7 +3,7 @@
 //! A failure takes effect here at once; it is on record when the superblocks that say so are durable, and until then
 //! nothing is acknowledged. The one that redundancy does not bear is never put on record: the array halts.
 
-use crate::contract::{Action, Fact, FailCause, Halt, TaskKind};
+use crate::contract::{Fact, FailCause, Halt};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Notice;
@@ -107,43 +107,9 @@ impl Core {
         may_write && !borne && !self.planted(Bug::OneTooManyRecorded)
     }
 
-    /// Nothing is written any more, as if the power had gone: the next start recovers what was being written, and until
-    /// then that is in doubt where parity would have to tell it. Copies of one cell may differ, too, as they may after a
-    /// crash: what was being written is not acknowledged.
-    ///
-    /// - No space is left on members that serve, and redundancy does not tolerate all of them, or the array is starting.
-    ///   They have not failed ([`crate::full`]).
-    /// - A member has failed that is one too many. Its failure is not put on record: whoever is current by the members'
-    ///   superblocks has all that was acknowledged, and the array starts again when they are back.
-    pub(crate) fn come_to_a_halt(&mut self, why: Halt) {
-        if self.starts() {
-            self.flusher.forget_waiters();
-            let error = self.halt_error(why);
-            self.boot_fail(error);
-            return;
-        }
-        let mut known = self.resynced_before();
-        for row in self.slices.rows_at_work() {
-            known.remove(row, 1);
-        }
-        for slot in self.standing.slots_where(|one| one.incoming.is_some()) {
-            self.drop_incoming(slot, |_| true);
-        }
-        self.tasks.list.retain(|task| task.kind != TaskKind::Resync);
-        if known.len() < self.layout.rows() {
-            self.start_task(TaskKind::Resync, None, known);
-        }
-        self.inits_settle();
-        self.requests.release_held();
-        self.reshape_halts();
-        self.slices.wake_waiting();
-        self.flush_resume();
-        self.fact(Fact::Halted(why));
-    }
-
     /// These members are filled for a slot no longer: they are gone, or nothing is written any more. The task goes on with
     /// the others, or is at an end.
-    fn drop_incoming(&mut self, slot: usize, gone: impl Fn(Member) -> bool) {
+    pub(crate) fn drop_incoming(&mut self, slot: usize, gone: impl Fn(Member) -> bool) {
         let mut dropped = Vec::new();
         for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
             if standing.incoming.is_some_and(|home| gone(home.member)) {
@@ -212,18 +178,6 @@ impl Core {
         while let Some((lba, sectors)) = self.lost.give_up_gap(written) {
             self.cache_lost(lba, sectors);
             self.fact(Fact::Lost { lba, sectors });
-        }
-    }
-
-    /// Ends everything outstanding on a member as if it had answered with an error.
-    pub(crate) fn abandon(&mut self, member: Member) {
-        let mut given_up = Vec::new();
-        self.ops.abandon(member, &mut given_up);
-        for tag in given_up.iter().filter_map(|(tag, _)| *tag) {
-            self.out.push(Action::Detach(tag));
-        }
-        for (_, owner) in given_up {
-            self.orphaned(owner, member);
         }
     }
 }

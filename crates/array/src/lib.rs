@@ -21,16 +21,18 @@
 
 extern crate alloc;
 
-mod admission;
+#[macro_use]
+mod floor;
+
 mod apart;
-mod boot;
 pub mod cache;
 #[doc(hidden)]
 pub mod choose;
 #[cfg(test)]
 mod choose_model;
+mod claims;
 mod clients;
-mod command;
+mod commands;
 mod config;
 mod core;
 mod durability;
@@ -39,10 +41,9 @@ mod facts;
 mod failure;
 mod flush;
 mod full;
-mod lease;
+mod instance;
 mod members;
 mod metadata;
-mod owner;
 mod part;
 mod planted;
 mod policy;
@@ -56,7 +57,7 @@ mod shown;
 mod slab;
 mod slice;
 mod standing;
-mod status;
+mod start;
 mod task;
 mod written;
 
@@ -70,7 +71,7 @@ pub mod meta {
 #[doc(hidden)]
 pub mod parts {
     pub use crate::clients::requests::Copies;
-    pub use crate::command::NO_BUFFER;
+    pub use crate::commands::NO_BUFFER;
     pub use crate::facts::{NEVER, Ties};
     pub use crate::members::device::Power;
     pub use crate::members::ops::{BlockCopy, Boxes};

@@ -7,8 +7,8 @@
 use crate::cache::Cache;
 use crate::config::Config;
 use crate::contract::{Actions, Halt, MemberInfo, StartMode, TaskKind};
-use crate::core::Core;
 use crate::facts::{NEVER, Ties};
+use crate::instance::Instance;
 use crate::layout::{Geometry, Layout};
 use crate::members::pool::Share;
 use crate::report::{ArrayState, HeatMap};
@@ -21,30 +21,30 @@ use restripe_format::meta::superblock::{BufferMark, Partner};
 /// A set that is a part of a tier, which decides when the set continues after a halt. A [`crate::Set`] continues
 /// by itself.
 pub struct Part {
-    core: Core,
+    instance: Instance,
 }
 
 impl Part {
     pub fn new(config: Config, share: Share) -> Part {
         Part {
-            core: Core::new(config, share),
+            instance: Instance::new(config, share),
         }
     }
 }
 
 impl Deref for Part {
-    type Target = Core;
+    type Target = Instance;
 
     #[inline]
-    fn deref(&self) -> &Core {
-        &self.core
+    fn deref(&self) -> &Instance {
+        &self.instance
     }
 }
 
 impl DerefMut for Part {
     #[inline]
-    fn deref_mut(&mut self) -> &mut Core {
-        &mut self.core
+    fn deref_mut(&mut self) -> &mut Instance {
+        &mut self.instance
     }
 }
 
@@ -61,165 +61,165 @@ pub struct Noted {
 impl Part {
     #[inline]
     pub fn id(&self) -> Uuid {
-        self.core.superblock.array
+        self.instance.superblock.array
     }
 
     pub fn generation(&self) -> u64 {
-        self.core.superblock.generation
+        self.instance.superblock.generation
     }
 
     /// Of the newest superblock: it grows with every change on record.
     pub fn sequence(&self) -> u64 {
-        self.core.superblock.sequence
+        self.instance.superblock.sequence
     }
 
     pub fn geometry(&self) -> Geometry {
-        self.core.superblock.geometry
+        self.instance.superblock.geometry
     }
 
     #[inline]
     pub fn layout(&self) -> &Layout {
-        &self.core.layout
+        &self.instance.layout
     }
 
     pub fn partner(&self) -> Option<Partner> {
-        self.core.superblock.partner
+        self.instance.superblock.partner
     }
 
     /// Whether the record of the partner, and of how primary copies stand to others, is durable.
     pub fn partner_durable(&self) -> bool {
-        self.core.keeper.partner_durable()
+        self.instance.keeper.partner_durable()
     }
 
     /// Whether it is to be on record that primary copies may have data which others lack.
     pub fn records_primary_first(&self) -> bool {
-        self.core.superblock.ahead
+        self.instance.superblock.ahead
     }
 
     /// Whether it is to be on record that no log has that data either.
     pub fn records_primary_only(&self) -> bool {
-        self.core.superblock.alone
+        self.instance.superblock.alone
     }
 
     /// Whether a log was found that is newer than primary copies.
     pub fn log_counts(&self) -> bool {
-        self.core.log_counts
+        self.instance.log_counts
     }
 
     pub fn buffer_mark(&self) -> BufferMark {
-        self.core.superblock.buffer
+        self.instance.superblock.buffer
     }
 
     #[inline]
     pub fn state(&self) -> ArrayState {
-        self.core.state
+        self.instance.state
     }
 
     #[inline]
     pub fn mode(&self) -> StartMode {
-        self.core.mode
+        self.instance.mode
     }
 
     #[inline]
     pub fn halt(&self) -> Option<Halt> {
-        self.core.halt
+        self.instance.halt
     }
 
     /// Whether every region is on record as dirty.
     pub fn is_all_dirty(&self) -> bool {
-        self.core.all_dirty
+        self.instance.all_dirty
     }
 
     pub fn recovered_rows(&self) -> u64 {
-        self.core.recovered_rows
+        self.instance.recovered_rows
     }
 
     /// Whether the set accepts another request.
     #[inline]
     pub fn has_room(&self) -> bool {
-        self.core.requests.room()
+        self.instance.requests.room()
     }
 
     pub fn heat_map(&self) -> HeatMap {
-        self.core.heat.map()
+        self.instance.heat.map()
     }
 
     /// As [`crate::Set::coverage`].
     pub fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        self.core.slices.coverage()
+        self.instance.slices.coverage()
     }
 
     /// How often members were sent to standby, each counted by itself.
     pub fn standbys(&self) -> u64 {
-        self.core.rests
+        self.instance.rests
     }
 
     /// Tasks that are not paused.
     pub fn running_tasks(&self) -> impl Iterator<Item = TaskKind> + '_ {
-        let running = self.core.tasks.list.iter().filter(|task| !task.paused);
+        let running = self.instance.tasks.list.iter().filter(|task| !task.paused);
         running.map(|task| task.kind)
     }
 
     pub fn owes_resync(&self) -> bool {
-        self.core.tasks.resync_owes().is_some()
+        self.instance.tasks.resync_owes().is_some()
     }
 
     /// The first lost sector of a range.
     pub fn lost_in(&self, lba: u64, sectors: u64) -> Option<u64> {
-        self.core.lost.first_in(lba, sectors)
+        self.instance.lost.first_in(lba, sectors)
     }
 
     /// Whether the list of lost sectors is not on record yet.
     pub fn writes_lost_list(&self) -> bool {
-        self.core.lost.dirty()
+        self.instance.lost.dirty()
     }
 
     /// The slot that has a sector.
     pub fn slot_at(&self, lba: u64) -> Slot {
-        let place = self.core.layout.place(lba);
-        self.core.layout.row(place.row).cells[usize::from(place.data)].slot
+        let place = self.instance.layout.place(lba);
+        self.instance.layout.row(place.row).cells[usize::from(place.data)].slot
     }
 
     /// Whether no member has the cell of this sector. A cell that a growth added, and that was never written, is in no
     /// row yet and misses none.
     pub fn misses_member_of(&self, lba: u64) -> bool {
-        let place = self.core.layout.place(lba);
-        let in_row = place.data < self.core.row_map(place.row).data;
-        in_row && self.core.read_home(place.row, place.data).is_none()
+        let place = self.instance.layout.place(lba);
+        let in_row = place.data < self.instance.row_map(place.row).data;
+        in_row && self.instance.read_home(place.row, place.data).is_none()
     }
 
     /// Tells a cache what misses cost, by the member that has a block.
     pub fn price_cache(&self, cache: &mut Cache) {
-        crate::clients::read_cache::price(cache, &self.core.layout, &self.core.standing);
+        crate::clients::read_cache::price(cache, &self.instance.layout, &self.instance.standing);
     }
 
     /// Whether the next command that adds this device may overwrite its contents.
     pub fn may_overwrite(&self, member: Member) -> bool {
-        self.core.devices[usize::from(member.0)].overwrite
+        self.instance.devices[usize::from(member.0)].overwrite
     }
 
     pub fn ties(&self) -> Ties {
-        self.core.ties
+        self.instance.ties
     }
 }
 
 /// Changes.
 impl Part {
     pub fn ties_mut(&mut self) -> &mut Ties {
-        &mut self.core.ties
+        &mut self.instance.ties
     }
 
     /// Whether writes of the set's own and tasks wait until the tier has started.
     pub fn wait_for_tier(&mut self, waits: bool) {
-        self.core.tasks.waits_for_start = waits;
+        self.instance.tasks.waits_for_start = waits;
     }
 
     /// A device that comes from another set.
     pub fn arrived_from(&mut self, info: MemberInfo, overwrite: bool) {
-        self.core.arrived(info);
-        self.core
+        self.instance.arrived(info);
+        self.instance
             .devices
             .last_mut()
             .expect("it has arrived")
@@ -228,69 +228,74 @@ impl Part {
 
     /// Announces that the partner may get the only copy of these sectors.
     pub fn announce_redirect(&mut self, lba: u64, sectors: u64) -> Noted {
-        let before = self.core.redirected.touched;
-        let durable = self.core.redirect_ready(lba, sectors);
-        let in_turn = self.core.redirected.touched && !before;
+        let before = self.instance.redirected.touched;
+        let durable = self.instance.redirect_ready(lba, sectors);
+        let in_turn = self.instance.redirected.touched && !before;
         Noted { durable, in_turn }
     }
 
     /// Calls every region dirty.
     pub fn announce_all_dirty(&mut self) -> Noted {
-        let before = self.core.intent.touched;
-        let durable = self.core.dirty_all();
-        let in_turn = self.core.intent.touched && !before;
+        let before = self.instance.intent.touched;
+        let durable = self.instance.dirty_all();
+        let in_turn = self.instance.intent.touched && !before;
         Noted { durable, in_turn }
     }
 
     pub fn set_buffer_mark(&mut self, mark: BufferMark) {
-        self.core.superblock.buffer = mark;
-        self.core.keeper.note_partner();
+        self.instance.superblock.buffer = mark;
+        self.instance.keeper.note_partner();
     }
 
     /// No sector counts as lost any more.
     pub fn forget_lost(&mut self) {
-        self.core.lost.forget();
+        self.instance.lost.forget();
     }
 
     /// Zones whose data are handed over as tasks read them.
     pub fn want_zones(&mut self, zones: RunSet) {
-        self.core.transfers.zones = zones;
+        self.instance.transfers.zones = zones;
     }
 
     pub fn next_handed(&mut self) -> Option<Handed> {
-        self.core.transfers.next()
+        self.instance.transfers.next()
     }
 
     /// A window of a task waits for one more part of the buffers that it passed.
     pub fn hold(&mut self, slice: u32) {
-        self.core.slices.hold(slice);
+        self.instance.slices.hold(slice);
     }
 
     /// A part of those buffers was copied or refused. After the last of them, the window goes on with the next step.
     pub fn transferred(&mut self, slice: u32) {
-        self.core.slices.op_ended(slice);
+        self.instance.slices.op_ended(slice);
     }
 
     /// The actions of a change that came by no event.
     #[inline]
     pub fn take_actions(&mut self) -> Actions {
-        self.core.attend();
-        core::mem::take(&mut self.core.out)
+        self.instance.attend();
+        core::mem::take(&mut self.instance.out)
     }
 
     /// Its next wish to be woken is an action, whatever it was last time.
     pub fn arm_anew(&mut self) {
-        self.core.armed = NEVER;
+        self.instance.armed = NEVER;
     }
 
     /// The same set once more, not started yet. Members that failed take no part.
     pub fn renewed(&self, share: Share) -> Part {
-        let mut config = self.core.config.clone();
-        config.members = self.core.devices.iter().map(|device| device.info).collect();
+        let mut config = self.instance.config.clone();
+        config.members = self
+            .instance
+            .devices
+            .iter()
+            .map(|device| device.info)
+            .collect();
         let mut fresh = Part::new(config, share);
-        fresh.core.tasks.paced_like(&self.core.tasks);
-        for member in self.core.failed_before() {
-            fresh.core.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
+        fresh.instance.tasks.paced_like(&self.instance.tasks);
+        for member in self.instance.failed_before() {
+            fresh.instance.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
         }
         fresh
     }

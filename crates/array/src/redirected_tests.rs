@@ -92,12 +92,12 @@ impl Pair {
     fn restarted(&mut self, attached: bool) {
         self.engine = Set::new(self.config.clone());
         self.held.clear();
-        self.core().ties.attached = attached;
+        self.instance().ties.attached = attached;
         self.command(Command::Start(StartMode::default()));
     }
 
-    fn core(&mut self) -> &mut Core {
-        self.engine.core()
+    fn instance(&mut self) -> &mut Instance {
+        self.engine.instance()
     }
 
     fn step(&mut self, event: Event) {
@@ -146,7 +146,7 @@ impl Pair {
     /// Runs until no task is left.
     fn run_tasks(&mut self) {
         self.run();
-        while !self.core().tasks.list.is_empty() {
+        while !self.instance().tasks.list.is_empty() {
             self.now = self.now.max(
                 self.wake
                     .take()
@@ -196,34 +196,37 @@ fn bytes_at(member: &mut [u8], at: u64) -> &mut [u8] {
 #[test]
 fn a_redirected_write_waits_for_its_bits_on_every_member() {
     let mut pair = Pair::started(Some(PARTNER));
-    pair.core().ties.attached = true;
-    assert!(pair.core().redirectable());
+    pair.instance().ties.attached = true;
+    assert!(pair.instance().redirectable());
     assert!(
-        !pair.core().redirect_ready(SHARE - 1, 2),
+        !pair.instance().redirect_ready(SHARE - 1, 2),
         "nothing is on record"
     );
     pair.step(Event::Turn);
     assert_eq!(pair.held.len(), 2, "a page each: the spare has no maps");
     pair.end(0);
     assert!(
-        !pair.core().redirect_ready(SHARE - 1, 2),
+        !pair.instance().redirect_ready(SHARE - 1, 2),
         "one member lacks it"
     );
     pair.run();
-    assert!(pair.core().redirect_ready(SHARE - 1, 2));
-    assert!(!pair.core().redirect_ready(5 * SHARE, 1), "another region");
+    assert!(pair.instance().redirect_ready(SHARE - 1, 2));
+    assert!(
+        !pair.instance().redirect_ready(5 * SHARE, 1),
+        "another region"
+    );
     pair.run();
-    assert!(pair.core().redirect_ready(5 * SHARE, 1));
+    assert!(pair.instance().redirect_ready(5 * SHARE, 1));
     let covered = [(0, 2 * SHARE), (5 * SHARE, SHARE)];
-    assert_eq!(pair.core().redirected_extents(), covered);
+    assert_eq!(pair.instance().redirected_extents(), covered);
     assert_eq!([pair.bits(0), pair.bits(1)], [0b10_0011; 2]);
 }
 
 #[test]
 fn a_redirected_write_waits_for_the_partner_on_record() {
     let mut pair = Pair::started(None);
-    pair.core().set_partner(Some(PARTNER));
-    pair.core().redirect_ready(0, 8);
+    pair.instance().set_partner(Some(PARTNER));
+    pair.instance().redirect_ready(0, 8);
     pair.step(Event::Turn);
     let is_map = |io: &DeviceIo| io.sectors == 8;
     while let Some(index) = pair.held.iter().position(is_map) {
@@ -233,17 +236,17 @@ fn a_redirected_write_waits_for_the_partner_on_record() {
     pair.end(0);
     pair.end(0);
     assert!(
-        !pair.core().redirect_ready(0, 8),
+        !pair.instance().redirect_ready(0, 8),
         "a member does not know the partner"
     );
     assert!(
-        pair.core().redirected_extents().is_empty(),
+        pair.instance().redirected_extents().is_empty(),
         "a bit would speak of another log"
     );
     pair.run();
-    assert!(!pair.core().redirect_ready(0, 8), "now it is announced");
+    assert!(!pair.instance().redirect_ready(0, 8), "now it is announced");
     pair.run();
-    assert!(pair.core().redirect_ready(0, 8));
+    assert!(pair.instance().redirect_ready(0, 8));
     for member in 0..3 {
         assert_eq!(pair.superblock(member).partner, Some(PARTNER));
     }
@@ -251,44 +254,44 @@ fn a_redirected_write_waits_for_the_partner_on_record() {
         epoch: 2,
         ..PARTNER
     };
-    pair.core().redirects_home();
-    pair.core().set_partner(Some(next));
-    assert!(!pair.core().redirect_ready(0, 8), "another epoch");
+    pair.instance().redirects_home();
+    pair.instance().set_partner(Some(next));
+    assert!(!pair.instance().redirect_ready(0, 8), "another epoch");
 }
 
 #[test]
 fn the_last_that_goes_home_clears_the_bits() {
     let mut pair = Pair::started(Some(PARTNER));
-    pair.core().redirect_ready(0, 3 * SHARE);
+    pair.instance().redirect_ready(0, 3 * SHARE);
     pair.run();
-    pair.core().redirects_home();
+    pair.instance().redirects_home();
     pair.step(Event::Turn);
     assert!(
-        !pair.core().redirect_ready(SHARE, 1),
+        !pair.instance().redirect_ready(SHARE, 1),
         "the clear page may land first"
     );
     pair.run();
-    assert!(pair.core().redirect_ready(SHARE, 1));
+    assert!(pair.instance().redirect_ready(SHARE, 1));
     assert_eq!(pair.bits(0), 0b10);
-    pair.core().redirects_home();
+    pair.instance().redirects_home();
     pair.run();
     assert_eq!(pair.bits(1), 0);
     pair.restarted(false);
-    assert!(pair.core().redirected_extents().is_empty());
+    assert!(pair.instance().redirected_extents().is_empty());
 }
 
 #[test]
 fn a_start_with_the_log_set_takes_the_bits_over() {
     let mut pair = Pair::started(Some(PARTNER));
-    pair.core().redirect_ready(7 * SHARE, 1);
+    pair.instance().redirect_ready(7 * SHARE, 1);
     pair.run();
     pair.restarted(true);
-    assert_eq!(pair.core().redirected_extents(), [(7 * SHARE, SHARE)]);
+    assert_eq!(pair.instance().redirected_extents(), [(7 * SHARE, SHARE)]);
     assert!(
-        pair.core().redirect_ready(7 * SHARE, SHARE),
+        pair.instance().redirect_ready(7 * SHARE, SHARE),
         "durable already"
     );
-    assert_eq!(pair.core().superblock.partner, Some(PARTNER));
+    assert_eq!(pair.instance().superblock.partner, Some(PARTNER));
 }
 
 /// The rows of an array that has grown hold more, and each bit stands for what it stood for.
@@ -296,22 +299,25 @@ fn a_start_with_the_log_set_takes_the_bits_over() {
 fn an_array_that_grows_has_more_bits_that_say_the_same() {
     let mut pair = Pair::new(Level::Raid4, Some(PARTNER));
     pair.command(Command::Start(StartMode::default()));
-    pair.core().ties.attached = true;
-    let size = pair.core().layout.size_sectors();
-    pair.core().redirect_ready(size - 1, 1);
+    pair.instance().ties.attached = true;
+    let size = pair.instance().layout.size_sectors();
+    pair.instance().redirect_ready(size - 1, 1);
     pair.run();
-    let before = pair.core().redirected_extents();
+    let before = pair.instance().redirected_extents();
     pair.command(Command::Grow { by: 1 });
     pair.restarted(true);
-    assert_eq!(pair.core().redirected_extents(), before);
+    assert_eq!(pair.instance().redirected_extents(), before);
     pair.run_tasks();
-    assert_eq!(pair.core().layout.size_sectors(), 2 * size);
-    assert_eq!(pair.core().redirected_extents(), before);
-    assert!(pair.core().redirect_ready(size - 1, 1), "durable already");
-    assert!(!pair.core().redirect_ready(2 * size - 1, 1));
+    assert_eq!(pair.instance().layout.size_sectors(), 2 * size);
+    assert_eq!(pair.instance().redirected_extents(), before);
+    assert!(
+        pair.instance().redirect_ready(size - 1, 1),
+        "durable already"
+    );
+    assert!(!pair.instance().redirect_ready(2 * size - 1, 1));
     pair.run();
     pair.restarted(true);
-    let covered = pair.core().redirected_extents();
+    let covered = pair.instance().redirected_extents();
     assert_eq!(covered[0], before[0]);
     assert_eq!(covered[1].0 + covered[1].1, 2 * size);
 }
@@ -319,7 +325,7 @@ fn an_array_that_grows_has_more_bits_that_say_the_same() {
 #[test]
 fn a_member_that_is_filled_gets_the_bits() {
     let mut pair = Pair::started(Some(PARTNER));
-    pair.core().redirect_ready(3 * SHARE, 1);
+    pair.instance().redirect_ready(3 * SHARE, 1);
     pair.run();
     pair.command(Command::Fail(Member(1)));
     pair.run_tasks();
@@ -328,7 +334,7 @@ fn a_member_that_is_filled_gets_the_bits() {
     assert_eq!(pair.bits(2), 1 << 3);
     assert_eq!(spare.partner, Some(PARTNER));
     assert!(
-        pair.core()
+        pair.instance()
             .tasks
             .list
             .iter()

@@ -18,6 +18,7 @@ use crate::contract::{
 };
 use crate::core::Core;
 use crate::facts::NEVER;
+use crate::instance::Instance;
 use crate::members::device::Health;
 use crate::members::pool::Share;
 use crate::units::{Member, Nanos};
@@ -52,7 +53,7 @@ enum State {
     Rests,
     Draining,
     Starting {
-        attempt: Box<Core>,
+        attempt: Box<Instance>,
         answer: Option<Result<(), CommandError>>,
     },
 }
@@ -77,7 +78,7 @@ impl Revival {
     /// One step of a set by itself, halted or not.
     pub(crate) fn step(
         &mut self,
-        core: &mut Box<Core>,
+        core: &mut Box<Instance>,
         config: &Config,
         now: Nanos,
         event: Event,
@@ -108,7 +109,7 @@ impl Revival {
     }
 
     /// Whether an event at a halted array is worth an attempt.
-    fn calls_for_it(&self, core: &Core, now: Nanos, event: &Event) -> bool {
+    fn calls_for_it(&self, core: &Instance, now: Nanos, event: &Event) -> bool {
         let halted = core.halt == Some(Halt::NoSpace) && core.serving();
         let may_write = !self.mode.read_only && !core.orphans_may_count();
         let asks = match event {
@@ -121,7 +122,7 @@ impl Revival {
 
     fn advance(
         &mut self,
-        core: &mut Box<Core>,
+        core: &mut Box<Instance>,
         config: &Config,
         now: Nanos,
         actions: &mut Actions,
@@ -153,8 +154,11 @@ impl Revival {
         }
     }
 
-    fn begin(&mut self, core: &mut Core, config: &Config, now: Nanos, actions: &mut Actions) {
-        let mut attempt = Box::new(Core::new(config.clone(), Share::whole(config.limits.pool)));
+    fn begin(&mut self, core: &mut Instance, config: &Config, now: Nanos, actions: &mut Actions) {
+        let mut attempt = Box::new(Instance::new(
+            config.clone(),
+            Share::whole(config.limits.pool),
+        ));
         attempt.tasks.paced_like(&core.tasks);
         for member in core.failed_before() {
             attempt.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.
@@ -170,7 +174,7 @@ impl Revival {
         self.state = State::Starting { attempt, answer };
     }
 
-    fn succeed(&mut self, core: &mut Box<Core>, now: Nanos, actions: &mut Actions) {
+    fn succeed(&mut self, core: &mut Box<Instance>, now: Nanos, actions: &mut Actions) {
         let State::Starting { mut attempt, .. } = core::mem::take(&mut self.state) else {
             unreachable!("the caller looked");
         };
@@ -184,7 +188,7 @@ impl Revival {
     }
 
     /// What waited goes to the array as it is now.
-    fn end(&mut self, core: &mut Core, now: Nanos, actions: &mut Actions) {
+    fn end(&mut self, core: &mut Instance, now: Nanos, actions: &mut Actions) {
         self.state = State::Rests;
         self.requests = 0;
         self.not_before = now.after(RETRY);
@@ -223,7 +227,7 @@ pub(crate) fn is_failure(fact: &Fact) -> bool {
 
 /// One step of an attempt: its answer, if it gave one. What it tells is kept back until it serves.
 fn step(
-    attempt: &mut Core,
+    attempt: &mut Instance,
     now: Nanos,
     event: Event,
     told: &mut Actions,

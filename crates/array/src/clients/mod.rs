@@ -12,7 +12,6 @@ use crate::config::Config;
 use crate::durability::Durability;
 use crate::members::pool::Share;
 use crate::policy::latency::Latencies;
-use ::core::ops::{Deref, DerefMut};
 use read_cache::ReadCache;
 use requests::Requests;
 
@@ -23,21 +22,7 @@ pub struct Clients {
     pub(crate) read_cache: Option<ReadCache>,
 }
 
-impl Deref for Clients {
-    type Target = Durability;
-
-    #[inline]
-    fn deref(&self) -> &Durability {
-        &self.below
-    }
-}
-
-impl DerefMut for Clients {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Durability {
-        &mut self.below
-    }
-}
+floor!(Clients, Durability);
 
 impl Clients {
     pub(crate) fn new(config: Config, share: Share) -> Clients {

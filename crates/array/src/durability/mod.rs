@@ -3,6 +3,7 @@
 //! Owns who waits for a flush, and the partial-parity logs. Asks the metadata, the members and the facts.
 //! Sends no notice: the top runs the flushes ([`crate::flush`]).
 
+mod checkpoint;
 pub(crate) mod flusher;
 pub(crate) mod parity_log;
 
@@ -13,9 +14,8 @@ use crate::members::pool::Share;
 use crate::metadata::Metadata;
 use crate::metadata::intent::LAZY;
 use crate::planted::Bug;
-use crate::task::table::State;
 use crate::units::Row;
-use ::core::ops::{Deref, DerefMut, Range};
+use ::core::ops::Range;
 use flusher::{Flusher, Waiter};
 use parity_log::Logs;
 
@@ -25,21 +25,7 @@ pub struct Durability {
     pub(crate) logs: Logs,
 }
 
-impl Deref for Durability {
-    type Target = Metadata;
-
-    #[inline]
-    fn deref(&self) -> &Metadata {
-        &self.below
-    }
-}
-
-impl DerefMut for Durability {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Metadata {
-        &mut self.below
-    }
-}
+floor!(Durability, Metadata);
 
 impl Durability {
     pub(crate) fn new(config: Config, share: Share) -> Durability {
@@ -126,17 +112,5 @@ impl Durability {
             self.checkpoint(index);
         }
         durable && (!moved || self.keeper.all_durable())
-    }
-}
-
-impl Durability {
-    /// Makes what a task has done so far durable, unless that is under way.
-    pub(crate) fn checkpoint(&mut self, index: usize) {
-        let begun = self.flusher.begun;
-        let task = &mut self.tasks.list[index];
-        if task.checkpoint.is_none() && task.state == State::Running {
-            (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
-            self.flush_for(Waiter::Checkpoint);
-        }
     }
 }

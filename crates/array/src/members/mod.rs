@@ -19,7 +19,6 @@ use crate::facts::{Facts, NEVER, Wake};
 use crate::policy::traffic::Traffic;
 use crate::standing::Home;
 use crate::units::{Member, Nanos, SECTOR_BYTES};
-use ::core::ops::{Deref, DerefMut};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use device::{Device, Health};
@@ -43,21 +42,7 @@ pub struct Members {
     pub(crate) full: Full,
 }
 
-impl Deref for Members {
-    type Target = Facts;
-
-    #[inline]
-    fn deref(&self) -> &Facts {
-        &self.below
-    }
-}
-
-impl DerefMut for Members {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Facts {
-        &mut self.below
-    }
-}
+floor!(Members, Facts);
 
 impl Members {
     pub(crate) fn new(config: Config, share: Share) -> Members {

@@ -9,19 +9,19 @@ pub(crate) mod heat_pages;
 pub(crate) mod intent;
 pub(crate) mod maps;
 pub(crate) mod ownership;
+pub(crate) mod reads;
 pub(crate) mod suspects;
 pub(crate) mod writer;
 mod written;
 
 use crate::config::Config;
-use crate::contract::{Halt, RequestError, RequestOp};
+use crate::contract::{CommandError, Halt, RequestError, RequestOp};
 use crate::layout::RowMap;
 use crate::members::Members;
 use crate::members::pool::Share;
 use crate::planted::Bug;
 use crate::policy::heat::Heat;
 use crate::units::{Member, Row, Slot};
-use ::core::ops::{Deref, DerefMut};
 use alloc::vec::Vec;
 use heat_pages::{HeatPages, WRITES_APART, WRITING_MAX};
 use maps::{BitMap, LostMap};
@@ -37,6 +37,10 @@ pub struct Metadata {
     /// Writes in flight in each intent region.
     pub(crate) intent_users: Vec<crate::metadata::intent::IntentUsers>,
     pub(crate) lost: LostMap,
+    /// What a start without some current members would lose, while nobody has accepted that.
+    pub(crate) withheld: LostMap,
+    /// This start may report nothing lost, also what no absent member could bring back: it is refused then.
+    pub(crate) lossless: bool,
     pub(crate) redirected: BitMap,
     pub(crate) heat: Heat,
     pub(crate) heat_pages: HeatPages,
@@ -45,21 +49,7 @@ pub struct Metadata {
     pub(crate) owing: bool,
 }
 
-impl Deref for Metadata {
-    type Target = Members;
-
-    #[inline]
-    fn deref(&self) -> &Members {
-        &self.below
-    }
-}
-
-impl DerefMut for Metadata {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut Members {
-        &mut self.below
-    }
-}
+floor!(Metadata, Members);
 
 impl Metadata {
     pub(crate) fn new(config: Config, share: Share) -> Metadata {
@@ -69,6 +59,8 @@ impl Metadata {
             intent: BitMap::new(0),
             intent_users: Vec::new(),
             lost: LostMap::default(),
+            withheld: LostMap::default(),
+            lossless: false,
             redirected: BitMap::new(0),
             heat: Heat::default(),
             heat_pages: HeatPages::default(),
@@ -180,5 +172,32 @@ impl Metadata {
         let sleeps = self.devices.iter().any(|device| !device.power.is_up());
         let quiet = self.starts() || sleeps && self.serving();
         !quiet && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
+    }
+
+    // ----------------------------------------------------------------------------------------- losses of a start
+
+    /// The start under way is to be refused rather than report anything lost.
+    pub fn lose_nothing(&mut self) {
+        self.lossless = self.starts();
+    }
+
+    pub(crate) fn may_lose_nothing(&self) -> bool {
+        self.starts() && self.lossless
+    }
+
+    /// A loss that nobody has accepted yet: the start goes on to find them all, and then ends.
+    pub(crate) fn would_lose(&mut self, lba: u64, sectors: u64) {
+        self.withheld.add(lba, sectors);
+        while self.withheld.give_up_gap(None).is_some() {}
+    }
+
+    /// A start that would lose something says what, and needs to be told to.
+    pub(crate) fn check_accepted(&self) -> Result<(), CommandError> {
+        let withheld = &self.withheld.extents;
+        if withheld.is_empty() {
+            return Ok(());
+        }
+        let extents = withheld.runs().to_vec();
+        Err(CommandError::WouldLose { extents })
     }
 }

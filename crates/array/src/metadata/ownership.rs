@@ -1,4 +1,4 @@
-//! What a run knows of its claim on the array. [`crate::owner`] has the rules.
+//! What a run knows of its claim on the array. [`crate::claims`] has the rules.
 
 use crate::contract::{Action, ArrayOwner, DeviceIo, RequestError, RequestTag};
 use crate::units::{Member, Nanos, Uuid};
@@ -61,6 +61,8 @@ pub(crate) struct Ownership {
     pub(crate) asked: Nanos,
     /// Since when a start waits, and what the superblocks held then.
     pub(crate) seen: Option<(Nanos, Vec<Copies>)>,
+    /// The version to which a claim brings members that lag.
+    pub(crate) chosen: Option<Superblock>,
     /// A former run may live.
     pub(crate) former: bool,
     /// Writes of levelling and of the claim that are under way.

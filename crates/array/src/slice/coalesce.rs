@@ -6,10 +6,9 @@
 
 use super::rows::Rows;
 use super::table::Kind;
-use crate::contract::{Action, Class, DeviceIo, IoError, Segment};
+use crate::contract::{Action, Class, DeviceIo, Segment};
 use crate::members::ops::Owner;
 use crate::units::SECTOR_BYTES;
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 /// The most pieces of memory of one operation.
@@ -61,32 +60,6 @@ fn join(rows: &mut Rows, actions: &mut [Option<Action>], head: usize, index: usi
     rows.recycle(rider);
 }
 
-/// The first of several operations came back, and brings the others.
-pub(crate) fn ended(rows: &mut Rows, mut io: Box<DeviceIo>, result: Result<(), IoError>) {
-    rows.settle_io(&io, result.is_ok());
-    let mut segments = core::mem::take(&mut io.segments);
-    let apart = result.is_err_and(|error| error != IoError::Gone);
-    let mut tag = Some(io.tag);
-    let mut at = io.at;
-    while let Some(this) = tag {
-        tag = rows.ops.rider_of(this);
-        let sectors = rows.ops.sectors(this);
-        let rest = segments.split_off(pieces_of(&segments, sectors));
-        let owner = rows.ops.release(this);
-        match owner {
-            Owner::Slice { .. } if apart => {
-                rows.device_io(owner, io.member, io.op, at, sectors, io.class, |one| {
-                    one.segments.append(&mut segments)
-                })
-            }
-            Owner::Slice { .. } => rows.owner_done(owner, io.member, result),
-            _ => {}
-        }
-        (segments, at) = (rest, at + sectors);
-    }
-    rows.recycle(io);
-}
-
 fn io_of(action: &Option<Action>) -> Option<&DeviceIo> {
     match action {
         Some(Action::Device(io)) => Some(io),
@@ -102,7 +75,7 @@ fn follows(io: &DeviceIo, next: &DeviceIo) -> bool {
 }
 
 /// How many of the first segments make up so many sectors.
-fn pieces_of(segments: &[Segment], sectors: u64) -> usize {
+pub(crate) fn pieces_of(segments: &[Segment], sectors: u64) -> usize {
     let mut left = sectors * SECTOR_BYTES;
     let whole = |segment: &&Segment| {
         let taken = left > 0;

@@ -26,7 +26,8 @@
 //!
 //! Each kind of slice is a module of functions over [`Rows`]: `read`, `write` (with `combine` and `record`), `fill`, `resync`,
 //! `scrub`, `relocate`, `reshape` and `replay`; `reset` is what several of them do. `run` dispatches to the kinds. Beneath the
-//! kinds are the table of slices (`table`), what all slices do alike (`rows`) and their operations (`issue`, `failed`).
+//! kinds are the table of slices (`table`), what all slices do alike (`rows`) and their operations (`issue`, `failed`);
+//! `window` begins and ends those of tasks.
 
 pub(crate) mod coalesce;
 mod combine;
@@ -49,4 +50,5 @@ mod run;
 mod scrub;
 pub(crate) mod table;
 pub(crate) mod transfer;
+mod window;
 pub(crate) mod write;

@@ -98,7 +98,8 @@ fn lose(rows: &mut Rows, id: u32, cells: CellSet) {
     let addressed = |cell: &u8| rows.layout.is_addressed(map.row, *cell);
     let cells = cells.intersection(map.data_set()).iter().filter(addressed);
     for cell in cells.collect::<CellSet>().iter() {
-        rows.would_lose(rows.layout.lba(map.row, cell, band), sectors);
+        let lba = rows.layout.lba(map.row, cell, band);
+        rows.would_lose(lba, sectors);
     }
     rows.band_done(id);
 }

@@ -91,7 +91,7 @@ impl Rows {
             }
             Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
             Kind::Reshape(_) => self.reshaped_row(result),
-            Kind::Replay { .. } => self.replay_done(),
+            Kind::Replay { .. } => self.tasks.replay_ended(),
         }
         self.slices.free.push(id);
         self.slices.ended = true;

@@ -12,54 +12,23 @@
 //! Parity is never touched: it binds the chunks of a row wherever they stand, and neither the copies left behind nor the
 //! new slots' places, which are no part of their rows until they are written (`written`).
 
+use super::Background;
 use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
-use crate::core::Core;
 use crate::layout::scaled::History;
 use crate::layout::{Geometry, Layout, Level};
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;
 use crate::standing::Standing;
-use crate::task::table::{State, Task, Tasks};
-use crate::units::{CELLS_MAX, Member, Nanos, Row, SECTOR_BYTES};
+use crate::task::table::{State, Task};
+use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
 use alloc::vec::Vec;
 use restripe_format::meta::pages;
 use restripe_format::meta::superblock::{MemberRole, RegionKind};
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
 const AHEAD: u64 = 32;
-/// What could not be written is tried again after so long.
-pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
 
-impl Tasks {
-    /// The growth that is under way, of either kind.
-    pub(crate) fn growth_index(&self) -> Option<usize> {
-        let mut kinds = self.list.iter().map(|task| task.kind);
-        kinds.position(|kind| kind == TaskKind::Growth)
-    }
-
-    pub(super) fn growth(&self) -> Option<&Task> {
-        Some(&self.list[self.growth_index()?])
-    }
-
-    pub(super) fn growth_mut(&mut self) -> Option<&mut Task> {
-        let index = self.growth_index()?;
-        Some(&mut self.list[index])
-    }
-
-    /// Something could not be moved: it is tried again, after a while.
-    pub(crate) fn move_later(&mut self, now: Nanos) {
-        if let Some(task) = self.growth_mut() {
-            task.not_before = now.after(AGAIN_AFTER);
-        }
-    }
-
-    /// Whether a row stands as it will after the growth, or there is none.
-    pub(crate) fn is_moved(&self, row: Row) -> bool {
-        self.growth().is_none_or(|task| task.done.contains(row.0))
-    }
-}
-
-impl Core {
+impl Background {
     // ------------------------------------------------------------------------------------------------------ begin
 
     /// The array takes so many of its spares as data slots: those that came last.

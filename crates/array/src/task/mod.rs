@@ -1,4 +1,8 @@
-//! Tasks: rebuild, replace, resync, scrub, growth. One mechanism: a done-set over rows, and windows in flight.
+//! The floor of tasks: rebuild, replace, resync, scrub, growth. One mechanism: a done-set over rows, and windows in
+//! flight.
+//!
+//! Decides when a task begins a window and when it ends. Owns nothing: the table of tasks is a fact, and windows are
+//! slices. Asks every floor below, and sends no notice.
 //!
 //! | state     | cause                                     | next      |
 //! |-----------|-------------------------------------------|-----------|
@@ -19,22 +23,33 @@ mod scrub;
 pub(crate) mod table;
 
 use crate::contract::Order;
-use crate::contract::{BAND_SECTORS_MAX, Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
+use crate::config::Config;
+use crate::contract::{Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
-use crate::planted::Bug;
-use crate::policy::order::{Depth, Path, Streams};
+use crate::members::pool::Share;
+use crate::policy::order::Depth;
 use crate::policy::throttle::{DEFAULT, Decision, Pacer, View};
 use crate::report::{Aim, ArrayState};
 use crate::runset::RunSet;
-use crate::slice::rows::Need;
-use crate::slice::table::Kind;
 use crate::units::{Nanos, Row, SECTOR_BYTES, Slot};
 use restripe_format::meta::superblock::RUNS_OF_TASK_MAX;
-use table::{CHECKPOINT_EVERY, GROWTH_CHECKPOINT_EVERY, Paced, State, Task};
+use table::{Paced, State, Task};
 
-impl Core {
+pub struct Background {
+    below: Core,
+}
+
+floor!(Background, Core);
+
+impl Background {
+    pub(crate) fn new(config: Config, share: Share) -> Background {
+        Background {
+            below: Core::new(config, share),
+        }
+    }
+
     pub(crate) fn start_scrub(&mut self, mode: ScrubMode, done: RunSet) {
         let kind = match mode.writes() {
             true => TaskKind::Repair,
@@ -42,40 +57,6 @@ impl Core {
         };
         let done = self.scrub_begins(mode, self.tasks.serials + 1, done);
         self.start_task(kind, None, done);
-    }
-
-    pub(crate) fn start_task(&mut self, kind: TaskKind, slot: Option<u16>, done: RunSet) {
-        self.tasks.serials += 1;
-        if kind.fills() {
-            self.forget_dropped(|one| Some(one.slot) == slot);
-        }
-        let path = self.new_path(kind);
-        let streams = self.new_streams(kind);
-        let facts = self.facts();
-        facts.tasks.list.push(Task {
-            kind,
-            slot,
-            paused: false,
-            claimed: done.clone(),
-            durable: done.clone(),
-            done,
-            path,
-            streams,
-            checkpoint: None,
-            asked: 0,
-            next_checkpoint: facts.now.after(checkpoint_every(kind)),
-            begun: facts.now,
-            waits: false,
-            not_before: Nanos::ZERO,
-            barrier: facts.now,
-            in_flight: 0,
-            serial: facts.tasks.serials,
-            state: State::Running,
-            moved: 0,
-            unseen: 0,
-        });
-        self.keeper.note_change();
-        self.fact(Fact::TaskStarted { kind, slot });
     }
 
     /// How much the task that goes first may have in flight now.
@@ -98,43 +79,6 @@ impl Core {
             .as_mut()
             .expect("it was there or is new");
         paced.pacer.decide(view, &mut members.traffic)
-    }
-
-    /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every member busy
-    /// in one stream.
-    fn new_streams(&self, kind: TaskKind) -> Streams {
-        let count = match kind {
-            TaskKind::Rebuild | TaskKind::Replace => self.layout.partitions(),
-            TaskKind::Resync | TaskKind::Check | TaskKind::Repair | TaskKind::Growth => 1,
-        };
-        Streams::new(self.layout.rows(), count)
-    }
-
-    /// Bytes of one member that a task has yet to go through.
-    pub(crate) fn left_of(&self, task: &Task) -> u64 {
-        let rows = self.layout.rows() - task.done.len();
-        let chunks = match task.kind {
-            TaskKind::Growth => self.moved_of(rows),
-            _ => self.layout.rows_of_slot(rows),
-        };
-        chunks * self.layout.chunk_sectors() * SECTOR_BYTES
-    }
-
-    /// Bytes of one member that a window moves. What fills a slot has windows in rows of that alone; of what goes through all rows
-    /// a member of a skewed array has a part, and the others have theirs at the same time.
-    fn window_bytes(&self, kind: TaskKind) -> u64 {
-        let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
-        match kind {
-            TaskKind::Rebuild | TaskKind::Replace => chunk,
-            TaskKind::Resync | TaskKind::Check | TaskKind::Repair => {
-                self.layout.rows_of_slot(chunk)
-            }
-            TaskKind::Growth => self.moved_of(chunk),
-        }
-    }
-
-    fn new_path(&self, kind: TaskKind) -> Path {
-        Path::new(self.tasks.order_of(kind), &self.heat, || self.blank_heat())
     }
 
     /// Running tasks go on in another order.
@@ -361,106 +305,7 @@ impl Core {
         }
     }
 
-    /// A row that no one has brought in step goes first: a write needs its parity, or a read its copies. False if there
-    /// is no room for it now.
-    pub(crate) fn resync_row(&mut self, row: Row) -> bool {
-        let Some(index) = self
-            .tasks
-            .list
-            .iter()
-            .position(|task| task.kind == TaskKind::Resync)
-        else {
-            return true;
-        };
-        self.tasks.list[index].claimed.contains(row.0) || self.issue_window(index, row)
-    }
-
-    fn issue_window(&mut self, index: usize, row: Row) -> bool {
-        let task = &self.tasks.list[index];
-        let kind = match (task.kind, task.slot) {
-            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => Kind::Fill { slot },
-            (TaskKind::Rebuild | TaskKind::Replace, None) => return false,
-            (TaskKind::Resync, _) => Kind::Resync {
-                compares: task.unseen == 0,
-            },
-            (TaskKind::Check | TaskKind::Repair, _) => Kind::Scrub {
-                mode: self.tasks.scrub_mode(),
-            },
-            (TaskKind::Growth, _) => Kind::Move,
-        };
-        let chunk = self.layout.chunk_sectors();
-        let need = Need {
-            kind,
-            row,
-            start: 0,
-            sectors: chunk,
-            step: chunk.min(BAND_SECTORS_MAX),
-            buffers: self.task_buffers(),
-        };
-        let (serial, window) = (task.serial, self.window_bytes(task.kind));
-        let Some(id) = self.admit_slice(&need) else {
-            return false;
-        };
-        let ahead = self.planted(Bug::RebuildRunsAhead);
-        self.slices.get(id).serial = serial;
-        let task = &mut self.tasks.list[index];
-        task.claimed.insert(row.0, 1);
-        task.in_flight += 1;
-        task.streams.begun(row);
-        task.unseen = task.unseen.saturating_sub(1);
-        if ahead {
-            task.done.insert(row.0, 1);
-        }
-        if let Some(paced) = &mut self.tasks.paced {
-            paced.pacer.issued(window);
-        }
-        true
-    }
-
-    pub(crate) fn window_done(&mut self, id: u32, row: Row) {
-        if matches!(self.slices.get(id).kind, Kind::Scrub { .. }) {
-            self.scrubbed_row(id);
-        }
-        let slice = self.slices.get(id);
-        let (serial, skipped) = (slice.serial, slice.skipped);
-        let tasks = &self.tasks.list;
-        let Some(index) = tasks.iter().position(|task| task.serial == serial) else {
-            return;
-        };
-        let window = self.window_bytes(tasks[index].kind);
-        let facts = self.facts();
-        let task = &mut facts.tasks.list[index];
-        task.in_flight -= 1;
-        task.streams.ended(row);
-        task.moved += window;
-        if skipped {
-            task.claimed.remove(row.0, 1);
-        } else if facts.halt.is_none() {
-            task.done.insert(row.0, 1);
-        }
-        self.slices.wake_waiting();
-        self.requests.release_held();
-        let mut tasks = self.tasks.list.iter();
-        if let Some(index) = tasks.position(|task| task.serial == serial) {
-            self.checkpoint_if_due(index);
-        }
-    }
-
     // ---------------------------------------------------------------------------------------------- checkpoints
-
-    fn checkpoint_if_due(&mut self, index: usize) {
-        let (now, begun) = (self.now, self.flusher.begun);
-        let task = &mut self.tasks.list[index];
-        let stands = task.checkpoint.is_some() || task.state != State::Running;
-        if now < task.next_checkpoint || stands {
-            return;
-        }
-        (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
-        task.next_checkpoint = now.after(checkpoint_every(task.kind));
-        let serial = task.serial;
-        self.tasks.scrub_snapshot(serial);
-        self.flush_for(Waiter::Checkpoint);
-    }
 
     pub(crate) fn checkpoint_flushed(&mut self, flush: u64) {
         let mut changed = false;
@@ -538,12 +383,5 @@ impl Core {
             outcome: TaskOutcome::Cancelled,
         });
         true
-    }
-}
-
-fn checkpoint_every(kind: TaskKind) -> Nanos {
-    match kind {
-        TaskKind::Growth => GROWTH_CHECKPOINT_EVERY,
-        _ => CHECKPOINT_EVERY,
     }
 }

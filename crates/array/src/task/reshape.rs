@@ -35,11 +35,10 @@
 //! it takes is. Where none is, the edge passes. Its bit tells of the new shape from when the edge is behind the extent: it is
 //! written before, when all that it could tell of the former shape is dead, or in the journal.
 
-use super::growth::AGAIN_AFTER;
+use super::Background;
 use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
-use super::table::State;
-use crate::contract::{Class, CommandError, Halt, IoOp, RequestError, TaskKind};
-use crate::core::Core;
+use super::table::{AGAIN_AFTER, State};
+use crate::contract::{Class, CommandError, Halt, IoOp, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::layout::{Geometry, Layout, Level};
@@ -60,7 +59,7 @@ use restripe_format::meta::{Journal, Reshape};
 /// A window that could not be made is tried again so often, if users cannot be let go on without it.
 const TRIES: u32 = 3;
 
-impl Core {
+impl Background {
     // ------------------------------------------------------------------------------------------------------ begin
 
     /// The array takes so many of its spares, and all its chunks are dealt anew.
@@ -228,15 +227,6 @@ impl Core {
     fn note_open(&mut self) {
         let open = self.reshape.as_ref().is_some_and(|one| one.is_open());
         self.tasks.reshape_open = open;
-    }
-
-    fn reshaping(&mut self) -> &mut Reshaping {
-        self.reshape.as_mut().expect("one is under way")
-    }
-
-    fn window(&mut self) -> &mut Window {
-        let window = &mut self.reshaping().window;
-        window.as_mut().expect("a window is open")
     }
 
     fn go_to(&mut self, step: Step) -> bool {
@@ -502,26 +492,6 @@ impl Core {
         self.run_slices();
         let window = self.window();
         window.next == window.rows.end && window.out == 0 && !window.failed
-    }
-
-    fn note_rows_out(&mut self) {
-        let out = self.window().out;
-        if let Some(task) = self.tasks.growth_mut() {
-            task.in_flight = out;
-        }
-    }
-
-    /// A slice that made a row has ended.
-    pub(crate) fn reshaped_row(&mut self, result: Result<(), RequestError>) {
-        if self.reshape.as_ref().is_none_or(|one| one.window.is_none()) {
-            return;
-        }
-        let window = self.window();
-        window.out -= 1;
-        window.failed |= result.is_err();
-        window.no_space |= result == Err(RequestError::NoSpace);
-        self.note_rows_out();
-        self.wake_now(Wake::Task);
     }
 
     fn make_window(&mut self) -> bool {

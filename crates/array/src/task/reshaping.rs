@@ -1,6 +1,7 @@
 //! What a reshape under way has in memory, and whom it makes wait. [`super::reshape`] goes on with it.
 
-use crate::facts::Facts;
+use crate::contract::RequestError;
+use crate::facts::{Facts, Wake};
 use crate::planted::Bug;
 use crate::units::{Nanos, Row};
 use core::ops::Range;
@@ -152,5 +153,34 @@ impl Facts {
     /// Whether a growth takes rows to another shape.
     pub(crate) fn is_reshaping(&self) -> bool {
         self.reshape.is_some()
+    }
+
+    pub(super) fn reshaping(&mut self) -> &mut Reshaping {
+        self.reshape.as_mut().expect("one is under way")
+    }
+
+    pub(super) fn window(&mut self) -> &mut Window {
+        let window = &mut self.reshaping().window;
+        window.as_mut().expect("a window is open")
+    }
+
+    pub(super) fn note_rows_out(&mut self) {
+        let out = self.window().out;
+        if let Some(task) = self.tasks.growth_mut() {
+            task.in_flight = out;
+        }
+    }
+
+    /// A slice that made a row has ended.
+    pub(crate) fn reshaped_row(&mut self, result: Result<(), RequestError>) {
+        if self.reshape.as_ref().is_none_or(|one| one.window.is_none()) {
+            return;
+        }
+        let window = self.window();
+        window.out -= 1;
+        window.failed |= result.is_err();
+        window.no_space |= result == Err(RequestError::NoSpace);
+        self.note_rows_out();
+        self.wake_now(Wake::Task);
     }
 }

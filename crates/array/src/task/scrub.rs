@@ -3,50 +3,13 @@
 //! The record in the superblocks trails: it has the rows of the durable done-set. So a row counts once, but for a row that was
 //! repaired right before a crash: it is compared again, and agrees.
 
-use super::table::{LOOKED_AT_CLOSELY, Live, Task, Tasks};
-use crate::contract::{Cure, Fact, LastScrub, ScrubMode, ScrubState};
-use crate::core::Core;
+use super::Background;
+use super::table::{Live, Task};
+use crate::contract::{Fact, LastScrub, ScrubMode, ScrubState};
 use crate::runset::RunSet;
-use crate::slice::findings::Scrubbed;
 use alloc::boxed::Box;
-use alloc::vec::Vec;
-use restripe_format::meta::superblock::last_scrub::{Finding, count};
 
-impl Tasks {
-    pub(super) fn scrub_mode(&self) -> ScrubMode {
-        self.scrub.map_or(ScrubMode::Check, |live| live.result.mode)
-    }
-
-    /// These rows were never written.
-    pub(super) fn note_unwritten(&mut self, serial: u64, rows: u64) {
-        if let Some(live) = self.scrub.as_mut().filter(|live| live.serial == serial) {
-            count(&mut live.result.unwritten, rows);
-        }
-    }
-
-    /// Whether a row that disagrees is looked at block by block, so that sizes are true: the first ones of a scrub.
-    pub(crate) fn looks_closely(&self) -> bool {
-        let found = self.scrub.map_or(0, |live| live.result.found());
-        found < LOOKED_AT_CLOSELY
-    }
-
-    /// Rows in which the running scrub found something.
-    pub(crate) fn mismatches(&self, task: &Task) -> u64 {
-        match self.scrub.filter(|live| live.serial == task.serial) {
-            Some(live) => live.result.found(),
-            None => 0,
-        }
-    }
-
-    /// What is done is about to be flushed.
-    pub(super) fn scrub_snapshot(&mut self, serial: u64) {
-        if let Some(live) = self.scrub.as_mut().filter(|live| live.serial == serial) {
-            live.checkpoint = live.result;
-        }
-    }
-}
-
-impl Core {
+impl Background {
     /// A scrub begins, or goes on after a restart with what is on record of it: the rows that are done. One without a record begins
     /// anew.
     pub(super) fn scrub_begins(&mut self, mode: ScrubMode, serial: u64, done: RunSet) -> RunSet {
@@ -70,66 +33,6 @@ impl Core {
         });
         self.superblock.tail.last_scrub = Some(result);
         done
-    }
-
-    /// Reports and counts what a scrub found in the row of a window, once the window is done.
-    pub(super) fn scrubbed_row(&mut self, id: u32) {
-        let slice = self.slices.get(id);
-        let (map, serial, scrubbed) = (slice.map, slice.serial, slice.scrubbed);
-        let row = map.row;
-        let mut findings = core::mem::take(&mut slice.findings);
-        if self.halt.is_some() {
-            return;
-        }
-        if self.live_cells(&map) != map.all() {
-            // A member that failed may have failed a repair.
-            findings
-                .iter_mut()
-                .for_each(|found| found.cure = Cure::Left);
-        }
-        let mut counted = Vec::new();
-        for found in &findings {
-            let slot = found.cell.map(|cell| map.cells[usize::from(cell)].slot);
-            let guilty = slot.and_then(|slot| self.homes(slot, row).reader());
-            self.fact(Fact::Mismatch {
-                row: row.0,
-                at: found.at,
-                sectors: found.sectors,
-                guilty,
-                unreadable: found.unreadable,
-                cure: found.cure,
-            });
-            let entry = guilty.and_then(|member| self.devices[usize::from(member.0)].entry);
-            counted.push(Finding {
-                member: entry.map(|entry| self.superblock.members[usize::from(entry)].uuid),
-                unreadable: found.unreadable,
-                cure: found.cure,
-                sectors: found.sectors,
-            });
-        }
-        let live = self.tasks.scrub.as_mut();
-        let Some(live) = live.filter(|live| live.serial == serial) else {
-            return;
-        };
-        match scrubbed {
-            Scrubbed::Compared => count(&mut live.result.compared, 1),
-            Scrubbed::Unwritten => count(&mut live.result.unwritten, 1),
-            Scrubbed::Passed => {}
-        }
-        let looks_closely = live.result.found() < LOOKED_AT_CLOSELY;
-        live.result.note_row(row.0, &counted);
-        if looks_closely && !counted.is_empty() {
-            self.records_scrub_soon(serial);
-        }
-    }
-
-    /// Asks for a checkpoint, so that the newest findings are on record as soon as their repairs are durable.
-    fn records_scrub_soon(&mut self, serial: u64) {
-        let now = self.now;
-        let mut tasks = self.tasks.list.iter_mut();
-        if let Some(task) = tasks.find(|task| task.serial == serial) {
-            task.next_checkpoint = now;
-        }
     }
 
     /// The result so far, with this many rows done.

@@ -1,7 +1,7 @@
 //! The table of tasks: what each has done, and what it is at. [`super`] goes on with them.
 
 use crate::contract::{DroppedTask, Order, Throttle};
-use crate::contract::{LastScrub, Moves, TaskKind};
+use crate::contract::{LastScrub, Moves, ScrubMode, TaskKind};
 use crate::policy::order::{Path, Streams};
 use crate::policy::throttle::{DEFAULT, Limits, Pacer};
 use crate::report::{Moved, Pacing};
@@ -9,6 +9,7 @@ use crate::runset::RunSet;
 use crate::units::{Member, Nanos, Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;
+use restripe_format::meta::superblock::last_scrub::count;
 use restripe_format::meta::superblock::{RUNS_OF_TASK_MAX, TASKS_MAX, TaskRecord};
 
 /// Of the tasks that superblocks have room for, one is a scrub and one a resynchronisation.
@@ -17,6 +18,9 @@ const FILLS_MAX: usize = TASKS_MAX - 2;
 /// An array that disagrees in more rows than this is no case of single sectors, and a look at each block
 /// would take long.
 pub(crate) const LOOKED_AT_CLOSELY: u64 = 1000;
+
+/// What could not be written is tried again after so long.
+pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
 
 /// The scrub that runs.
 #[derive(Clone, Copy)]
@@ -116,6 +120,8 @@ pub(crate) struct Paced {
 pub(crate) struct Tasks {
     pub(crate) list: Vec<Task>,
     pub(crate) replays: Vec<Replay>,
+    /// Those that have not ended.
+    pub(crate) replays_left: u32,
     pub(crate) serials: u64,
     /// Begun anew when another task goes first, after a pause, and under other limits or another throttle:
     /// what was moved before says nothing about the speed since. None while nothing goes.
@@ -254,6 +260,10 @@ impl Tasks {
             left.remove(first, count);
         }
         left.runs().to_vec()
+    }
+
+    pub(crate) fn replay_ended(&mut self) {
+        self.replays_left = self.replays_left.saturating_sub(1);
     }
 
     pub(crate) fn replay(&self, record: u32) -> &Replay {
@@ -441,5 +451,70 @@ impl Task {
 
     pub(crate) fn is_filling(&self) -> bool {
         self.kind.fills()
+    }
+}
+
+/// Growths.
+impl Tasks {
+    /// The growth that is under way, of either kind.
+    pub(crate) fn growth_index(&self) -> Option<usize> {
+        let mut kinds = self.list.iter().map(|task| task.kind);
+        kinds.position(|kind| kind == TaskKind::Growth)
+    }
+
+    pub(crate) fn growth(&self) -> Option<&Task> {
+        Some(&self.list[self.growth_index()?])
+    }
+
+    pub(crate) fn growth_mut(&mut self) -> Option<&mut Task> {
+        let index = self.growth_index()?;
+        Some(&mut self.list[index])
+    }
+
+    /// Something could not be moved: it is tried again, after a while.
+    pub(crate) fn move_later(&mut self, now: Nanos) {
+        if let Some(task) = self.growth_mut() {
+            task.not_before = now.after(AGAIN_AFTER);
+        }
+    }
+
+    /// Whether a row stands as it will after the growth, or there is none.
+    pub(crate) fn is_moved(&self, row: Row) -> bool {
+        self.growth().is_none_or(|task| task.done.contains(row.0))
+    }
+}
+
+/// Scrubs.
+impl Tasks {
+    pub(crate) fn scrub_mode(&self) -> ScrubMode {
+        self.scrub.map_or(ScrubMode::Check, |live| live.result.mode)
+    }
+
+    /// These rows were never written.
+    pub(crate) fn note_unwritten(&mut self, serial: u64, rows: u64) {
+        if let Some(live) = self.scrub.as_mut().filter(|live| live.serial == serial) {
+            count(&mut live.result.unwritten, rows);
+        }
+    }
+
+    /// Whether a row that disagrees is looked at block by block, so that sizes are true: the first ones of a scrub.
+    pub(crate) fn looks_closely(&self) -> bool {
+        let found = self.scrub.map_or(0, |live| live.result.found());
+        found < LOOKED_AT_CLOSELY
+    }
+
+    /// Rows in which the running scrub found something.
+    pub(crate) fn mismatches(&self, task: &Task) -> u64 {
+        match self.scrub.filter(|live| live.serial == task.serial) {
+            Some(live) => live.result.found(),
+            None => 0,
+        }
+    }
+
+    /// What is done is about to be flushed.
+    pub(crate) fn scrub_snapshot(&mut self, serial: u64) {
+        if let Some(live) = self.scrub.as_mut().filter(|live| live.serial == serial) {
+            live.checkpoint = live.result;
+        }
     }
 }

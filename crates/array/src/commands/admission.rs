@@ -14,46 +14,19 @@
 //! | reading again | the newest superblock is another one     | refused         |
 //! | reading again | it is the same                           | as from reading |
 
-use crate::boot::{super_place, superblock_in};
+use super::Commands;
+use super::waiting::{Admission, PLACES, Twin};
 use crate::choose::{Candidate, admit, copies_of, newest_of};
 use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment};
-use crate::core::Core;
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
+use crate::metadata::reads::{super_place, superblock_in};
 use crate::planted::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
-use restripe_format::meta::MetaError;
-use restripe_format::meta::superblock::{
-    SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
-};
+use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
 
-const PLACES: usize = 1 + SUPER_B_PLACES.len();
-
-/// A command that waits for what its device has on record.
-pub(crate) struct Admission {
-    tag: CommandTag,
-    command: Command,
-    member: Member,
-    places: [Option<Result<Superblock, MetaError>>; PLACES],
-    outstanding: u32,
-    /// Copy A could not be read.
-    unread: bool,
-    /// Whatever it carries may be overwritten, but for a member that is in use.
-    overwrites: bool,
-    twin: Option<Twin>,
-}
-
-/// The member in use whose superblock the device has.
-struct Twin {
-    member: Member,
-    /// The newest superblock of the device before the step.
-    before: Superblock,
-    /// The version to be awaited; none once the device is read again.
-    version: Option<u64>,
-}
-
-impl Core {
+impl Commands {
     /// The device that a command takes in, if it is not known what it has on record, and whether that may be overwritten.
     fn taken_in(&mut self, command: &Command) -> Option<(Member, bool)> {
         let (Command::Add(member) | Command::Replace { new: member, .. }) = *command else {
@@ -66,7 +39,7 @@ impl Core {
     }
 
     /// Begins to read what a command has to know of its device; false if the command has not to wait for that.
-    pub(crate) fn look_before(&mut self, tag: CommandTag, command: Command) -> bool {
+    pub(super) fn look_before(&mut self, tag: CommandTag, command: Command) -> bool {
         let Some((member, overwrites)) = self.taken_in(&command) else {
             return false;
         };
@@ -214,7 +187,7 @@ impl Core {
     }
 
     /// What it carries may be overwritten.
-    pub(crate) fn command_overwrite(&mut self, member: Member) -> Result<(), CommandError> {
+    pub(super) fn command_overwrite(&mut self, member: Member) -> Result<(), CommandError> {
         let device = self.devices.get_mut(usize::from(member.0));
         device.ok_or(CommandError::NoSuchMember(member))?.overwrite = true;
         Ok(())

@@ -1,9 +1,8 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
-use super::{Boot, LOG_PAGES, MapVersion, Read};
 use crate::contract::DroppedTask;
+use super::{Boot, LOG_PAGES, MapVersion, Read, Start};
 use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind};
-use crate::core::Core;
 use crate::facts::StartStage;
 use crate::layout::CellSet;
 use crate::metadata::maps::BitMap;
@@ -17,7 +16,7 @@ use restripe_format::meta::pages::{self, MapKind};
 use restripe_format::meta::rules::FOUND_LIMIT;
 use restripe_format::meta::superblock::MemberRole;
 
-impl Core {
+impl Start {
     pub(super) fn ask_maps(&mut self) {
         let pages = |kind| (0..self.map_pages(kind) as u32).map(move |page| (kind, page));
         let wanted: Vec<(MapKind, u32)> = MapKind::ALL.into_iter().flat_map(pages).collect();
@@ -255,7 +254,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Start {
     /// Drops the records that name something the array does not have. A checksum proves who wrote a record, and not that
     /// its numbers fit this geometry.
     pub(super) fn drop_records_out_of_range(&mut self) {

@@ -18,9 +18,9 @@
 //! A record that is not on every log it was meant for was never complete, so nothing was written in place for it. Where all
 //! data cells are here it still has their parity recomputed; should one of them not be readable, it tells nothing.
 
+use super::Start;
 use crate::contract::{FailCause, TaskKind};
-use crate::core::Core;
-use crate::facts::StartStage;
+use crate::facts::{Notice, StartStage};
 use crate::layout::CellSet;
 use crate::planted::Bug;
 use crate::runset::RunSet;
@@ -42,13 +42,29 @@ struct Found {
     copies: Vec<(Member, u64, LogRecord)>,
 }
 
-impl Core {
+impl Start {
     pub(super) fn boot_recover(&mut self) -> bool {
         self.note_returning();
         for member in core::mem::take(&mut self.boot.as_mut().expect("a boot runs").unread) {
             self.fail_member(member, FailCause::Metadata);
             self.rebuild_in_full(member);
         }
+        if self.has_notices() {
+            let goes_on = !self.securing();
+            self.notify(Notice::UnreadOut { goes_on });
+            return false;
+        }
+        self.plan_replays()
+    }
+
+    /// The members whose logs cannot be read in full have failed.
+    pub(crate) fn boot_recover_without(&mut self, goes_on: bool) {
+        if self.plan_replays() && goes_on {
+            self.boot_turn();
+        }
+    }
+
+    fn plan_replays(&mut self) -> bool {
         if let Err(error) = self.check_decodable(self.mode) {
             return self.boot_fail(error);
         }
@@ -71,9 +87,8 @@ impl Core {
             self.plan_row(Row(row), &of_row);
         }
         self.start = Some(StartStage::Replaying);
-        let boot = self.boot.as_mut().expect("a boot runs");
-        boot.replays_left = self.below.tasks.replays.len() as u32;
-        boot.replays_next = 0;
+        self.tasks.replays_left = self.tasks.replays.len() as u32;
+        self.boot_mut().replays_next = 0;
         true
     }
 
@@ -290,7 +305,7 @@ impl Core {
             }
             self.boot.as_mut().expect("a boot runs").replays_next += 1;
         }
-        if self.boot.as_ref().expect("a boot runs").replays_left > 0 {
+        if self.tasks.replays_left > 0 {
             return false;
         }
         if let Err(error) = self.check_accepted() {
@@ -314,12 +329,6 @@ impl Core {
             buffers: u32::from(map.width) + 5,
         };
         self.admit_slice(&need).is_some()
-    }
-
-    pub(crate) fn replay_done(&mut self) {
-        if let Some(boot) = &mut self.boot {
-            boot.replays_left -= 1;
-        }
     }
 }
 

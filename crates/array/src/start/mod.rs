@@ -1,9 +1,12 @@
-//! Starting an array: read what the members say, decide who is current, recover, and begin to serve.
+//! The floor of the start: read what the members say, decide who is current, recover, and begin to serve.
+//!
+//! Owns what a start has read so far. Asks every floor below. Sends [`crate::facts::Notice::UnreadOut`], so that the
+//! operations of failed members end before the recovery.
 //!
 //! | stage       | waits for                           | next                              |
 //! |-------------|-------------------------------------|-----------------------------------|
 //! | Superblocks | both copies of every device         | Owner, Maps, or the command fails |
-//! | Owner       | another run, or time ([`crate::owner`]) | Superblocks, Maps, or it fails |
+//! | Owner       | another run, or time ([`crate::claims`]) | Superblocks, Maps, or it fails |
 //! | Maps        | every map page of current members   | Logs, Securing, Settle            |
 //! | Logs        | the log headers                     | Securing, Settle                  |
 //! | Securing    | a flush of every member             | Replaying, Flushing               |
@@ -22,32 +25,33 @@
 
 mod adopt;
 mod gather;
-mod partner;
 mod recover;
 mod serve;
 
 use crate::choose::Candidate;
+use crate::claims::Claims;
+use crate::config::Config;
 use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
-use crate::core::Core;
 use crate::durability::parity_log::Logs;
 use crate::facts::StartStage;
 use crate::members::device::Device;
 use crate::members::ops::Owner;
+use crate::members::pool::Share;
 use crate::metadata::maps::LostMap;
 use crate::metadata::ownership::Ownership;
+use crate::metadata::reads::{super_place, superblock_in};
 use crate::metadata::writer::Keeper;
 use crate::planted::Bug;
 use crate::report::ArrayState;
-use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
+use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
 use restripe_format::meta::MetaError;
 use restripe_format::meta::log::{DoneList, LogRecord};
 use restripe_format::meta::pages::MapKind;
-use restripe_format::meta::rules::check_found;
 use restripe_format::meta::superblock::{
-    SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
+    SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
 
 /// What one read of the boot was for.
@@ -96,15 +100,10 @@ pub(crate) struct Boot {
     unread: Vec<Member>,
     /// The logs were read: what they record decides.
     reads_logs: bool,
-    /// What a start without some current members would lose, while nobody has accepted that.
-    would_lose: LostMap,
-    /// Nothing may be reported lost, also what no absent member could bring back: the start is refused then.
-    lossless: bool,
     /// The data that the log set alone has is given up: it will not be taken for this array's any more.
     forsakes: bool,
     /// The second version of this start is being written, or is.
     confirms: bool,
-    replays_left: u32,
     replays_next: u32,
     recovered: u64,
 }
@@ -123,7 +122,21 @@ const LOG_PAGES: u64 = 16;
 /// Boot reads in flight.
 const READS: u32 = 64;
 
-impl Core {
+pub struct Start {
+    below: Claims,
+    boot: Option<Boot>,
+}
+
+floor!(Start, Claims);
+
+impl Start {
+    pub(crate) fn new(config: Config, share: Share) -> Start {
+        Start {
+            boot: None,
+            below: Claims::new(config, share),
+        }
+    }
+
     /// A start that only reads writes nothing, so it promises nothing either.
     fn allow_volatile(&self, mode: StartMode) -> Result<(), CommandError> {
         let allowed = mode.volatile_members || mode.read_only;
@@ -175,22 +188,21 @@ impl Core {
             outdated: Vec::new(),
             unread: Vec::new(),
             reads_logs: false,
-            would_lose: LostMap::new(0, 0),
-            lossless: false,
             forsakes: false,
             confirms: false,
-            replays_left: 0,
             replays_next: 0,
             recovered: 0,
         };
         self.boot = Some(boot);
+        self.withheld = LostMap::new(0, 0);
+        self.lossless = false;
         self.ownership = Ownership::default();
         self.ask_superblocks();
         self.boot_turn();
     }
 
     /// Reads both copies of every device, wherever they may lie.
-    pub(crate) fn ask_superblocks(&mut self) {
+    fn ask_superblocks(&mut self) {
         let now = self.now;
         self.ownership.asked(now);
         let boot = self.boot.as_mut().expect("a boot runs");
@@ -208,17 +220,10 @@ impl Core {
         }
     }
 
-    /// The start waits for its own sake.
-    pub(crate) fn boot_waits(&mut self) {
-        self.start = Some(StartStage::Owner);
-    }
-
-    /// The version that was chosen, and the entries of members that have an older one.
-    pub(crate) fn chosen(&mut self) -> (Superblock, Vec<u16>) {
-        let boot = self.boot_mut();
-        let chosen = boot.chosen.clone();
-        let lagging = core::mem::take(&mut boot.lagging);
-        (chosen.expect("one was chosen before"), lagging)
+    /// A start that waited to see whether another run owns the array begins anew.
+    pub(crate) fn boot_again(&mut self) {
+        self.ask_superblocks();
+        self.boot_turn();
     }
 
     /// A start that failed leaves nothing behind for the next.
@@ -356,28 +361,3 @@ impl Core {
         self.boot.as_mut().expect("a boot runs")
     }
 }
-
-/// The sector of a place where a superblock may lie: copy A's, then copy B's in their order.
-pub(crate) fn super_place(index: usize) -> u64 {
-    index
-        .checked_sub(1)
-        .map_or(SUPER_A_AT, |index| SUPER_B_PLACES[index])
-}
-
-/// What was read at a place of a superblock.
-pub(crate) fn superblock_in(io: &DeviceIo) -> Result<Superblock, MetaError> {
-    let superblock = Superblock::decode(&joined(io))?;
-    check_found(&superblock).map(|()| superblock)
-}
-
-fn joined(io: &DeviceIo) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(io.segments.len() * PAGE_BYTES);
-    for segment in &io.segments {
-        if let Segment::Page(page) = segment {
-            bytes.extend_from_slice(&page[..]);
-        }
-    }
-    bytes
-}
-
-const _: () = assert!(PAGE_SECTORS * SECTOR_BYTES == PAGE_BYTES as u64);

@@ -1,7 +1,7 @@
 //! From consistent rows to service: what is owed and who is missing is written down first.
 
+use super::Start;
 use crate::contract::{Action, CommandError, Fact, TaskKind};
-use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::StartStage;
 use crate::report::ArrayState;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use restripe_format::meta::log::LogRecord;
 use restripe_format::meta::superblock::MemberRole;
 
-impl Core {
+impl Start {
     /// Everything is read: nothing is written before it is durable where it was read.
     pub(super) fn boot_secure(&mut self) -> bool {
         if self.mode.read_only {
@@ -102,7 +102,8 @@ impl Core {
             self.undo_replacements_in_doubt();
             if self.layout.tolerance() == 0 {
                 // Nothing tells which rows were being written.
-                self.undo_replace(0, self.layout.rows());
+                let rows = self.layout.rows();
+                self.undo_replace(0, rows);
             }
         }
         self.superblock.clean = false;
@@ -180,37 +181,10 @@ impl Core {
             return self.lose_unsynced(slot, partition);
         }
         let cells: Vec<u64> = self.unsynced_cells(slot, partition).collect();
+        let chunk = self.layout.chunk_sectors();
         for lba in cells {
-            self.would_lose(lba, self.layout.chunk_sectors());
+            self.would_lose(lba, chunk);
         }
-    }
-
-    /// The start under way is to be refused rather than report anything lost.
-    pub fn lose_nothing(&mut self) {
-        if let Some(boot) = &mut self.boot {
-            boot.lossless = true;
-        }
-    }
-
-    pub(crate) fn may_lose_nothing(&self) -> bool {
-        self.boot.as_ref().is_some_and(|boot| boot.lossless)
-    }
-
-    /// A loss that nobody has accepted yet: the start goes on to find them all, and then ends.
-    pub(crate) fn would_lose(&mut self, lba: u64, sectors: u64) {
-        let withheld = &mut self.boot_mut().would_lose;
-        withheld.add(lba, sectors);
-        while withheld.give_up_gap(None).is_some() {}
-    }
-
-    /// A start that would lose something says what, and needs to be told to.
-    pub(super) fn check_accepted(&mut self) -> Result<(), CommandError> {
-        let withheld = &self.boot_mut().would_lose.extents;
-        if withheld.is_empty() {
-            return Ok(());
-        }
-        let extents = withheld.runs().to_vec();
-        Err(CommandError::WouldLose { extents })
     }
 
     /// Current members that are not here are current no longer.

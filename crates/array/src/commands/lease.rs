@@ -4,12 +4,12 @@
 //! told to anybody: who wrote to a lease that a crash takes back would have written to nobody's space. To the engine a
 //! borrower's requests are requests like others. Who may reach which part is for the shell to see to.
 
+use super::Commands;
 use crate::contract::CommandError;
-use crate::core::Core;
 use restripe_format::meta::leases::{self, LeaseCommand, LeaseError};
 
-impl Core {
-    pub(crate) fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
+impl Commands {
+    pub(super) fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
         self.change_leases(command).map_err(CommandError::Lease)?;
         self.keeper.note_change();
         Ok(())

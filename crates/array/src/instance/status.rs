@@ -1,7 +1,7 @@
 //! What the array looks like: for people, metrics and block-status queries.
 
+use super::Instance;
 use crate::contract::Halt;
-use crate::core::Core;
 use crate::members::device::Health as DeviceHealth;
 use crate::report::{
     ArrayState, Health, MapExtent, MemberState, MemberStatus, Refusal, Status, TaskStatus,
@@ -11,7 +11,7 @@ use crate::units::{Member, Row, Slot, Uuid};
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::MemberRole;
 
-impl Core {
+impl Instance {
     pub fn status(&self) -> Status {
         let started = !self.standing.is_empty();
         Status {

@@ -1,7 +1,10 @@
-//! The owner of an array: one run serves it, and is seen to.
+//! The floor of claims to the array: one run serves it, and is seen to.
 //!
 //! Where no lock guards the members, two daemons could serve one array. So a run records itself in the superblocks, looks
 //! at them again in intervals, and renews its record.
+//!
+//! Owns nothing: the claim itself is metadata ([`crate::metadata::ownership`]). Asks every floor below. Tells a start by
+//! notices whether the array is this run's.
 //!
 //! | state     | cause                                                      | next       |
 //! |-----------|------------------------------------------------------------|------------|
@@ -17,7 +20,7 @@
 //! | serving   | a member has another array's superblock, or none for [`BLANKS`] looks | serving: the member is failed |
 //!
 //! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago. Nothing is
-//! written and nothing is answered while it is unsure ([`Core::hold_while_unsure`]). All ages of looks are by the time of the
+//! written and nothing is answered while it is unsure ([`Claims::hold_while_unsure`]). All ages of looks are by the time of the
 //! world, which goes on while the shell stands still ([`Event::Paused`](crate::Event::Paused)).
 //!
 //! Two runs never acknowledge at the same time: a look that begins after another run's claim finds that claim, and
@@ -26,21 +29,37 @@
 //! all others guard at least for that moment.
 
 use crate::choose::{Candidate, Choice, newest_of};
+use crate::config::Config;
 use crate::contract::{
     Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
 };
-use crate::core::Core;
-use crate::facts::{NEVER, Wake};
+use crate::facts::{NEVER, Notice, StartStage, Wake};
 use crate::members::device::Health;
 use crate::members::ops::Owner;
+use crate::members::pool::Share;
 use crate::metadata::ownership::*;
+use crate::metadata::reads::superblock_in;
 use crate::planted::Bug;
 use crate::report::ArrayState;
+use crate::task::Background;
 use crate::units::{Member, Nanos};
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
 
-impl Core {
+pub struct Claims {
+    below: Background,
+}
+
+floor!(Claims, Background);
+
+impl Claims {
+    pub(crate) fn new(config: Config, share: Share) -> Claims {
+        Claims {
+            below: Background::new(config, share),
+        }
+    }
+
     // ------------------------------------------------------------------------------------------------- a start
 
     /// Whether this start may go on with what it chose. False if it waits to see whether another run lives.
@@ -88,7 +107,7 @@ impl Core {
         let next = self.now.after(Nanos(interval.0 / 2));
         self.ownership.phase = Phase::Waiting { next };
         self.wake_at(Wake::Owner, next);
-        self.boot_waits();
+        self.start = Some(StartStage::Owner);
         Ok(false)
     }
 
@@ -99,14 +118,14 @@ impl Core {
     }
 
     /// Brings members that lag to the chosen version, then writes the next one with this run as the owner.
-    pub(crate) fn claim(&mut self) {
-        self.boot_waits();
-        let (chosen, lagging) = self.chosen();
+    pub(crate) fn claim(&mut self, chosen: Superblock, lagging: &[u16]) {
+        self.start = Some(StartStage::Owner);
         self.ownership.phase = Phase::Levelling;
         let here = self.entry_members();
         for member in lagging.iter().filter_map(|&entry| here[usize::from(entry)]) {
             self.write_claim(member, &chosen);
         }
+        self.ownership.chosen = Some(chosen);
         self.claim_goes_on();
     }
 
@@ -150,7 +169,8 @@ impl Core {
 
     fn write_claims(&mut self) {
         self.ownership.phase = Phase::Claiming;
-        let (mut version, _) = self.chosen();
+        let chosen = self.ownership.chosen.take();
+        let mut version = chosen.expect("members were levelled to it");
         version.sequence += 1;
         version.tail.owner = self.mode.owner;
         self.superblock.sequence = version.sequence;
@@ -197,8 +217,7 @@ impl Core {
             return;
         }
         if !self.is_alone_since(Nanos::ZERO) {
-            self.boot_fail(CommandError::Metadata);
-            return;
+            return self.notify(Notice::OwnerUnclear);
         }
         let next = self.now.after(self.ownership.interval);
         let renews = self.mode.owner.is_some_and(|me| me.interval_ms > 0);
@@ -207,7 +226,7 @@ impl Core {
             false => Phase::Idle,
         };
         self.wake_at(Wake::Owner, next);
-        self.boot_owned();
+        self.notify(Notice::Owned);
     }
 
     // ---------------------------------------------------------------------------------------------------- looks
@@ -234,8 +253,7 @@ impl Core {
         match self.ownership.phase {
             Phase::Waiting { .. } => {
                 self.ownership.phase = Phase::Idle;
-                self.ask_superblocks();
-                self.boot_turn();
+                self.notify(Notice::OwnerAwaited);
             }
             Phase::Guarding { .. } => self.confirm_owner(),
             _ => self.look_in_time(),
@@ -303,31 +321,20 @@ impl Core {
         }
     }
 
-    pub(crate) fn looked(
-        &mut self,
-        member: Member,
-        home: u8,
-        io: Option<&DeviceIo>,
-        result: Result<(), IoError>,
-    ) {
+    /// A copy was read for a look, or could not be. Whether a look waited for that.
+    pub(crate) fn looked(&mut self, member: Member, home: u8, read: Option<&DeviceIo>) -> bool {
         let Some(look) = self.ownership.looks.get_mut(usize::from(member.0)) else {
-            return;
+            return false;
         };
         if look.outstanding == 0 {
-            return;
+            return false;
         }
         look.outstanding -= 1;
-        let read = io.filter(|_| result.is_ok());
-        look.copies[usize::from(home)] = read.map(crate::boot::superblock_in);
+        look.copies[usize::from(home)] = read.map(superblock_in);
         if look.outstanding == 0 {
             self.look_ended(member);
         }
-        if let Err(error) = result
-            && error != IoError::Media
-            && !self.starts()
-        {
-            self.fail_member(member, FailCause::Metadata);
-        }
+        true
     }
 
     fn look_ended(&mut self, member: Member) {
@@ -378,8 +385,7 @@ impl Core {
         match self.ownership.phase {
             Phase::Confirming => {
                 self.ownership.phase = Phase::Idle;
-                let rival = Rival::Claims;
-                self.boot_fail(CommandError::Owned { by, rival });
+                self.notify(Notice::OwnedBy(by));
             }
             _ => self.halt_for(Halt::Owned(by)),
         }
@@ -435,9 +441,8 @@ impl Core {
         any && !self.is_alone_since(trusted)
     }
 
-    /// What was held goes out, or is refused.
+    /// What was held goes out.
     pub(crate) fn release_held(&mut self) {
-        self.drop_given_up();
         let held = core::mem::take(&mut self.ownership.held);
         self.out.extend(held.into_iter().map(Action::Device));
         let replies = core::mem::take(&mut self.ownership.replies);
@@ -461,15 +466,14 @@ impl Core {
                 other => self.out.push(other),
             }
         }
-        self.drop_given_up();
     }
 
-    /// Operations that are held and were given up on never go out.
-    fn drop_given_up(&mut self) {
-        if self.ownership.held.is_empty() {
-            return;
-        }
+    /// Operations that are held and were given up on: they never go out.
+    pub(crate) fn held_in_vain(&mut self) -> Vec<Box<DeviceIo>> {
         let mut given_up = Vec::new();
+        if self.ownership.held.is_empty() {
+            return given_up;
+        }
         let metadata = self.metadata();
         let held = &mut metadata.ownership.held;
         metadata.below.out.retain(|action| {
@@ -480,8 +484,6 @@ impl Core {
             given_up.extend(found.map(|index| held.remove(index)));
             found.is_none()
         });
-        for io in given_up {
-            self.device_done(io, Err(IoError::Gone));
-        }
+        given_up
     }
 }
