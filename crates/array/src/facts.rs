@@ -54,6 +54,8 @@ pub struct Facts {
     pub(crate) recovered_rows: u64,
     /// Nothing is written any more.
     pub(crate) halt: Option<Halt>,
+    /// The array halted while this run was unsure: nothing looks any more, so it stays so.
+    pub(crate) doubted: bool,
     /// Earliest moment at which each kind of timed work is due.
     pub(crate) wake: [Nanos; WAKES],
     pub(crate) armed: Nanos,
@@ -111,7 +113,7 @@ pub(crate) enum Notice {
     CarriedOut {
         tag: CommandTag,
         /// The member that it takes in.
-        taken_in: Option<Member>,
+        added: Option<Member>,
     },
     /// A start has waited to see whether another run owns the array, and reads the superblocks again.
     OwnerAwaited,
@@ -166,6 +168,7 @@ impl Facts {
             all_dirty: false,
             recovered_rows: 0,
             halt: None,
+            doubted: false,
             wake: [NEVER; WAKES],
             armed: NEVER,
             notices: Vec::new(),
@@ -529,8 +532,9 @@ impl Facts {
         chunks * self.layout.chunk_sectors() * SECTOR_BYTES
     }
 
-    /// Bytes of one member that a window moves. What fills a slot has windows in rows of that alone; of what goes through all rows
-    /// a member of a skewed array has a part, and the others have theirs at the same time.
+    /// Bytes of one member that a window moves. What fills a slot has windows in rows of that alone; of what
+    /// goes through all rows a member of a skewed array has a part, and the others have theirs at the same
+    /// time.
     pub(crate) fn window_bytes(&self, kind: TaskKind) -> u64 {
         let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
         match kind {

@@ -70,13 +70,13 @@ pub mod meta {
 /// Parts of a set that a tier reaches beside the contract.
 #[doc(hidden)]
 pub mod parts {
+    pub use crate::claims::ownership::refuse_all;
     pub use crate::clients::requests::Copies;
     pub use crate::commands::NO_BUFFER;
     pub use crate::facts::{NEVER, Ties};
     pub use crate::members::device::Power;
     pub use crate::members::ops::{BlockCopy, Boxes};
     pub use crate::members::pool::{Buffers, Share, Size};
-    pub use crate::metadata::ownership::refuse_all;
     pub use crate::metadata::suspects::{Attempt, Suspects};
     pub use crate::part::{Noted, Part};
     pub use crate::planted::Bug;

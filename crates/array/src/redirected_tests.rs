@@ -6,6 +6,7 @@ use crate::contract::{
     Action, Actions, Command, CommandTag, DeviceIo, Event, IoOp, MemberInfo, Pool, Segment,
     StartMode, TaskKind, Verdict,
 };
+use crate::instance::Instance;
 use crate::layout::Level;
 use crate::set::Set;
 use crate::units::{Member, Nanos, PAGE_BYTES, SECTOR_BYTES};

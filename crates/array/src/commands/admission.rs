@@ -1,8 +1,10 @@
-//! What a device has on record is read before a command takes it in: one that has a history of this array which the running array does not have is
-//! refused ([`crate::choose::admit`]), and so is a member of another array. `Command::Overwrite` lets the next such command take it as it is.
+//! What a device has on record is read before a command takes it in: one that has a history of this array
+//! which the running array does not have is refused ([`crate::choose::admit`]), and so is a member of another
+//! array. `Command::Overwrite` lets the next such command take it as it is.
 //!
-//! A device may have the superblock of a member in use. It is a copy of that member, or a second path to its disk. The array writes a
-//! new version of its superblocks. On a second path that version shows, and the device is refused.
+//! A device may have the superblock of a member in use. It is a copy of that member, or a second path to its
+//! disk. The array writes a new version of its superblocks. On a second path that version shows, and the
+//! device is refused.
 //!
 //! | state    | cause                                         | next            |
 //! |----------|-----------------------------------------------|-----------------|
@@ -27,8 +29,9 @@ use alloc::vec::Vec;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
 
 impl Commands {
-    /// The device that a command takes in, if it is not known what it has on record, and whether that may be overwritten.
-    fn taken_in(&mut self, command: &Command) -> Option<(Member, bool)> {
+    /// The device that a command takes in, if it is not known what it has on record, and whether that may be
+    /// overwritten.
+    fn device_to_add(&mut self, command: &Command) -> Option<(Member, bool)> {
         let (Command::Add(member) | Command::Replace { new: member, .. }) = *command else {
             return None;
         };
@@ -38,9 +41,10 @@ impl Commands {
         (!known && !self.ops.busy(member)).then_some((member, overwrites))
     }
 
-    /// Begins to read what a command has to know of its device; false if the command has not to wait for that.
+    /// Begins to read what a command has to know of its device; false if the command has not to wait for
+    /// that.
     pub(super) fn look_before(&mut self, tag: CommandTag, command: Command) -> bool {
-        let Some((member, overwrites)) = self.taken_in(&command) else {
+        let Some((member, overwrites)) = self.device_to_add(&command) else {
             return false;
         };
         if self.places_of(member).next().is_none() {

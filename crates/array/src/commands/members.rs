@@ -112,7 +112,8 @@ impl Commands {
         Ok(())
     }
 
-    /// The slot that a former member held in its set data, and the partitions of it that nobody has taken since.
+    /// The slot that a former member held in its set data, and the partitions of it that nobody has taken
+    /// since.
     fn vacated_by(&self, entry: u16) -> Option<(u16, Vec<u16>)> {
         let own = |line: &&Placement| line.member == Some(entry) && line.region == 0;
         let slot = self.superblock.placement.iter().find(own)?.slot;
@@ -184,8 +185,8 @@ impl Commands {
         Ok(())
     }
 
-    /// A member's identity, drawn from the array's and the moment, and like neither (RFC 9562, version 8). The engine has
-    /// no chance at hand: the same events give the same identities.
+    /// A member's identity, drawn from the array's and the moment, and like neither (RFC 9562, version 8).
+    /// The engine has no chance at hand: the same events give the same identities.
     fn fresh_uuid(&self) -> Uuid {
         let array = u128::from_le_bytes(self.superblock.array.0);
         let moment = [
@@ -261,8 +262,8 @@ impl Commands {
     }
 }
 
-/// Another number for each number, every bit of which hangs on all bits: odd factors and shifted sums can be undone, so no
-/// two become one. Four rounds.
+/// Another number for each number, every bit of which hangs on all bits: odd factors and shifted sums can be
+/// undone, so no two become one. Four rounds.
 fn scattered(number: u128) -> u128 {
     const ODD: u128 = 0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835;
     (0..4u32).fold(number, |number, _| {

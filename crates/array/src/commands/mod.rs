@@ -67,7 +67,7 @@ impl Commands {
 
     /// Carries out a command now that all is known which it hangs on.
     pub(crate) fn carry_out(&mut self, tag: CommandTag, command: Command) {
-        let taken_in = taken_in(&command);
+        let added = added(&command);
         let result = match command {
             Command::Start(mode) => return self.boot_start(tag, mode),
             Command::Stop => return self.stop(tag),
@@ -114,7 +114,7 @@ impl Commands {
             Command::Lease(command) => self.command_lease(command),
         };
         match result {
-            Ok(()) => self.notify(Notice::CarriedOut { tag, taken_in }),
+            Ok(()) => self.notify(Notice::CarriedOut { tag, added }),
             Err(error) => self.answer(tag, Err(error)),
         }
     }
@@ -143,12 +143,12 @@ impl Commands {
     }
 
     /// A command is answered once what it changed is on the members.
-    pub(crate) fn answer_when_durable(&mut self, tag: CommandTag, taken_in: Option<Member>) {
+    pub(crate) fn answer_when_durable(&mut self, tag: CommandTag, added: Option<Member>) {
         let version = self.keeper.version_wanted();
         self.answers.push(Answer {
             tag,
             version,
-            taken_in,
+            added,
         });
     }
 
@@ -165,24 +165,24 @@ impl Commands {
         }
     }
 
-    /// Whether what a command changed is on the members. A member that was added has been flushed by then, too, and is free
-    /// for the next command.
+    /// Whether what a command changed is on the members. A member that was added has been flushed by then,
+    /// too, and is free for the next command.
     fn is_over(&self, answer: &Answer) -> bool {
-        let joining = answer.taken_in.is_some() && self.flusher.is_joining();
+        let joining = answer.added.is_some() && self.flusher.is_joining();
         self.keeper.is_durable(answer.version) && !joining
     }
 
     /// Its superblock was written to the member, too: one that could not take it has failed by now.
     fn still_in(&self, answer: &Answer) -> Result<(), CommandError> {
         let failed = |member: &Member| self.devices[member.0 as usize].health != Health::Good;
-        match answer.taken_in.filter(failed) {
+        match answer.added.filter(failed) {
             Some(member) => Err(CommandError::FailedAgain(member)),
             None => Ok(()),
         }
     }
 
-    /// The superblocks say so durably before it is answered. Whatever was on record of an earlier log set is void: a log
-    /// counts under the epochs of its own array only.
+    /// The superblocks say so durably before it is answered. Whatever was on record of an earlier log set is
+    /// void: a log counts under the epochs of its own array only.
     fn command_log_set(&mut self, surrogate: Option<Uuid>) -> Result<(), CommandError> {
         match (surrogate, self.superblock.partner) {
             (Some(_), Some(_)) => {
@@ -244,7 +244,7 @@ impl Commands {
 }
 
 /// The member that a command takes in.
-fn taken_in(command: &Command) -> Option<Member> {
+fn added(command: &Command) -> Option<Member> {
     match *command {
         Command::Add(member) | Command::Replace { new: member, .. } => Some(member),
         _ => None,

@@ -1,4 +1,5 @@
-//! A stop: requests under way end, all is flushed, and two versions of the superblock say that the array is clean.
+//! A stop: requests under way end, all is flushed, and two versions of the superblock say that the array is
+//! clean.
 
 use super::Commands;
 use crate::contract::{Action, CommandError, CommandTag, Fact};
@@ -49,8 +50,8 @@ impl Commands {
         self.stop_version = self.keeper.version_wanted();
     }
 
-    /// A stop writes two versions, as a start does: a copy of a member from before is two behind ([`crate::choose::choose`]).
-    /// True if the second is to be written now.
+    /// A stop writes two versions, as a start does: a copy of a member from before is two behind
+    /// ([`crate::choose::choose`]). True if the second is to be written now.
     pub(crate) fn stop_settle(&mut self) -> bool {
         let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
         if !durable || self.maps_dirty() || self.heat_pages.dirty() {

@@ -10,7 +10,7 @@ pub(super) struct Answer {
     pub(super) tag: CommandTag,
     pub(super) version: u64,
     /// The member that the command takes in. Its failure meanwhile is the command's.
-    pub(super) taken_in: Option<Member>,
+    pub(super) added: Option<Member>,
 }
 
 /// The places where a device may have superblocks.

@@ -43,8 +43,8 @@ impl Durability {
         self.fact(Fact::TaskStarted { kind, slot });
     }
 
-    /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every member busy
-    /// in one stream.
+    /// What fills a slot goes through all its partitions at once. What goes through whole rows keeps every
+    /// member busy in one stream.
     fn new_streams(&self, kind: TaskKind) -> Streams {
         let count = match kind {
             TaskKind::Rebuild | TaskKind::Replace => self.layout.partitions(),

@@ -1,7 +1,7 @@
 //! Operations of members and computations that have ended: each goes to the floor that owns it.
 //!
-//! An operation that failed may fail its member. All that this leads to, other operations of the member among it, comes
-//! before the operation itself ends.
+//! An operation that failed may fail its member. All that this leads to, other operations of the member among
+//! it, comes before the operation itself ends.
 
 use super::Instance;
 use crate::contract::{Compute, DeviceIo, FailCause, IoError, Verdict};

@@ -1,7 +1,7 @@
 //! An instance of the array, from its start to its stop or halt: the top, above all floors.
 //!
-//! Takes each event through the floors, and attends to their notices. Owns nothing else. A floor owns the one beneath
-//! it as `below`, and reads as that one too: whatever it calls lies on its own level or further down.
+//! Takes each event through the floors, and attends to their notices. Owns nothing else. A floor owns the one
+//! beneath it as `below`, and reads as that one too: whatever it calls lies on its own level or further down.
 
 mod completions;
 mod notices;

@@ -1,4 +1,5 @@
-//! What the floors give notice of, and what follows from it: failures and halts, ended flushes, durable metadata.
+//! What the floors give notice of, and what follows from it: failures and halts, ended flushes, durable
+//! metadata.
 
 use super::Instance;
 use crate::contract::{Action, CommandError, Fact, Halt, IoError, Rival, TaskKind};
@@ -9,8 +10,8 @@ use crate::units::Member;
 use alloc::vec::Vec;
 
 impl Instance {
-    /// Does what the floors below have given notice of, in the order of the notices. What one of them leads to comes
-    /// before the next.
+    /// Does what the floors below have given notice of, in the order of the notices. What one of them leads
+    /// to comes before the next.
     pub(crate) fn attend(&mut self) {
         let (first, end) = (self.attended, self.notices.len());
         if first == end {
@@ -23,7 +24,7 @@ impl Instance {
                 Notice::Halted(why) => self.come_to_a_halt(why),
                 Notice::MemberOut(member) => self.abandon(member),
                 Notice::Flushed(waiter, flush) => self.flushed(waiter, flush),
-                Notice::CarriedOut { tag, taken_in } => self.answer_when_durable(tag, taken_in),
+                Notice::CarriedOut { tag, added } => self.answer_when_durable(tag, added),
                 Notice::OwnerAwaited => self.boot_again(),
                 Notice::Owned => self.boot_owned(),
                 Notice::OwnerUnclear => {
@@ -41,7 +42,7 @@ impl Instance {
         self.attended = first;
     }
 
-    /// Something durable has changed: whoever waited for it looks again.
+    /// Something durable has changed: what waited for it looks again.
     pub(crate) fn metadata_moved(&mut self) {
         self.owing &= self.intent.dirty();
         self.inits_settle();
@@ -61,14 +62,15 @@ impl Instance {
         }
     }
 
-    /// Nothing is written any more, as if the power had gone: the next start recovers what was being written, and until
-    /// then that is in doubt where parity would have to tell it. Copies of one cell may differ, too, as they may after a
-    /// crash: what was being written is not acknowledged.
+    /// Nothing is written any more, as if the power had gone: the next start recovers what was being written,
+    /// and until then that is in doubt where parity would have to tell it. Copies of one cell may differ,
+    /// too, as they may after a crash: what was being written is not acknowledged.
     ///
-    /// - No space is left on members that serve, and redundancy does not tolerate all of them, or the array is starting.
-    ///   They have not failed ([`crate::full`]).
-    /// - A member has failed that is one too many. Its failure is not put on record: whoever is current by the members'
-    ///   superblocks has all that was acknowledged, and the array starts again when they are back.
+    /// - No space is left on members that serve, and redundancy does not tolerate all of them, or the array
+    ///   is starting. They have not failed ([`crate::full`]).
+    /// - A member has failed that is one too many. Its failure is not put on record: the members that are
+    ///   current by their superblocks have all that was acknowledged, and the array starts again when they
+    ///   are back.
     pub(crate) fn come_to_a_halt(&mut self, why: Halt) {
         if self.starts() {
             self.flusher.forget_waiters();

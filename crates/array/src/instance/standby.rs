@@ -41,8 +41,8 @@ impl Instance {
             && self.spares_mirrors()
     }
 
-    /// Begins a flush if mirrors have unflushed writes and no flush runs, since no client may ask for one. Returns
-    /// whether it began one.
+    /// Begins a flush if mirrors have unflushed writes and no flush runs, since no client may ask for one.
+    /// Returns whether it began one.
     pub fn flush_mirrors(&mut self) -> bool {
         let unflushed = |member: &Member| self.devices[usize::from(member.0)].unflushed;
         if !self.flusher.idle() || !self.mirrors().iter().any(unflushed) {

@@ -1,14 +1,13 @@
 //! Metadata of the set: the floor above the members.
 //!
 //! Owns what the members have on record, and what is to be written there: the superblock's versions, the
-//! maps, the heat of zones, and the claim of ownership. Asks the members and the facts. Sends
+//! maps, and the heat of zones. Asks the members and the facts. Sends
 //! [`crate::facts::Notice::MetadataMoved`] when something has become durable.
 
 mod heat;
 pub(crate) mod heat_pages;
 pub(crate) mod intent;
 pub(crate) mod maps;
-pub(crate) mod ownership;
 pub(crate) mod reads;
 pub(crate) mod suspects;
 pub(crate) mod writer;
@@ -25,7 +24,6 @@ use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 use heat_pages::{HeatPages, WRITES_APART, WRITING_MAX};
 use maps::{BitMap, LostMap};
-use ownership::Ownership;
 use restripe_format::meta::leases::Parcel;
 use writer::Keeper;
 
@@ -44,7 +42,6 @@ pub struct Metadata {
     pub(crate) redirected: BitMap,
     pub(crate) heat: Heat,
     pub(crate) heat_pages: HeatPages,
-    pub(crate) ownership: Ownership,
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
 }
@@ -64,7 +61,6 @@ impl Metadata {
             redirected: BitMap::new(0),
             heat: Heat::default(),
             heat_pages: HeatPages::default(),
-            ownership: Ownership::default(),
             owing: false,
             below: Members::new(config, share),
         }
@@ -72,12 +68,6 @@ impl Metadata {
 }
 
 impl Metadata {
-    /// This floor alone, from a floor above.
-    #[inline]
-    pub(crate) fn metadata(&mut self) -> &mut Metadata {
-        self
-    }
-
     /// No acknowledgement is given while a failure is known here and nowhere else.
     pub(crate) fn settled(&self) -> bool {
         let recorded = self.keeper.failures_durable() && !self.owing;
@@ -87,7 +77,7 @@ impl Metadata {
     /// Whether another run has the array, or may have it for all that this one will know.
     #[inline]
     pub fn disowned(&self) -> bool {
-        matches!(self.halt, Some(Halt::Owned(_))) || self.ownership.doubted
+        matches!(self.halt, Some(Halt::Owned(_))) || self.doubted
     }
 
     /// How a halted array answers what it may not do.

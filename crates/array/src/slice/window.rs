@@ -11,8 +11,8 @@ use alloc::vec::Vec;
 use restripe_format::meta::superblock::last_scrub::{Finding, count};
 
 impl Rows {
-    /// A row that no one has brought in step goes first: a write needs its parity, or a read its copies. False if there
-    /// is no room for it now.
+    /// A row that no one has brought in step goes first: a write needs its parity, or a read its copies.
+    /// False if there is no room for it now.
     pub(crate) fn resync_row(&mut self, row: Row) -> bool {
         let Some(index) = self
             .tasks

@@ -4,8 +4,9 @@
 //!
 //! A start without the log set is refused if the log set may have the only current copy of a sector. If the
 //! superblock records that the primary copies have all data, the start succeeds, and the secondary copies are
-//! resynchronised from them. With `accept_loss` the sectors are reported lost and the partner is given up, so that it
-//! cannot return later with stale copies. The order of these writes serves no stale copy after a crash:
+//! resynchronised from them. With `accept_loss` the sectors are reported lost and the partner is given up, so
+//! that it cannot return later with stale copies. The order of these writes serves no stale copy after a
+//! crash:
 //!
 //! | durable              | what a crash leaves                  | next                   |
 //! |----------------------|--------------------------------------|------------------------|
@@ -191,7 +192,8 @@ impl Start {
         }
     }
 
-    /// Sectors of which only the log set has a current copy are not served. Called when the maps are read and nothing is written.
+    /// Sectors of which only the log set has a current copy are not served. Called when the maps are read and
+    /// nothing is written.
     pub(super) fn check_log_set(&mut self) -> Result<(), CommandError> {
         let Some(partner) = self.log_set() else {
             self.redirected.clear();
@@ -228,8 +230,8 @@ impl Start {
         CommandError::SurrogateMissing { surrogate, extents }
     }
 
-    /// Goes on with giving up a log set, whose sectors are on the members' list of the lost by now. True while it is not
-    /// durable that there is none.
+    /// Goes on with giving up a log set, whose sectors are on the members' list of the lost by now. True
+    /// while it is not durable that there is none.
     pub(super) fn forsake_log_set(&mut self) -> bool {
         if !self.boot_mut().forsakes {
             return false;

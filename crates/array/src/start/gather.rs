@@ -1,7 +1,7 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
-use crate::contract::DroppedTask;
 use super::{Boot, LOG_PAGES, MapVersion, Read, Start};
+use crate::contract::DroppedTask;
 use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind};
 use crate::facts::StartStage;
 use crate::layout::CellSet;
@@ -61,7 +61,8 @@ impl Start {
             unmapped |= map.kind == MapKind::Redirected && map.unread;
         }
         if unmapped {
-            // What cannot be read today may be there tomorrow, under a higher sequence than what would be written now.
+            // What cannot be read today may be there tomorrow, under a higher sequence than what would be
+            // written now.
             self.redirected = BitMap::new(0);
         }
         self.forget_unfinished();
@@ -109,9 +110,9 @@ impl Start {
         true
     }
 
-    /// Nobody needs heat. And an earlier program may have replaced all members without writing the redirected map, of
-    /// which it does not know: then there is no log set, and the map says nothing.
-    /// Nor has a page with nothing but what a growth will add been written before that has begun.
+    /// Nobody needs heat. And an earlier program may have replaced all members without writing the redirected
+    /// map, of which it does not know: then there is no log set, and the map says nothing. Nor has a page
+    /// with nothing but what a growth will add been written before that has begun.
     fn dispensable(&self, kind: MapKind, page: u32) -> bool {
         match kind {
             MapKind::Written if self.layout.is_growing() => {
@@ -199,8 +200,8 @@ impl Start {
         });
     }
 
-    /// The rows of a slot that need not be filled, of those on record: none of a member of which an older copy is here, since
-    /// what that held is not what was filled; and all that nobody is being filled for.
+    /// The rows of a slot that need not be filled, of those on record: none of a member of which an older
+    /// copy is here, since what that held is not what was filled; and all that nobody is being filled for.
     fn filled_before(&mut self, slot: usize, mut done: RunSet) -> RunSet {
         for (partition, standing) in (0..).zip(self.standing.of_slot(slot)) {
             let rows = self.layout.partition_rows(partition);
@@ -226,12 +227,14 @@ impl Start {
             .collect()
     }
 
-    /// Whether the logs of those who serve tell nothing: after a stop, and while they are a reshape's journal.
+    /// Whether the logs of those who serve tell nothing: after a stop, and while they are a reshape's
+    /// journal.
     fn logs_tell_nothing(&self) -> bool {
         self.superblock.clean || self.logs_are_journal()
     }
 
-    /// After a crash, the logs of all who serve; and always those of who may come back (see `note_returning`).
+    /// After a crash, the logs of all who serve; and always those of who may come back (see
+    /// `note_returning`).
     fn ask_logs(&mut self) {
         let mut members = self.returning_members();
         if !self.logs_tell_nothing() {
@@ -255,8 +258,8 @@ impl Start {
 }
 
 impl Start {
-    /// Drops the records that name something the array does not have. A checksum proves who wrote a record, and not that
-    /// its numbers fit this geometry.
+    /// Drops the records that name something the array does not have. A checksum proves who wrote a record,
+    /// and not that its numbers fit this geometry.
     pub(super) fn drop_records_out_of_range(&mut self) {
         let records = core::mem::take(&mut self.boot_mut().records);
         let (sound, others): (Vec<_>, Vec<_>) = records
@@ -280,7 +283,8 @@ impl Start {
         }
     }
 
-    /// Whether a record at a sector of a member's log is about cells of a row that exists, and lies within the log.
+    /// Whether a record at a sector of a member's log is about cells of a row that exists, and lies within
+    /// the log.
     fn is_in_range(&self, member: Member, at: u64, record: &LogRecord) -> bool {
         let end = u64::from(record.offset) + u64::from(record.sectors);
         record.sequence < FOUND_LIMIT
@@ -390,8 +394,8 @@ impl Boot {
         }
     }
 
-    /// Part of a log cannot be read: page by page, then; and a member with a page that stays unreadable may keep from
-    /// us what was being written.
+    /// Part of a log cannot be read: page by page, then; and a member with a page that stays unreadable may
+    /// keep from us what was being written.
     pub(super) fn log_unread(&mut self, member: Member, from: u64, pages: u64) {
         if pages > 1 {
             for page in 0..pages {

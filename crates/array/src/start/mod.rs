@@ -1,7 +1,7 @@
 //! The floor of the start: read what the members say, decide who is current, recover, and begin to serve.
 //!
-//! Owns what a start has read so far. Asks every floor below. Sends [`crate::facts::Notice::UnreadOut`], so that the
-//! operations of failed members end before the recovery.
+//! Owns what a start has read so far. Asks every floor below. Sends [`crate::facts::Notice::UnreadOut`], so
+//! that the operations of failed members end before the recovery.
 //!
 //! | stage       | waits for                           | next                              |
 //! |-------------|-------------------------------------|-----------------------------------|
@@ -15,13 +15,14 @@
 //! | Levelling   | the chosen version on who lags      | Settle                            |
 //! | Settle      | superblocks and maps durable        | serving                           |
 //!
-//! The daemon before this one may have died while the members and their volatile caches live on. So nothing that
-//! was read counts as durable, and the start flushes every member before it writes anything. A recovery then bases
-//! itself on durable bytes, and it voids no record whose writes a power cut could still undo. A member that fails
-//! this flush is failed like any other; recovery goes on without it, or the start is refused.
+//! The daemon before this one may have died while the members and their volatile caches live on. So nothing
+//! that was read counts as durable, and the start flushes every member before it writes anything. A recovery
+//! then bases itself on durable bytes, and it voids no record whose writes a power cut could still undo. A
+//! member that fails this flush is failed like any other; recovery goes on without it, or the start is
+//! refused.
 //!
-//! A read-only start writes nothing and voids nothing, so it flushes nothing. A user's flush of a read-only array
-//! reaches every member.
+//! A read-only start writes nothing and voids nothing, so it flushes nothing. A user's flush of a read-only
+//! array reaches every member.
 
 mod adopt;
 mod gather;
@@ -30,6 +31,7 @@ mod serve;
 
 use crate::choose::Candidate;
 use crate::claims::Claims;
+use crate::claims::ownership::Ownership;
 use crate::config::Config;
 use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
@@ -40,7 +42,6 @@ use crate::members::device::Device;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
 use crate::metadata::maps::LostMap;
-use crate::metadata::ownership::Ownership;
 use crate::metadata::reads::{super_place, superblock_in};
 use crate::metadata::writer::Keeper;
 use crate::planted::Bug;
@@ -197,6 +198,7 @@ impl Start {
         self.withheld = LostMap::new(0, 0);
         self.lossless = false;
         self.ownership = Ownership::default();
+        self.doubted = false;
         self.ask_superblocks();
         self.boot_turn();
     }

@@ -1,22 +1,26 @@
 //! After a crash: which rows were being written, and how each is made consistent.
 //!
-//! The newest complete record of a range decides alone; if a done-list calls that one over, so are the older ones, listed
-//! or not, and nothing is replayed there. That is enough because of the log's two rules (`log.rs`):
-//! every write to a row with parity is logged, and a record whose cells do not include those of an older live one of
-//! the same sectors waits until the older is flushed. So whatever may have changed on disk in a range is among the
-//! cells that its newest record names, and the partial parity in it is right for the others.
+//! The newest complete record of a range decides alone; if a done-list calls that one over, so are the older
+//! ones, listed or not, and nothing is replayed there. That is enough because of the log's two rules
+//! (`log.rs`): every write to a row with parity is logged, and a record whose cells do not include those of
+//! an older live one of the same sectors waits until the older is flushed. So whatever may have changed on
+//! disk in a range is among the cells that its newest record names, and the partial parity in it is right for
+//! the others.
 //!
 //! With the record's cells M and the missing cells L of the row:
 //! - no data cell missing: parity is recomputed from all data; the partial parity is not needed.
-//! - L and M have none in common: parity = partial parity + M as it is on disk. What only parity held, and no write
+//! - L and M have none in common: parity = partial parity + M as it is on disk. What only parity held, and no
+//!   write
 //!   touched, is exactly as it was.
 //! - M is one cell, and missing: its value is what P says, old or new, sector by sector; Q is made to agree.
-//! - otherwise: the missing cells of M are lost, are named so, and count as zeros. If their member is current and only
+//! - otherwise: the missing cells of M are lost, are named so, and count as zeros. If their member is current
+//!   and only
 //!   not here, the start has to be told to accept that, since with the member there would be no loss; what was replayed
 //!   until then can be replayed again.
 //!
-//! A record that is not on every log it was meant for was never complete, so nothing was written in place for it. Where all
-//! data cells are here it still has their parity recomputed; should one of them not be readable, it tells nothing.
+//! A record that is not on every log it was meant for was never complete, so nothing was written in place for
+//! it. Where all data cells are here it still has their parity recomputed; should one of them not be
+//! readable, it tells nothing.
 
 use super::Start;
 use crate::contract::{FailCause, TaskKind};
@@ -31,7 +35,8 @@ use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::vec::Vec;
 use restripe_format::meta::log::{COPY_P, COPY_Q, DoneList, LogRecord, PayloadKind};
 
-/// More records than can be under way at a crash: a member that is away may have some that nobody else knows of.
+/// More records than can be under way at a crash: a member that is away may have some that nobody else knows
+/// of.
 const UNSEEN: u64 = 1 << 20;
 
 /// The copies of one record that were found.
@@ -105,7 +110,8 @@ impl Start {
         self.boot_recovered()
     }
 
-    /// Above every sequence that any log knows: one that a floor or a done-list calls over would be void from the start.
+    /// Above every sequence that any log knows: one that a floor or a done-list calls over would be void from
+    /// the start.
     fn unused_sequence(&self) -> u64 {
         let boot = self.boot.as_ref().expect("a boot runs");
         let records = boot.records.iter().chain(&boot.stale_records);
@@ -152,8 +158,8 @@ impl Start {
         found
     }
 
-    /// Whether a member serves the parity that a record of its log is about, or is being filled for it. If it hosted that
-    /// parity once, all of its records are over, and later ones are elsewhere.
+    /// Whether a member serves the parity that a record of its log is about, or is being filled for it. If it
+    /// hosted that parity once, all of its records are over, and later ones are elsewhere.
     fn holds_parity_of(&self, member: Member, record: &LogRecord) -> bool {
         if record.row >= self.layout.rows() {
             return false;
@@ -212,8 +218,9 @@ impl Start {
             && self.is_written(Row(record.row))
     }
 
-    /// Cuts a row where its records begin and end; each part is decided by the newest record that proves complete, unless
-    /// one that is over comes before: what is older is over, too, since the lock of the range was had in turn.
+    /// Cuts a row where its records begin and end; each part is decided by the newest record that proves
+    /// complete, unless one that is over comes before: what is older is over, too, since the lock of the
+    /// range was had in turn.
     fn plan_row(&mut self, row: Row, newest_first: &[&Found]) {
         let map = self.row_map(row);
         let all_here = map.data_set().within(self.live_cells(&map));

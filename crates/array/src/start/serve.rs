@@ -53,7 +53,8 @@ impl Start {
         }
     }
 
-    /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their last.
+    /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their
+    /// last.
     fn boot_level(&mut self) {
         self.start = Some(StartStage::Levelling);
         let boot = self.boot_mut();
@@ -76,7 +77,8 @@ impl Start {
         }
     }
 
-    /// Rows are consistent, or owed by a resynchronisation: what is missing is written down and service begins.
+    /// Rows are consistent, or owed by a resynchronisation: what is missing is written down and service
+    /// begins.
     pub(super) fn boot_recovered(&mut self) -> bool {
         if let Err(error) = self.owe_resync() {
             return self.boot_fail(error);
@@ -139,7 +141,8 @@ impl Start {
         self.lose_unsynced_slots()
     }
 
-    /// Of a row that is written whole and counts for nobody yet, one place of a cell may have it and the other not.
+    /// Of a row that is written whole and counts for nobody yet, one place of a cell may have it and the
+    /// other not.
     fn undo_replacements_in_doubt(&mut self) {
         if !self.whole_rows() {
             return;
@@ -231,8 +234,8 @@ impl Start {
         self.owe_returning();
     }
 
-    /// What was being written when a member left with a crash may be known to its own log alone: a partial rebuild of
-    /// it includes those rows. Done before recovery, which is not theirs to decide.
+    /// What was being written when a member left with a crash may be known to its own log alone: a partial
+    /// rebuild of it includes those rows. Done before recovery, which is not theirs to decide.
     pub(super) fn note_returning(&mut self) {
         let returning = self.returning_members();
         let boot = self.boot_mut();
@@ -259,8 +262,8 @@ impl Start {
         }
     }
 
-    /// A start writes two versions, so that a copy of a member from before it is two behind, as no crash leaves one
-    /// ([`crate::choose::choose`]). True until the second is on its way.
+    /// A start writes two versions, so that a copy of a member from before it is two behind, as no crash
+    /// leaves one ([`crate::choose::choose`]). True until the second is on its way.
     fn confirm(&mut self) -> bool {
         let read_only = self.mode.read_only;
         let boot = self.boot_mut();

@@ -7,10 +7,11 @@
 //! | moved    | that all are, and a clear map of what is added      | a growth that has nothing left to do                 |
 //! | ended    | superblocks without the task                        | the array with its new capacity                      |
 //!
-//! A chunk is copied within its row, and nothing live is written over: both places are good until a user writes one. So
-//! which rows are moved becomes durable late, and a write to a row that was moved, but not durably, waits until that is.
-//! Parity is never touched: it binds the chunks of a row wherever they stand, and neither the copies left behind nor the
-//! new slots' places, which are no part of their rows until they are written (`written`).
+//! A chunk is copied within its row, and nothing live is written over: both places are good until a user
+//! writes one. So which rows are moved becomes durable late, and a write to a row that was moved, but not
+//! durably, waits until that is. Parity is never touched: it binds the chunks of a row wherever they stand,
+//! and neither the copies left behind nor the new slots' places, which are no part of their rows until they
+//! are written (`written`).
 
 use super::Background;
 use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
@@ -25,7 +26,8 @@ use alloc::vec::Vec;
 use restripe_format::meta::pages;
 use restripe_format::meta::superblock::{MemberRole, RegionKind};
 
-/// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of those that are.
+/// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of
+/// those that are.
 const AHEAD: u64 = 32;
 
 impl Background {
@@ -52,8 +54,8 @@ impl Background {
         Ok(())
     }
 
-    /// What a growth by so many members would do, if it may begin now: by the least moves where the level has them, and else with
-    /// every chunk dealt anew.
+    /// What a growth by so many members would do, if it may begin now: by the least moves where the level has
+    /// them, and else with every chunk dealt anew.
     pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         match self.superblock.geometry.level {
             Level::Raid5(_) | Level::Raid6(_) => self.reshape_plan(by),
@@ -232,8 +234,8 @@ impl Background {
 
     // ------------------------------------------------------------------------------------------------------- ending
 
-    /// Every row stands as it will. Reads that began before may still be on their way to places that new capacity is to
-    /// have.
+    /// Every row stands as it will. Reads that began before may still be on their way to places that new
+    /// capacity is to have.
     pub(super) fn end_growth(&mut self, index: usize) {
         let late = self
             .requests

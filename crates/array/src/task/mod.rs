@@ -1,8 +1,8 @@
-//! The floor of tasks: rebuild, replace, resync, scrub, growth. One mechanism: a done-set over rows, and windows in
-//! flight.
+//! The floor of tasks: rebuild, replace, resync, scrub, growth. One mechanism: a done-set over rows, and
+//! windows in flight.
 //!
-//! Decides when a task begins a window and when it ends. Owns nothing: the table of tasks is a fact, and windows are
-//! slices. Asks every floor below, and sends no notice.
+//! Decides when a task begins a window and when it ends. Owns nothing: the table of tasks is a fact, and
+//! windows are slices. Asks every floor below, and sends no notice.
 //!
 //! | state     | cause                                     | next      |
 //! |-----------|-------------------------------------------|-----------|
@@ -12,8 +12,8 @@
 //! | running   | paused, another task goes first           | running   |
 //! | any       | target failed, cancelled                  | ended     |
 //!
-//! The done-set counts at once for reads and writes; what a restart may believe is the durable one, which trails: a
-//! checkpoint flushes first and then writes it into the superblocks.
+//! The done-set counts at once for reads and writes; what a restart may believe is the durable one, which
+//! trails: a checkpoint flushes first and then writes it into the superblocks.
 
 mod growth;
 mod places;
@@ -22,8 +22,8 @@ pub(crate) mod reshaping;
 mod scrub;
 pub(crate) mod table;
 
-use crate::contract::Order;
 use crate::config::Config;
+use crate::contract::Order;
 use crate::contract::{Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
@@ -254,8 +254,8 @@ impl Background {
         self.flush_for(Waiter::Checkpoint);
     }
 
-    /// The end of the rows from this one on that a task has nothing to do with: they were never written, or have no cell in the
-    /// slot that is filled. None: it has.
+    /// The end of the rows from this one on that a task has nothing to do with: they were never written, or
+    /// have no cell in the slot that is filled. None: it has.
     fn needless_until(&self, index: usize, row: Row) -> Option<u64> {
         let task = &self.tasks.list[index];
         let fills = task.slot.filter(|_| task.is_filling());

@@ -1,9 +1,10 @@
-//! Growth that keeps the plain layout (md's reshape): slots are added, and every chunk moves to where a new array of so many
-//! slots would have it.
+//! Growth that keeps the plain layout (md's reshape): slots are added, and every chunk moves to where a new
+//! array of so many slots would have it.
 //!
-//! Rows are made in their new shape one after the other, from the first on. The *edge* is the first that is not: a row below it
-//! is in the new shape, one from there on in the former. A row of the new shape holds more, so the edge falls behind the
-//! data that it takes, and what lies between is dead: rows are made there, a window of them at a time.
+//! Rows are made in their new shape one after the other, from the first on. The *edge* is the first that is
+//! not: a row below it is in the new shape, one from there on in the former. A row of the new shape holds
+//! more, so the edge falls behind the data that it takes, and what lies between is dead: rows are made there,
+//! a window of them at a time.
 //!
 //! | window    | waits for                                     | then                                    |
 //! |-----------|-----------------------------------------------|-----------------------------------------|
@@ -18,22 +19,25 @@
 //! | Made      | a flush                                       | Recording                               |
 //! | Recording | superblocks with the next edge                | over                                    |
 //!
-//! Users wait who want what the window moves, and nobody else. A crash finds the window's data where they were, or, once
-//! superblocks say so, where they are now. If a member fails, the window is given up and nothing has happened; the reshape
-//! goes on when somebody has taken its place.
+//! Users wait who want what the window moves, and nobody else. A crash finds the window's data where they
+//! were, or, once superblocks say so, where they are now. If a member fails, the window is given up and
+//! nothing has happened; the reshape goes on when somebody has taken its place.
 //!
-//! **The first rows.** As long as a row is not behind the data that it takes, what is written over lives. That row goes to the
-//! *journal* first: with logs, each cell to the log of its own member, so that as many losses are borne as ever. Logs hold
-//! nothing else then, and so nobody writes until these rows, fewer than there were data slots, are done. Without logs (and
-//! without redundancy) the row goes to the end of the first member that was added. While the journal is filled nothing is
-//! given up: the row is made, whoever is missing.
+//! **The first rows.** As long as a row is not behind the data that it takes, what is written over lives.
+//! That row goes to the *journal* first: with logs, each cell to the log of its own member, so that as many
+//! losses are borne as ever. Logs hold nothing else then, and so nobody writes until these rows, fewer than
+//! there were data slots, are done. Without logs (and without redundancy) the row goes to the end of the
+//! first member that was added. While the journal is filled nothing is given up: the row is made, whoever is
+//! missing.
 //!
-//! **Records.** A record of the log is about a row in one shape. Before superblocks move the edge past a row, or have it
-//! written over, all that was written in the former shape is flushed, and they have a floor above its records.
+//! **Records.** A record of the log is about a row in one shape. Before superblocks move the edge past a row,
+//! or have it written over, all that was written in the former shape is flushed, and they have a floor above
+//! its records.
 //!
-//! **What was never written** is not moved. An extent of the written map is real in the new shape if any of the former rows that
-//! it takes is. Where none is, the edge passes. Its bit tells of the new shape from when the edge is behind the extent: it is
-//! written before, when all that it could tell of the former shape is dead, or in the journal.
+//! **What was never written** is not moved. An extent of the written map is real in the new shape if any of
+//! the former rows that it takes is. Where none is, the edge passes. Its bit tells of the new shape from when
+//! the edge is behind the extent: it is written before, when all that it could tell of the former shape is
+//! dead, or in the journal.
 
 use super::Background;
 use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
@@ -468,7 +472,8 @@ impl Background {
         start..end
     }
 
-    /// Their bits are of the new shape: rows of the former that they could tell of are dead, or in the journal.
+    /// Their bits are of the new shape: rows of the former that they could tell of are dead, or in the
+    /// journal.
     fn put_extents_behind(&mut self, window: &Window) {
         for extent in self.extents_behind(window) {
             self.put_extent(extent, window.kind != Kind::Passed);
@@ -509,8 +514,8 @@ impl Background {
             (window.next, window.failed) = (window.rows.start, false);
             window.tries += 1;
             if window.tries == TRIES {
-                // Without redundancy nobody takes the place of who cannot be written to. The row can be read from the journal,
-                // and users need not wait for ever.
+                // Without redundancy nobody takes the place of who cannot be written to. The row can be read
+                // from the journal, and users need not wait for ever.
                 let no_space = self.window().no_space;
                 self.halt_for(if no_space {
                     Halt::NoSpace
@@ -674,8 +679,8 @@ impl Background {
         flushed && self.record_edge(index)
     }
 
-    /// The rows are made and flushed: superblocks may say so when nothing on record speaks of their former shape, and all that
-    /// does of their new one is there.
+    /// The rows are made and flushed: superblocks may say so when nothing on record speaks of their former
+    /// shape, and all that does of their new one is there.
     fn record_edge(&mut self, index: usize) -> bool {
         let window = self.window().clone();
         let written = self.extents_durable(self.extents_behind(&window));

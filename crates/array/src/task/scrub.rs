@@ -1,7 +1,7 @@
 //! The result of a scrub: kept while its task runs, on record from then on, and told when it ends.
 //!
-//! The record in the superblocks trails: it has the rows of the durable done-set. So a row counts once, but for a row that was
-//! repaired right before a crash: it is compared again, and agrees.
+//! The record in the superblocks trails: it has the rows of the durable done-set. So a row counts once, but
+//! for a row that was repaired right before a crash: it is compared again, and agrees.
 
 use super::Background;
 use super::table::{Live, Task};
@@ -10,8 +10,8 @@ use crate::runset::RunSet;
 use alloc::boxed::Box;
 
 impl Background {
-    /// A scrub begins, or goes on after a restart with what is on record of it: the rows that are done. One without a record begins
-    /// anew.
+    /// A scrub begins, or goes on after a restart with what is on record of it: the rows that are done. One
+    /// without a record begins anew.
     pub(super) fn scrub_begins(&mut self, mode: ScrubMode, serial: u64, done: RunSet) -> RunSet {
         let on_record = self.superblock.tail.last_scrub;
         let goes_on = on_record.filter(|last| {

@@ -497,7 +497,8 @@ impl Tasks {
         }
     }
 
-    /// Whether a row that disagrees is looked at block by block, so that sizes are true: the first ones of a scrub.
+    /// Whether a row that disagrees is looked at block by block, so that sizes are true: the first ones of a
+    /// scrub.
     pub(crate) fn looks_closely(&self) -> bool {
         let found = self.scrub.map_or(0, |live| live.result.found());
         found < LOOKED_AT_CLOSELY

@@ -1,4 +1,4 @@
-//! What a run knows of its claim on the array. [`crate::claims`] has the rules.
+//! What a run knows of its claim on the array. [`super`] has the rules.
 
 use crate::contract::{Action, ArrayOwner, DeviceIo, RequestError, RequestTag};
 use crate::units::{Member, Nanos, Uuid};
@@ -72,8 +72,6 @@ pub(crate) struct Ownership {
     /// By device.
     pub(crate) looks: Vec<Look>,
     pub(crate) renewed: bool,
-    /// The array halted while this run was unsure: nothing looks any more, so it stays so.
-    pub(crate) doubted: bool,
     // They come boxed, and go on so.
     #[allow(clippy::vec_box)]
     pub(crate) held: Vec<Box<DeviceIo>>,

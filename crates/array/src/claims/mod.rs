@@ -1,10 +1,10 @@
 //! The floor of claims to the array: one run serves it, and is seen to.
 //!
-//! Where no lock guards the members, two daemons could serve one array. So a run records itself in the superblocks, looks
-//! at them again in intervals, and renews its record.
+//! Where no lock guards the members, two daemons could serve one array. So a run records itself in the
+//! superblocks, looks at them again in intervals, and renews its record.
 //!
-//! Owns nothing: the claim itself is metadata ([`crate::metadata::ownership`]). Asks every floor below. Tells a start by
-//! notices whether the array is this run's.
+//! Owns what this run knows of its claim ([`ownership`]). Asks every floor below. Tells a start by notices
+//! whether the array is this run's.
 //!
 //! | state     | cause                                                      | next       |
 //! |-----------|------------------------------------------------------------|------------|
@@ -19,14 +19,17 @@
 //! | serving   | an interval, or the run is unsure                          | serving: a look, and a renewal if the run is alone |
 //! | serving   | a member has another array's superblock, or none for [`BLANKS`] looks | serving: the member is failed |
 //!
-//! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago. Nothing is
-//! written and nothing is answered while it is unsure ([`Claims::hold_while_unsure`]). All ages of looks are by the time of the
-//! world, which goes on while the shell stands still ([`Event::Paused`](crate::Event::Paused)).
+//! A run is *unsure* when its last look that found it alone was begun more than [`TRUSTS`] intervals ago.
+//! Nothing is written and nothing is answered while it is unsure ([`Claims::hold_while_unsure`]). All ages of
+//! looks are by the time of the world, which goes on while the shell stands still
+//! ([`Event::Paused`](crate::Event::Paused)).
 //!
-//! Two runs never acknowledge at the same time: a look that begins after another run's claim finds that claim, and
-//! `GUARDS > TRUSTS`. So the former run has halted, or is unsure, when the next one leaves its guard. Two starts at once
-//! see each other: a start that took longer than [`MOMENT`] from its reads to its claim guards for the full time, and
-//! all others guard at least for that moment.
+//! Two runs never acknowledge at the same time: a look that begins after another run's claim finds that
+//! claim, and `GUARDS > TRUSTS`. So the former run has halted, or is unsure, when the next one leaves its
+//! guard. Two starts at once see each other: a start that took longer than [`MOMENT`] from its reads to its
+//! claim guards for the full time, and all others guard at least for that moment.
+
+pub(crate) mod ownership;
 
 use crate::choose::{Candidate, Choice, newest_of};
 use crate::config::Config;
@@ -37,7 +40,6 @@ use crate::facts::{NEVER, Notice, StartStage, Wake};
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
-use crate::metadata::ownership::*;
 use crate::metadata::reads::superblock_in;
 use crate::planted::Bug;
 use crate::report::ArrayState;
@@ -45,10 +47,12 @@ use crate::task::Background;
 use crate::units::{Member, Nanos};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use ownership::*;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
 
 pub struct Claims {
     below: Background,
+    pub(crate) ownership: Ownership,
 }
 
 floor!(Claims, Background);
@@ -56,6 +60,7 @@ floor!(Claims, Background);
 impl Claims {
     pub(crate) fn new(config: Config, share: Share) -> Claims {
         Claims {
+            ownership: Ownership::default(),
             below: Background::new(config, share),
         }
     }
@@ -393,7 +398,7 @@ impl Claims {
 
     /// The array may have halted in a step before which this run was unsure.
     pub(crate) fn doubts(&mut self, unsure: bool) {
-        self.ownership.doubted |= unsure && self.halted();
+        self.doubted |= unsure && self.halted();
     }
 
     /// Once a look: writes the superblocks anew, but for a mirror that would have to wake.
@@ -408,7 +413,8 @@ impl Claims {
 
     // --------------------------------------------------------------------------------------------------- fences
 
-    /// Whether looks since then found this run alone: at most members, or at all that are awake while some sleep.
+    /// Whether looks since then found this run alone: at most members, or at all that are awake while some
+    /// sleep.
     fn is_alone_since(&self, since: Nanos) -> bool {
         let (mut sleeps, mut judged, mut alone) = (false, 0, 0);
         for (index, look) in self.ownership.looks.iter().enumerate() {
@@ -451,7 +457,8 @@ impl Claims {
             .extend(replies.map(|(tag, result)| Action::Reply(tag, result)));
     }
 
-    /// Keeps back every write and every answer of this step while this run is unsure. One that is disowned answers with errors alone.
+    /// Keeps back every write and every answer of this step while this run is unsure. One that is disowned
+    /// answers with errors alone.
     pub(crate) fn hold_while_unsure(&mut self) {
         if self.disowned() {
             return refuse_all(&mut self.out);
@@ -474,9 +481,8 @@ impl Claims {
         if self.ownership.held.is_empty() {
             return given_up;
         }
-        let metadata = self.metadata();
-        let held = &mut metadata.ownership.held;
-        metadata.below.out.retain(|action| {
+        let held = &mut self.ownership.held;
+        self.below.out.retain(|action| {
             let Action::Detach(tag) = action else {
                 return true;
             };
