@@ -1,44 +1,13 @@
 //! The array as shells have it: one set, or one with a log beside it.
 
+use crate::config::Config;
 use crate::overlay::OverlayCounters;
-use crate::pair::{Pair, SurrogateConfig};
+use crate::pair::Pair;
 use crate::report::Status;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::report::{GrowthPlan, HeatMap, MapExtent};
-use restripe_array::{
-    Actions, CommandError, Event, Limits, Member, MemberInfo, Nanos, Request, Set, Work,
-};
-
-/// What an engine is built with. Everything about the array itself comes from its members' metadata.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The devices that the shell has opened, in the order of their [`Member`] numbers.
-    pub members: Vec<MemberInfo>,
-    pub limits: Limits,
-    /// Some of the members are a surrogate of the others.
-    pub surrogate: Option<SurrogateConfig>,
-    /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
-    pub io_timeout: Nanos,
-    /// The bug to have.
-    pub bug: Option<restripe_array::Bug>,
-}
-
-impl Config {
-    /// Of one set that has these members and limits.
-    pub(crate) fn of_set(
-        &self,
-        members: Vec<MemberInfo>,
-        limits: Limits,
-    ) -> restripe_array::Config {
-        restripe_array::Config {
-            members,
-            limits,
-            io_timeout: self.io_timeout,
-            bug: self.bug,
-        }
-    }
-}
+use restripe_array::{Actions, CommandError, Event, Member, Nanos, Request, Set, Work};
 
 pub struct Engine {
     kind: Kind,

@@ -7,6 +7,7 @@
 
 extern crate alloc;
 
+mod config;
 mod engine;
 pub mod overlay;
 mod pair;
@@ -14,6 +15,7 @@ mod planted;
 mod policy;
 pub mod report;
 
-pub use engine::{Config, Engine};
-pub use pair::{Budget, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
+pub use config::{Config, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
+pub use engine::Engine;
+pub use pair::Budget;
 pub use policy::destage;

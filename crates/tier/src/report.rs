@@ -1,7 +1,8 @@
 //! What an array with a log beside it reports: its main set's view, and what lies in the log.
 
+use crate::config::Redirect;
 use crate::overlay::{Cleans, Gathering, Kind, OverlayCounters, WayHome};
-use crate::pair::{Budget, Redirect};
+use crate::pair::Budget;
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 use restripe_array::meta::BufferMark;

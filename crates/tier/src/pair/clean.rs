@@ -3,25 +3,45 @@
 //! A log that runs short is cleaned rather than brought home where mirrors may sleep, as long as that pays ([`cleaning`]). What wants all
 //! at home (a command, the time, a map that is nearly full, a lost disk) is not put off by it, and ends one that is under way at once.
 
-use super::child::Owner;
-use super::jobs::{Job, child};
-use super::{Destage, Pair, Stage};
+use super::children::{Owner, child};
+use super::facts::Stage;
+use super::held::sectors_instead;
+use super::jobs::Job;
+use super::redirect::hot_zones::HotZones;
 use crate::overlay::{Oldest, Overlay, PartTag, Site};
 use crate::policy::cleaning::{self, Standing};
+use alloc::collections::VecDeque;
 use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
 
-impl Destage {
-    /// Whether a log in which writes are gathered is cleaned.
-    pub(super) fn cleans(&self) -> bool {
-        self.clean && self.sleep.is_some()
-    }
+pub(crate) struct Cleaning {
+    pub(crate) below: HotZones,
+    /// Parts of the log that are to be moved, and wait for a buffer.
+    pub(crate) moves: VecDeque<(PartTag, u64, u32)>,
 }
 
-impl Pair {
+floor!(Cleaning over HotZones);
+
+fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
+    cleaning::pays(&Standing {
+        live: sectors_instead(overlay.map()),
+        log: overlay.log_sectors(),
+        oldest_live: oldest.live,
+        oldest: oldest.sectors,
+    })
+}
+
+impl Cleaning {
+    pub(crate) fn new(below: HotZones) -> Cleaning {
+        Cleaning {
+            below,
+            moves: VecDeque::new(),
+        }
+    }
+
     /// Begins to clean a log that is short; false if it has to go home.
-    pub(super) fn begin_cleaning(&mut self) -> bool {
-        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+    pub(crate) fn begin_cleaning(&mut self) -> bool {
         let may = self.surrogate.destage.cleans() && self.stage == Stage::Serving;
+        let overlay = self.overlay_mut();
         if !may || overlay.cleaned_in_vain() {
             return false;
         }
@@ -34,24 +54,24 @@ impl Pair {
     }
 
     /// Reads the next part of the log that is to be moved; false if there is none, or no memory.
-    pub(super) fn next_move(&mut self) -> bool {
-        let Some((part, at, sectors)) = self.jobs.moves.front().copied() else {
+    pub(crate) fn next_move(&mut self) -> bool {
+        let Some((part, at, sectors)) = self.moves.front().copied() else {
             return false;
         };
         let Some(buf) = self.large_buffer() else {
             return false;
         };
-        self.jobs.moves.pop_front();
+        self.moves.pop_front();
         let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
         let buf = BufRef::new(buf, 0, bytes);
         let job = self.jobs.list.insert(Job::Move { part, buf });
         let at = self.log_sector(at);
         let request = child(RequestOp::Read, at, u64::from(sectors), buf, false);
-        self.children.ask(Site::Log, Owner::Job(job), request);
+        self.ask(Site::Log, Owner::Job(job), request);
         true
     }
 
-    pub(super) fn move_read(
+    pub(crate) fn move_read(
         &mut self,
         job: u32,
         part: PartTag,
@@ -62,21 +82,12 @@ impl Pair {
         if result.is_err() {
             self.release_moved(buf);
         }
-        let overlay = self.overlay.as_mut().expect("it is being cleaned");
+        let overlay = self.overlay_mut();
         overlay.moved_in(part, result.map(|()| buf));
     }
 
     /// What was read is in records, or needed no more.
-    pub(super) fn release_moved(&mut self, buf: BufRef) {
+    pub(crate) fn release_moved(&mut self, buf: BufRef) {
         self.buffers.release(buf.buf);
     }
-}
-
-fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
-    cleaning::pays(&Standing {
-        live: overlay.sectors_instead(),
-        log: overlay.log_sectors(),
-        oldest_live: oldest.live,
-        oldest: oldest.sectors,
-    })
 }

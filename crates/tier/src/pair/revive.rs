@@ -15,118 +15,106 @@
 //!
 //! A **code cache** keeps its overlay, because acknowledged writes may lie in memory alone. A request of the pair to a log that
 //! has no space fails for users, but not for the pair: it is shelved, and given to the log again once that serves
-//! ([`Pair::shelves`]). So no record is missing from the log, and the memory of a record stays until the log has it.
+//! ([`Facts::shelves`]). So no record is missing from the log, and the memory of a record stays until the log has it.
 //!
 //! **Other surrogates** have no write in memory. Their overlay is broken by the write that found no space. A new one is made
 //! of what the log holds, as every start does.
 
-use super::buffer::Buffer;
+use super::append::Appends;
+use super::append::anchors::{Anchors, Rounds};
+use super::clean::Cleaning;
+use super::deferred_mirror::DeferredMirror;
+use super::destage::Destaging;
+use super::destage::copies::Copies;
+use super::destage::staging::Staging;
+use super::facts::{Attempt, Facts, Former, Stage};
+use super::held::not_instead;
 use super::jobs::Jobs;
+use super::nvram::{Buffer, Nvram};
+use super::pack::Packs;
+use super::reads::Reads;
+use super::reads::cached::CachedReads;
+use super::redirect::Redirects;
+use super::redirect::hot_reads::HotReads;
+use super::redirect::hot_zones::HotZones;
+use super::remove::Removal;
 use super::route::{PerSet, SITES};
-use super::{Pair, Stage};
+use super::start::reader::LogReader;
+use super::start::starting::Starting;
+use super::stop::Stops;
+use super::works::Works;
+use crate::config::{Config, SurrogateConfig};
+use crate::overlay::format::AnchorTable;
 use crate::overlay::{Overlay, Site};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
-use restripe_array::parts::{Part, RETRY, Refused, TAG, Ties, keep_untold};
+use restripe_array::parts::{Part, RETRY, Refused, TAG, keep_untold};
 use restripe_array::report::ArrayState;
 use restripe_array::{
-    Action, Actions, Command, CommandError, Event, Fact, Halt, Nanos, Request, RequestError,
-    RequestOp, SECTOR_BYTES, StartMode,
+    Command, CommandError, Event, Fact, Halt, Nanos, Request, RequestOp, SECTOR_BYTES, StartMode,
 };
 
 /// Between two attempts while first copies go on without their log: the mirrors wake for each.
 const RETRY_OF_LOG: Nanos = Nanos::from_secs(10);
 
 #[derive(Default)]
-pub(super) struct Revive {
+pub(crate) struct Revive {
     /// How the array was started.
     mode: StartMode,
-    state: State,
     /// Requests and commands that came meanwhile.
     waiting: VecDeque<Event>,
     requests: u32,
     not_before: Nanos,
-    /// A write or flush was refused because the log is broken.
-    pub(super) refused_write: bool,
-    /// How the attempt's start ended.
-    pub(super) outcome: Option<Result<(), CommandError>>,
     refused: Refused,
-    /// Facts of the attempt, held back until it serves.
-    facts: Actions,
-    /// Facts of the sets that it is to replace, held back until it ends.
-    former_facts: Actions,
-}
-
-#[derive(Default)]
-enum State {
-    #[default]
-    Rests,
-    Draining,
-    Starting(Box<Former>),
-    Failing(Box<Former>),
-}
-
-/// The state that a refused start gives back.
-struct Former {
-    sets: PerSet<Option<Part>>,
-    started: PerSet<bool>,
-    stage: Stage,
-    absent: Option<CommandError>,
-    buffer_absent: Option<CommandError>,
-    /// Unless the overlay stays.
+    /// The work for the overlay that a refused start gives back.
     above: Option<Above>,
-    home: Ties,
 }
 
-/// The overlay, and the work for it.
+/// The work for an overlay.
 struct Above {
-    overlay: Option<Overlay>,
     jobs: Jobs,
+    table: Option<AnchorTable>,
+    rounds: Rounds,
     buffer: Buffer,
 }
 
 impl Revive {
-    pub(super) fn rests(&self) -> bool {
-        matches!(self.state, State::Rests)
-    }
-
-    fn former(&self) -> Option<&Former> {
-        match &self.state {
-            State::Starting(former) | State::Failing(former) => Some(former),
-            _ => None,
-        }
-    }
-
-    /// The overlay that a refused start gives back.
-    pub(super) fn former_overlay(&self) -> Option<&Overlay> {
-        self.former()?.above.as_ref()?.overlay.as_ref()
-    }
-
-    /// Whether the overlay waits for a set that is being started.
-    pub(super) fn holds_overlay(&self) -> bool {
-        self.former().is_some_and(|former| former.above.is_none())
-    }
-
-    pub(super) fn has_room(&self, most: u32) -> bool {
+    pub(crate) fn has_room(&self, most: u32) -> bool {
         self.requests < most
     }
 
     /// Takes note of how the array is started.
-    pub(super) fn note(&mut self, mode: StartMode) {
+    pub(crate) fn note(&mut self, mode: StartMode) {
         self.mode = mode.again();
     }
 }
 
-impl Pair {
-    fn has_no_space(&self, site: Site) -> bool {
-        let set = &self.sets[site];
-        self.started[site] && set.halt() == Some(Halt::NoSpace)
+/// Whether a fact is that a member of the main set or of the log set failed.
+fn is_failure(fact: &Fact) -> bool {
+    match fact {
+        Fact::OfSurrogate(fact) => matches!(**fact, Fact::MemberFailed { .. }),
+        fact => matches!(fact, Fact::MemberFailed { .. }),
     }
+}
 
-    /// The sets that are started anew. A buffer is not: the array goes on without it.
-    fn halted_sites(&self) -> impl Iterator<Item = Site> + '_ {
-        let sites = [Site::Home, Site::Log].into_iter();
-        sites.filter(|site| self.has_no_space(*site))
+pub(crate) struct Revival {
+    pub(crate) below: Stops,
+    pub(crate) revive: Revive,
+}
+
+floor!(Revival over Stops);
+
+impl Revival {
+    pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Revival {
+        let reads = Reads::new(CachedReads::new(Works::new(config, surrogate)));
+        let packs = Packs::new(Appends::new(Anchors::new(reads)));
+        let redirects = Redirects::new(DeferredMirror::new(Nvram::new(packs)));
+        let cleaning = Cleaning::new(HotZones::new(HotReads::new(redirects)));
+        let removal = Removal::new(Destaging::new(Copies::new(Staging::new(cleaning))));
+        Revival {
+            below: Stops::new(Starting::new(LogReader::new(removal))),
+            revive: Revive::default(),
+        }
     }
 
     /// Whether the log serves, and takes nothing more: without redundancy a write finds no space, and nothing halts.
@@ -137,63 +125,18 @@ impl Pair {
         broken && serves && log.state() != ArrayState::Failed
     }
 
-    fn gathers_writes(&self) -> bool {
-        let overlay = self.overlay.as_ref();
-        overlay.is_some_and(|one| one.gathering().is_some() && !one.is_broken())
-    }
-
-    /// Whether a code cache takes no writes, since its log or the main set has no space. Its log is not broken.
-    pub(super) fn lacks_room(&self) -> bool {
-        self.stage == Stage::Serving
-            && self.gathers_writes()
-            && self.halted_sites().next().is_some()
-    }
-
-    /// Whether what the pair writes to this set is shelved instead of failed: also while another set is started anew.
-    pub(super) fn shelves(&self, site: Site) -> bool {
-        let goes_on = self.stage == Stage::Serving || !self.revive.rests();
-        site == Site::Log && goes_on && self.gathers_writes() && self.has_no_space(Site::Log)
-    }
-
-    /// Gives shelved requests to the log, if that takes them again, or fails them, if it never will; false if there are none.
-    pub(super) fn unshelve(&mut self) -> bool {
-        if !self.revive.rests() || self.shelves(Site::Log) {
-            return false;
-        }
-        match self.log().halted() {
-            true => self.children.fail_shelved(RequestError::NoSpace),
-            false => self.children.unshelve(Site::Log),
-        }
-    }
-
-    /// Whether a set that is withheld still gets what users wait for: these requests end before it is started anew.
-    pub(super) fn lets_users_end(&self) -> bool {
-        matches!(self.revive.state, State::Draining)
-    }
-
-    /// Whether the requests of a set have to wait until it is started anew.
-    pub(super) fn withholds(&self, site: Site) -> bool {
-        match &self.revive.state {
-            State::Draining => self.gathers_writes() && self.has_no_space(site),
-            State::Starting(former) | State::Failing(former) => {
-                former.above.is_none() && former.sets[site].is_some()
-            }
-            State::Rests => false,
-        }
-    }
-
     /// Takes a request or a command that has to wait; gives back what need not.
-    pub(super) fn park(&mut self, event: Event) -> Option<Event> {
+    pub(crate) fn park(&mut self, event: Event) -> Option<Event> {
         let asks = matches!(event, Event::Request(_) | Event::Command(..));
-        if self.revive.rests() && self.calls_for_it(&event) {
-            self.revive.state = State::Draining;
+        if self.attempt.rests() && self.calls_for_it(&event) {
+            self.attempt = Attempt::Draining;
             if !self.gathers_writes()
                 && let Some(overlay) = &mut self.overlay
             {
                 overlay.rest();
             }
         }
-        if self.revive.rests() || !asks {
+        if self.attempt.rests() || !asks {
             return Some(event);
         }
         self.revive.requests += u32::from(matches!(event, Event::Request(_)));
@@ -239,33 +182,41 @@ impl Pair {
 
     /// Whether users miss the halted set: a broken log is missed by flushes, and by writes over what it has.
     fn needs_revival(&self, request: &Request) -> bool {
-        let ahead = self.policy.redirect().goes_ahead();
+        let ahead = self.surrogate.redirect.goes_ahead();
         let all = self.has_no_space(Site::Home) || self.gathers_writes() || ahead;
         let flushes = request.op == RequestOp::Flush;
-        all || flushes || self.revive.refused_write || self.meets_log(request)
+        all || flushes || self.refused_write || self.meets_log(request)
     }
 
     fn meets_log(&self, request: &Request) -> bool {
         let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
         let overlay = self.overlay.as_ref();
-        let left = overlay.map(|one| one.not_instead(lba..lba + sectors));
+        let left = overlay.map(|one| not_instead(one.map(), lba..lba + sectors));
         let left: u64 = left.iter().flatten().map(|(_, sectors)| sectors).sum();
         overlay.is_some() && left < sectors
     }
 
+    /// What waited for an attempt that has ended.
+    pub(crate) fn released(&mut self) -> VecDeque<Event> {
+        match self.attempt.rests() {
+            true => core::mem::take(&mut self.revive.waiting),
+            false => VecDeque::new(),
+        }
+    }
+
     /// Goes on; false if it has to wait.
-    pub(super) fn advance_revival(&mut self) -> bool {
-        match &self.revive.state {
-            State::Rests => return false,
-            State::Draining if !self.can_begin() => self.end_revival(),
-            State::Draining if self.is_drained() => self.begin_revival(),
-            State::Starting(_) => match self.revive.outcome.take() {
+    pub(crate) fn advance_revival(&mut self) -> bool {
+        match &self.attempt {
+            Attempt::Rests => return false,
+            Attempt::Draining if !self.can_begin() => self.end_revival(),
+            Attempt::Draining if self.is_drained() => self.begin_revival(),
+            Attempt::Starting(_) => match self.outcome.take() {
                 None => return false,
                 Some(Ok(())) => self.revived(),
                 Some(Err(error)) => self.refuse_revival(error),
             },
-            State::Failing(_) if self.attempt_is_quiet() => self.put_back(),
-            State::Draining | State::Failing(_) => return false,
+            Attempt::Failing(_) if self.attempt_is_quiet() => self.put_back(),
+            Attempt::Draining | Attempt::Failing(_) => return false,
         }
         true
     }
@@ -291,10 +242,10 @@ impl Pair {
             return users && self.keeping.is_idle();
         }
         self.overlay.as_ref().is_none_or(Overlay::is_quiet)
-            && self.jobs.is_idle()
-            && self.children.is_idle()
+            && self.works_idle()
+            && self.children_idle()
             && self.keeping.is_idle()
-            && self.copies.is_empty()
+            && self.clean_copies.is_empty()
     }
 
     fn begin_revival(&mut self) {
@@ -306,7 +257,8 @@ impl Pair {
             stage: self.stage,
             absent: self.absent.take(),
             buffer_absent: self.buffer_absent.take(),
-            above: None,
+            keeps_overlay: stays,
+            overlay: None,
             home,
         };
         let sites: alloc::vec::Vec<Site> = self.halted_sites().collect();
@@ -315,16 +267,19 @@ impl Pair {
             self.started[site] = false;
         }
         if !stays {
-            former.above = Some(Above {
-                overlay: self.overlay.take(),
+            former.overlay = self.overlay.take();
+            self.revive.above = Some(Above {
                 jobs: core::mem::take(&mut self.jobs),
+                table: self.table.take(),
+                rounds: core::mem::take(&mut self.rounds),
                 buffer: core::mem::take(&mut self.buffer),
             });
         }
         self.stage = Stage::Idle;
-        self.revive.outcome = None;
-        self.revive.state = State::Starting(Box::new(former));
-        self.begin_start(TAG, self.revive.mode);
+        self.outcome = None;
+        self.attempt = Attempt::Starting(Box::new(former));
+        let mode = self.revive.mode;
+        self.begin_start(TAG, mode);
     }
 
     /// Puts a new engine in the place of a set's; the former one.
@@ -336,29 +291,14 @@ impl Pair {
         former
     }
 
-    /// Whether an attempt starts this set from the members that served until the halt, however few they are.
-    pub(super) fn starts_from_those_that_served(&self, site: Site) -> bool {
-        let former = self.revive.former();
-        let set = former.and_then(|former| former.sets[site].as_ref());
-        set.is_some_and(|set| set.is_complete())
-    }
-
-    /// A set of an attempt has been told to start.
-    pub(super) fn revives_without_loss(&mut self, site: Site) {
-        let former = self.revive.former();
-        if former.is_some_and(|former| former.sets[site].is_some()) {
-            self.sets[site].lose_nothing();
-        }
-    }
-
     fn revived(&mut self) {
-        let State::Starting(former) = core::mem::take(&mut self.revive.state) else {
+        let Attempt::Starting(former) = core::mem::take(&mut self.attempt) else {
             unreachable!("just seen");
         };
         let former = *former;
         if self.stage == Stage::Alone && former.stage == Stage::Serving {
             // The log is not there yet.
-            self.revive.state = State::Starting(Box::new(former));
+            self.attempt = Attempt::Starting(Box::new(former));
             return self.refuse_revival(CommandError::NoSpace);
         }
         for (site, set) in SITES.into_iter().zip(&former.sets.0) {
@@ -366,41 +306,42 @@ impl Pair {
                 self.sets[site].go_on_after(set);
             }
         }
-        if former.above.is_some() {
+        if !former.keeps_overlay {
             self.at_home(|home| home.cache_forgets());
-            self.policy.begin_anew();
+            self.begin_destaging_anew();
         }
+        self.revive.above = None;
         self.revive.refused = Refused::default();
-        self.revive.refused_write = false;
-        let revive = &mut self.revive;
-        keep_untold(&mut revive.former_facts, &revive.facts, is_failure);
-        self.out.append(&mut self.revive.former_facts);
-        self.out.append(&mut self.revive.facts);
+        self.refused_write = false;
+        let facts: &mut Facts = self;
+        keep_untold(&mut facts.former_facts, &facts.attempt_facts, is_failure);
+        facts.out.append(&mut facts.former_facts);
+        facts.out.append(&mut facts.attempt_facts);
         self.end_revival();
     }
 
     fn refuse_revival(&mut self, error: CommandError) {
-        let State::Starting(former) = core::mem::take(&mut self.revive.state) else {
+        let Attempt::Starting(former) = core::mem::take(&mut self.attempt) else {
             unreachable!("just seen");
         };
-        self.revive.state = State::Failing(former);
-        self.revive.refused.record(error, &mut self.out);
+        self.attempt = Attempt::Failing(former);
+        self.revive.refused.record(error, &mut self.below.out);
     }
 
     fn attempt_is_quiet(&self) -> bool {
-        let Some(former) = self.revive.former() else {
+        let Some(former) = self.attempt.former() else {
             return false;
         };
         let renewed = SITES
             .into_iter()
             .filter(|site| former.sets[*site].is_some());
         let mut quiet = renewed.map(|site| self.sets[site].idle_but_for_orphans());
-        let above = former.above.is_none() || self.jobs.is_idle() && self.children.is_idle();
+        let above = former.keeps_overlay || self.works_idle() && self.children_idle();
         quiet.all(|quiet| quiet) && above
     }
 
     fn put_back(&mut self) {
-        let State::Failing(former) = core::mem::take(&mut self.revive.state) else {
+        let Attempt::Failing(former) = core::mem::take(&mut self.attempt) else {
             unreachable!("just seen");
         };
         let former = *former;
@@ -415,9 +356,11 @@ impl Pair {
             set.arm_anew();
             self.sets[site] = set;
         }
-        if let Some(above) = former.above {
-            self.overlay = above.overlay;
+        if let Some(above) = self.revive.above.take() {
+            self.overlay = former.overlay;
             self.jobs = above.jobs;
+            self.table = above.table;
+            self.rounds = above.rounds;
             self.buffer = above.buffer;
         }
         (self.absent, self.buffer_absent) = (former.absent, former.buffer_absent);
@@ -425,14 +368,15 @@ impl Pair {
         for site in SITES {
             self.at(site, |set| set.wait_for_tier(false));
         }
-        self.revive.facts.clear();
-        self.out.append(&mut self.revive.former_facts);
+        self.attempt_facts.clear();
+        let facts: &mut Facts = self;
+        facts.out.append(&mut facts.former_facts);
         self.end_revival();
     }
 
-    /// Requests and commands that waited go to the array as it is now.
+    /// Requests and commands that waited may go to the array as it is now.
     fn end_revival(&mut self) {
-        self.revive.state = State::Rests;
+        self.attempt = Attempt::Rests;
         self.revive.requests = 0;
         let pause = match self.goes_on_without_log() {
             true => RETRY_OF_LOG,
@@ -440,55 +384,6 @@ impl Pair {
         };
         self.revive.not_before = self.now.after(pause);
         self.unshelve();
-        for event in core::mem::take(&mut self.revive.waiting) {
-            self.take(event);
-        }
-        self.children.delivered = true;
-    }
-
-    /// Tells what came of a set. What a set tells that an attempt started counts only once that serves.
-    pub(super) fn tell_of(&mut self, site: Site, fact: Fact) {
-        let former = self.revive.former();
-        match former.is_some_and(|former| former.sets[site].is_some()) {
-            true => self.revive.facts.push(Action::Fact(fact)),
-            false => self.out.push(Action::Fact(fact)),
-        }
-    }
-
-    /// Tells how a start goes: an attempt's counts only once it serves.
-    pub(super) fn tell_of_start(&mut self, fact: Fact) {
-        match self.revive.former() {
-            Some(_) => self.revive.facts.push(Action::Fact(fact)),
-            None => self.out.push(Action::Fact(fact)),
-        }
-    }
-
-    /// A device came or went while sets are started anew: those that may come back hear of it, too.
-    pub(super) fn tell_former(&mut self, site: Site, event: &Event) {
-        let (State::Starting(former) | State::Failing(former)) = &mut self.revive.state else {
-            return;
-        };
-        if let Some(set) = &mut former.sets[site] {
-            let mut actions = Actions::new();
-            set.step(self.now, event.clone(), &mut actions);
-            actions.retain(|action| !matches!(action, Action::Wake(_)));
-            for action in actions {
-                match action {
-                    Action::Fact(fact) => {
-                        let fact = self.route.fact_of(site, fact);
-                        self.revive.former_facts.push(Action::Fact(fact));
-                    }
-                    action => self.take_up(site, action),
-                }
-            }
-        }
-    }
-}
-
-/// Whether a fact is that a member of the main set or of the log set failed.
-fn is_failure(fact: &Fact) -> bool {
-    match fact {
-        Fact::OfSurrogate(fact) => matches!(**fact, Fact::MemberFailed { .. }),
-        fact => matches!(fact, Fact::MemberFailed { .. }),
+        self.delivered = true;
     }
 }

@@ -7,13 +7,13 @@ use core::ops::{Index, IndexMut};
 use restripe_array::parts::NEVER;
 use restripe_array::{Action, CommandError, Fact, Member, MemberInfo, Nanos, Tag};
 
-pub(super) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Buffer];
+pub(crate) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Buffer];
 /// Sets of an array at most.
-pub(super) const SETS: usize = 3;
+pub(crate) const SETS: usize = 3;
 
 /// One for each set of an array.
 #[derive(Clone, Copy, Default)]
-pub(super) struct PerSet<T>(pub(super) [T; SETS]);
+pub(crate) struct PerSet<T>(pub(super) [T; SETS]);
 
 impl<T> Index<Site> for PerSet<T> {
     type Output = T;
@@ -35,17 +35,17 @@ impl<T> IndexMut<Site> for PerSet<T> {
 const OWNER_SHIFT: u32 = 30;
 const OWN: u32 = 3;
 
-pub(super) fn tagged(site: Site, tag: Tag) -> Tag {
+pub(crate) fn tagged(site: Site, tag: Tag) -> Tag {
     Tag(tag.0 | (site as u32) << OWNER_SHIFT)
 }
 
 /// The tag of a computation of the pair itself.
-pub(super) fn own_tag(index: u32) -> Tag {
+pub(crate) fn own_tag(index: u32) -> Tag {
     Tag(index | OWN << OWNER_SHIFT)
 }
 
 /// Whose a tag is (`None`: the pair's own), and what it is to them.
-pub(super) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
+pub(crate) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
     let site = match tag.0 >> OWNER_SHIFT {
         0 => Some(Site::Home),
         1 => Some(Site::Log),
@@ -62,7 +62,7 @@ struct Place {
     local: Member,
 }
 
-pub(super) struct Route {
+pub(crate) struct Route {
     /// By the shell's numbers.
     places: Vec<Place>,
     /// The shell's numbers by the sets'.
@@ -74,7 +74,7 @@ pub(super) struct Route {
 
 impl Route {
     /// The first `homes` members are the home set's, the next `logs` the surrogate's, and the others its buffer's.
-    pub(super) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
+    pub(crate) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
         let mut route = Route {
             places: Vec::new(),
             globals: PerSet::default(),
@@ -94,7 +94,7 @@ impl Route {
     }
 
     /// A further device, the set's next.
-    pub(super) fn arrived(&mut self, info: MemberInfo, site: Site) {
+    pub(crate) fn arrived(&mut self, info: MemberInfo, site: Site) {
         let global = Member(self.places.len() as u16);
         let local = self.next_of(site, global);
         self.places.push(Place { info, site, local });
@@ -107,7 +107,7 @@ impl Route {
     }
 
     /// A device comes to another set, as the next of it. The number that it had stays empty.
-    pub(super) fn reassign(&mut self, member: Member, site: Site) -> Option<MemberInfo> {
+    pub(crate) fn reassign(&mut self, member: Member, site: Site) -> Option<MemberInfo> {
         let info = self.places.get(usize::from(member.0))?.info;
         let local = self.next_of(site, member);
         self.places[usize::from(member.0)] = Place { info, site, local };
@@ -115,7 +115,7 @@ impl Route {
     }
 
     /// Whose a device is, and its number there. One that is unknown is the home set's, which does not know it either.
-    pub(super) fn set_of(&self, member: Member) -> (Site, Member) {
+    pub(crate) fn set_of(&self, member: Member) -> (Site, Member) {
         match self.places.get(usize::from(member.0)) {
             Some(place) => (place.site, place.local),
             None => (Site::Home, Member(u16::MAX)),
@@ -123,7 +123,7 @@ impl Route {
     }
 
     /// The shell's number of a set's member.
-    pub(super) fn global(&self, site: Site, member: Member) -> Member {
+    pub(crate) fn global(&self, site: Site, member: Member) -> Member {
         let globals = &self.globals[site];
         globals
             .get(usize::from(member.0))
@@ -133,17 +133,17 @@ impl Route {
 
     // ------------------------------------------------------------------------------------------------------- time
 
-    pub(super) fn wake(&mut self, site: Site, at: Nanos) {
+    pub(crate) fn wake(&mut self, site: Site, at: Nanos) {
         self.wakes[site] = at;
     }
 
     /// The pair itself wants to be woken.
-    pub(super) fn wake_own(&mut self, at: Nanos) {
+    pub(crate) fn wake_own(&mut self, at: Nanos) {
         self.own_wake = self.own_wake.min(at);
     }
 
     /// Whether a set wants to hear of this time; it is not told again.
-    pub(super) fn is_due(&mut self, site: Site, now: Nanos) -> bool {
+    pub(crate) fn is_due(&mut self, site: Site, now: Nanos) -> bool {
         self.armed = NEVER;
         if self.own_wake <= now {
             self.own_wake = NEVER;
@@ -156,7 +156,7 @@ impl Route {
     }
 
     /// The time to ask the shell for, if it is not the one asked for last.
-    pub(super) fn armed(&mut self) -> Option<Nanos> {
+    pub(crate) fn armed(&mut self) -> Option<Nanos> {
         let next = self
             .wakes
             .0
@@ -172,7 +172,7 @@ impl Route {
     // ---------------------------------------------------------------------------------------------------- outwards
 
     /// A set's action, in the shell's numbers.
-    pub(super) fn action_of(&self, site: Site, action: Action) -> Action {
+    pub(crate) fn action_of(&self, site: Site, action: Action) -> Action {
         match action {
             Action::Device(mut io) => {
                 io.tag = tagged(site, io.tag);
@@ -188,7 +188,7 @@ impl Route {
         }
     }
 
-    pub(super) fn fact_of(&self, site: Site, mut fact: Fact) -> Fact {
+    pub(crate) fn fact_of(&self, site: Site, mut fact: Fact) -> Fact {
         match &mut fact {
             Fact::MemberFailed { member, .. }
             | Fact::Repaired { member, .. }
@@ -211,7 +211,7 @@ impl Route {
         }
     }
 
-    pub(super) fn error_of(&self, site: Site, mut error: CommandError) -> CommandError {
+    pub(crate) fn error_of(&self, site: Site, mut error: CommandError) -> CommandError {
         match &mut error {
             CommandError::Clone(one, other)
             | CommandError::Split(one, other)

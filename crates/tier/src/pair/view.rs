@@ -1,17 +1,32 @@
 //! What the pair tells about itself: home's view, with the surrogate beside it.
 
-use super::{Pair, Redirect, Stage};
+use super::Pair;
+use super::facts::Stage;
+use super::held::not_instead;
+use crate::config::Redirect;
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
-use crate::report::{BufferStatus, OverlayStatus, Status, SurrogateStatus};
+use crate::report::{BufferStatus, CodeCacheStatus, OverlayStatus, Status, SurrogateStatus};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use core::ops::Range;
 use restripe_array::meta::BufferMark;
 use restripe_array::parts::Power;
 use restripe_array::report::{
     ArrayState, Health, HeatMap, MapExtent, MemberState, MemberStatus, Refusal,
     Status as SetStatus, WhyRefused,
 };
+
+/// Appends an extent to those before it, joined with the last if they are alike; false if it found no room.
+fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) -> bool {
+    let full = into.len() >= most;
+    match into.last_mut() {
+        Some(last) if last.hole == extent.hole && last.health == extent.health => {
+            last.sectors += extent.sectors;
+        }
+        _ if full => return false,
+        _ => into.push(extent),
+    }
+    true
+}
 
 impl Pair {
     pub(crate) fn status(&self) -> Status {
@@ -24,7 +39,8 @@ impl Pair {
         };
         if let Some(overlay) = &self.overlay {
             let lost = set.lost.iter();
-            let left = lost.flat_map(|&(lba, sectors)| overlay.not_instead(lba..lba + sectors));
+            let left =
+                lost.flat_map(|&(lba, sectors)| not_instead(overlay.map(), lba..lba + sectors));
             set.lost = left.collect();
         }
         let elsewhere = self.takes_writes_elsewhere();
@@ -45,14 +61,14 @@ impl Pair {
     /// Whether a code cache has room for what the main set may have no space for.
     fn takes_writes_elsewhere(&self) -> bool {
         let room = |one: &Overlay| one.pressure() < Pressure::Reclaim;
-        let gathers = self.policy.redirect() == Redirect::Reraid;
+        let gathers = self.surrogate.redirect == Redirect::Reraid;
         gathers && !self.home().halted() && self.overlay.as_ref().is_some_and(room)
     }
 
     /// Whether writes are refused for the log: what must go there cannot, and home would not have all.
     fn log_refuses(&self) -> Option<Refusal> {
         let overlay = self.overlay.as_ref()?;
-        let all_go_there = matches!(self.policy.redirect(), Redirect::Reraid | Redirect::Graid);
+        let all_go_there = matches!(self.surrogate.redirect, Redirect::Reraid | Redirect::Graid);
         let broken = overlay.is_broken() && !self.goes_on_without_log();
         // Without a log that has other writes than the main set, no flush is answered well.
         let counts = all_go_there || self.log_has_no_space();
@@ -102,7 +118,7 @@ impl Pair {
         let map = overlay.map();
         let (mirrors_asleep, rests, destages) = self.rests();
         Some(OverlayStatus {
-            redirect: self.policy.redirect(),
+            redirect: self.surrogate.redirect,
             extents: map.extent_count(),
             capacity: map.capacity(),
             sectors: Kind::ALL.map(|kind| map.total(kind).sectors),
@@ -121,6 +137,23 @@ impl Pair {
             budget: self.budget(),
             code_cache: self.code_cache(),
             counters: overlay.counters(),
+        })
+    }
+
+    /// What a code cache is at; `None` where nothing is gathered.
+    fn code_cache(&self) -> Option<CodeCacheStatus> {
+        let overlay = self.overlay.as_ref()?;
+        let home = self.home();
+        Some(CodeCacheStatus {
+            gathering: overlay.gathering()?,
+            announcing: self.announcing(),
+            short: overlay.pressure() >= Pressure::Reclaim,
+            starved: overlay.is_starved(),
+            destaging: self.is_destaging(),
+            way_home: overlay.way_home(),
+            cleans: overlay.cleans(),
+            mirrors_resting: home.mirrors_in(Power::Resting),
+            mirrors_waking: home.mirrors_in(Power::Waking),
         })
     }
 
@@ -178,8 +211,8 @@ impl Pair {
     pub(crate) fn idle(&self) -> bool {
         let sets = self.sets.0.iter().all(|set| set.idle());
         let overlay = self.overlay.as_ref().is_none_or(|one| one.is_quiet());
-        let works = !self.jobs.is_idle() || !self.children.is_idle() || self.start.is_some();
-        sets && overlay && !works && self.revive.rests()
+        let works = !self.works_idle() || !self.children_idle() || self.start.is_some();
+        sets && overlay && !works && self.attempt.rests()
     }
 
     pub(crate) fn coverage(
@@ -187,34 +220,4 @@ impl Pair {
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
         self.sets.0.iter().flat_map(|set| set.coverage())
     }
-}
-
-impl Overlay {
-    /// What of a range only home has, or would have: (lba, sectors).
-    pub(super) fn not_instead(&self, range: Range<u64>) -> Vec<(u64, u64)> {
-        let mut left = Vec::new();
-        for piece in self.map().lookup(range) {
-            match piece {
-                Piece::Hole { home, sectors } => left.push((home, sectors)),
-                Piece::Mapped(copy) if copy.kind == Kind::Clean => {
-                    left.push((copy.home, u64::from(copy.sectors)));
-                }
-                Piece::Mapped(_) => {}
-            }
-        }
-        left
-    }
-}
-
-/// Appends an extent to those before it, joined with the last if they are alike; false if it found no room.
-fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) -> bool {
-    let full = into.len() >= most;
-    match into.last_mut() {
-        Some(last) if last.hole == extent.hole && last.health == extent.health => {
-            last.sectors += extent.sectors;
-        }
-        _ if full => return false,
-        _ => into.push(extent),
-    }
-    true
 }

@@ -10,33 +10,42 @@
 //! bytes, [`AGREEING`] of them or more, nobody is thought wrong, and no more are tried: two members that hold the same wrong bytes there,
 //! zeros mostly, are found out, and more as far as these readings go. Anchors are few, and are looked for as far as redundancy goes.
 
-use super::reading::{Reading, Wanted};
-use super::{Pair, Phase};
-use crate::overlay::format::{LogOwner, anchor};
+use super::reader::LogReader;
+use super::state::{Again, Brought, Phase, Reading, Wanted};
+use crate::overlay::format::anchor;
 use restripe_array::meta::crc::crc32c;
 use restripe_array::parts::{Attempt, Bug, Copies};
-use restripe_array::{BufRef, Page, SECTOR_BYTES, Verdict, zeroed_page};
+use restripe_array::{BufRef, SECTOR_BYTES, Verdict, zeroed_page};
 
 /// Readings that agree on what is no header, before it is believed: so many at least. Those without one member or two are as many as
 /// a row has cells, since one of them always has the page itself.
 const AGREEING: usize = 16;
 
-/// A reading that does without some members.
-#[derive(Clone, Copy)]
-pub(super) struct Again {
-    /// All readings have brought the same.
-    agreed: bool,
-    /// What the first reading brought, by its checksum; nothing if it failed.
-    plain: Option<u32>,
-    attempt: Attempt,
+fn is_header(wanted: Wanted) -> bool {
+    matches!(wanted, Wanted::Header(_))
 }
 
-/// A read's bytes, as far as the start wants to know them.
-pub(super) type Brought = (Option<Page>, Option<Verdict>);
+fn is_page(wanted: Wanted) -> bool {
+    !matches!(wanted, Wanted::Payload(_))
+}
 
-impl Pair {
+fn checksum((page, verdict): &Brought) -> Option<u32> {
+    match (page, verdict) {
+        (Some(page), _) => Some(crc32c(&page[..])),
+        (None, Some(Verdict::Checksum(crc))) => Some(*crc),
+        _ => None,
+    }
+}
+
+/// Of a page, one that is none is as good as the other.
+fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
+    let page = plain.filter(|_| is_page(wanted)).map(|_| zeroed_page());
+    (page, plain.map(Verdict::Checksum))
+}
+
+impl LogReader {
     /// What to go on with, if a read has brought what it should, or nobody has anything better. None: it is read again.
-    pub(super) fn believed(&mut self, read: u32, brought: Brought) -> Option<Brought> {
+    pub(crate) fn believed(&mut self, read: u32, brought: Brought) -> Option<Brought> {
         let Reading { wanted, again, .. } = self.reading(read);
         let sound = self.is_sound(wanted, &brought);
         let Some(now) = again else {
@@ -134,41 +143,10 @@ impl Pair {
         }
     }
 
-    pub(super) fn log_owner(&self) -> LogOwner {
-        let home = self.home();
-        let partner = home.partner().expect("it was compared");
-        LogOwner {
-            array: home.id(),
-            epoch: partner.epoch.into(),
-        }
-    }
-
     /// Something of the log was wrong, and is as it was: the repair has been told of.
     fn note_rot(&mut self, wanted: Wanted) {
         if let (Phase::Scan(scan), Wanted::Header(at)) = (&mut self.start_mut().phase, wanted) {
             scan.mistrust(at);
         }
     }
-}
-
-fn is_header(wanted: Wanted) -> bool {
-    matches!(wanted, Wanted::Header(_))
-}
-
-fn is_page(wanted: Wanted) -> bool {
-    !matches!(wanted, Wanted::Payload(_))
-}
-
-fn checksum((page, verdict): &Brought) -> Option<u32> {
-    match (page, verdict) {
-        (Some(page), _) => Some(crc32c(&page[..])),
-        (None, Some(Verdict::Checksum(crc))) => Some(*crc),
-        _ => None,
-    }
-}
-
-/// Of a page, one that is none is as good as the other.
-fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
-    let page = plain.filter(|_| is_page(wanted)).map(|_| zeroed_page());
-    (page, plain.map(Verdict::Checksum))
 }

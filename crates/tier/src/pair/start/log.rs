@@ -11,16 +11,20 @@
 //!
 //! If nothing in it counts, home goes on alone without it, or it is begun anew; not where it is another array's, or unsuited.
 
-use super::begin::{LOGLESS, LOGLESS_SHAPE, NOTHING};
-use super::{Pair, Phase, can_be_had};
-use crate::overlay::format::{AnchorTable, LogLayout, LogOwner, LogRegion, Recovered};
+use super::serve::{LOGLESS, LOGLESS_SHAPE, NOTHING};
+use super::starting::Starting;
+use super::state::{Phase, Slots, can_be_had, found_of, record_sectors};
+use crate::config::{RECORD_SECTORS, Redirect};
+use crate::overlay::format::slot::HALF_SECTORS;
+use crate::overlay::format::{AnchorTable, LogLayout, LogOwner, LogRegion, Recovered, Scan};
 use crate::overlay::{Extent, Kind, Site};
-use crate::pair::{RECORD_SECTORS, Redirect, Stage};
+use crate::pair::children::{Owner, flush};
+use crate::pair::facts::Stage;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use restripe_array::meta::superblock::{Partner, PartnerRole};
+use restripe_array::meta::superblock::{BufferMark, Partner, PartnerRole};
 use restripe_array::parts::RunSet;
-use restripe_array::{CommandError, Fact, PAGE_SECTORS};
+use restripe_array::{CommandError, Fact, PAGE_SECTORS, Page};
 
 /// A log has so many segments or a few more, unless they would be too small or too large.
 const SEGMENTS: u64 = 64;
@@ -38,10 +42,37 @@ fn segment_sectors(sectors: u64) -> u32 {
     power.clamp(SEGMENT_SECTORS_MIN, SEGMENT_SECTORS_MAX) as u32
 }
 
-impl Pair {
+/// What is lost if records count up to this one: and from which on, since one before it that has older copies of some of
+/// that must not count either.
+fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
+    let counts = |extent: &&Extent| extent.kind != Kind::Clean;
+    let mut lost = RunSet::default();
+    loop {
+        for extent in extents.iter().filter(counts) {
+            if extent.sequence >= cut {
+                lost.insert(extent.home, u64::from(extent.sectors));
+            }
+        }
+        let older = |extent: &&Extent| {
+            let met = lost.within(extent.home, u64::from(extent.sectors));
+            extent.sequence < cut && !met.is_empty()
+        };
+        match extents.iter().filter(counts).find(older) {
+            Some(extent) => cut = extent.sequence,
+            None => return (cut, lost.runs().to_vec()),
+        }
+    }
+}
+
+/// Whether what was found can be of an array of so many sectors.
+fn sound(found: &Recovered, sectors: u64) -> bool {
+    found.extents.iter().all(|extent| extent.end() <= sectors)
+}
+
+impl Starting {
     /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
-    pub(super) fn open_log(&mut self) {
-        if self.revive.holds_overlay() {
+    pub(crate) fn open_log(&mut self) {
+        if self.holds_overlay() {
             return self.go_on_with_overlay();
         }
         if self.surrogate.members == 0 {
@@ -71,14 +102,14 @@ impl Pair {
                 has: region.sectors,
                 needs: 4 * SEGMENT_SECTORS_MIN,
             }),
-            Ok(_) if self.policy.redirect() == Redirect::Graid && !home.is_mirrored() => {
+            Ok(_) if self.surrogate.redirect == Redirect::Graid && !home.is_mirrored() => {
                 self.refuse(CommandError::Unsuited(ONLY_MIRRORS));
             }
-            Ok(_) if self.policy.redirect() == Redirect::Eraid => {
+            Ok(_) if self.surrogate.redirect == Redirect::Eraid => {
                 let why = "--redirect eraid requires an array without a surrogate, and this array has one";
                 self.refuse(CommandError::Unsuited(why));
             }
-            Ok(_) if self.policy.redirect() == Redirect::Graid && log.whole_rows() => {
+            Ok(_) if self.surrogate.redirect == Redirect::Graid && log.whole_rows() => {
                 let why = "redirect graid cannot use a code cache as its log";
                 self.refuse(CommandError::Unsuited(why));
             }
@@ -107,7 +138,7 @@ impl Pair {
         }
     }
 
-    pub(super) fn open_log_of(&mut self, layout: LogLayout) {
+    fn open_log_of(&mut self, layout: LogLayout) {
         match self.check_sessions() {
             // Home may be so old that it had nothing there.
             Err(error) if self.log_counts() || error == CommandError::LogIsNewer => {
@@ -131,23 +162,59 @@ impl Pair {
         }
     }
 
-    /// Not while it is only asked what is there.
-    pub(super) fn may_write(&mut self) -> bool {
+    /// Both sets serve, and are of one time. Goes on with the buffer, or without it if that does not count.
+    fn open_buffer(&mut self, layout: LogLayout) {
+        let mark = self.buffer_mark();
+        let needed = self.log_counts() && mark == BufferMark::Counts;
+        let here = self.has_own_buffer();
+        let has = self.surrogate.buffer_members > 0;
+        let error = match mark {
+            _ if !here && has && self.started[Site::Buffer] => {
+                let first = self.route.global(Site::Buffer, restripe_array::Member(0));
+                Some(CommandError::Foreign(first))
+            }
+            _ if !here => Some(
+                self.buffer_absent
+                    .clone()
+                    .unwrap_or(CommandError::BufferMissing),
+            ),
+            BufferMark::None => Some(CommandError::Unsuited(
+                "this log was created without an NVRAM buffer",
+            )),
+            _ if !self.log().whole_rows() => Some(CommandError::Unsuited(
+                "only a code cache has an NVRAM buffer",
+            )),
+            _ if self.slots().slots() < self.surrogate.limits.cluster_records => {
+                let (has, needs) = (self.buffer_set().layout().size_sectors(), 2 * HALF_SECTORS);
+                let needs = needs * u64::from(self.surrogate.limits.cluster_records);
+                Some(CommandError::TooSmall { has, needs })
+            }
+            _ if needed && self.is_buffer_old() => Some(CommandError::BufferIsOld),
+            _ => None,
+        };
         let start = self.start_mut();
-        !start.mode.read_only && start.doubt.is_none()
+        let mode = start.mode;
+        start.slots = Slots {
+            counts: needed && error.is_none(),
+            ..Slots::default()
+        };
+        self.buffer.used = error.is_none();
+        if let Some(error) = error {
+            if needed && (!self.accepts_loss() || can_be_had(&error, mode)) {
+                return self.refuse_buffer(error);
+            }
+            if has || mark != BufferMark::None {
+                let (why, forgone) = (Box::new(error), needed);
+                self.tell_of_start(Fact::BufferAbsent { why, forgone });
+            }
+        }
+        match self.may_write() {
+            true => self.number_from_now(layout),
+            false => self.take_log(layout),
+        }
     }
 
-    pub(super) fn accepts_loss(&mut self) -> bool {
-        self.start_mut().mode.accept_loss && self.may_write()
-    }
-
-    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
-    pub(super) fn log_counts(&self) -> bool {
-        let home = self.home();
-        !home.records_primary_only() && !home.redirected_extents().is_empty()
-    }
-
-    pub(super) fn take_log(&mut self, layout: LogLayout) {
+    pub(crate) fn take_log(&mut self, layout: LogLayout) {
         match self.log_counts() {
             true if self.start_mut().slots.counts => {
                 self.start_mut().phase = Phase::Slots { layout };
@@ -159,7 +226,7 @@ impl Pair {
 
     /// First copies go ahead, and nobody else has what they have (ERAID).
     fn go_without_log(&mut self) {
-        let why = match self.policy.redirect() {
+        let why = match self.surrogate.redirect {
             Redirect::Eraid if !self.home().is_mirrored() => ONLY_MIRRORS,
             Redirect::Eraid => return self.open_overlay_of(LOGLESS, &NOTHING, LOGLESS_SHAPE),
             _ => "there is no surrogate to redirect to",
@@ -168,7 +235,7 @@ impl Pair {
     }
 
     /// Nothing in the log counts.
-    fn begin_anew(&mut self, layout: LogLayout) {
+    pub(crate) fn begin_anew(&mut self, layout: LogLayout) {
         if self.start_mut().mode.read_only {
             return self.end_start(Ok(()), Stage::Alone);
         }
@@ -184,89 +251,98 @@ impl Pair {
             array: self.home().id(),
             epoch: epoch.into(),
         };
-        self.jobs.table = Some(AnchorTable::new(owner, layout));
+        self.table = Some(AnchorTable::new(owner, layout));
         self.start_mut().phase = Phase::Beginning { found: NOTHING };
     }
 
-    // -------------------------------------------------------------------------------------------------- numbers
+    /// Goes on to the next phase if everything of this one was read.
+    pub(crate) fn all_read(&mut self) -> bool {
+        match &mut self.start_mut().phase {
+            Phase::Anchors {
+                layout,
+                homes,
+                ended,
+                ..
+            } if *ended == homes.len() => {
+                let (layout, homes) = (*layout, core::mem::take(homes));
+                self.load(layout, &homes);
+                true
+            }
+            Phase::Scan(scan) if scan.is_done() => {
+                self.scanned();
+                true
+            }
+            _ => false,
+        }
+    }
 
-    pub(super) fn number_from_now(&mut self, layout: LogLayout) {
-        let session = self.next_session();
-        let last = session + 1;
-        self.start_mut().phase = Phase::Numbering {
-            layout,
-            session,
-            last,
+    fn load(&mut self, layout: LogLayout, homes: &[Option<Page>]) {
+        let owner = self.log_owner();
+        let whole_rows = self.log().whole_rows();
+        match AnchorTable::load(owner, layout, homes) {
+            Ok(table) => {
+                let start = self.start_mut();
+                let mut scan = Scan::new(table);
+                scan.look_behind(layout.footprint(record_sectors(&layout, whole_rows)));
+                if let Some(cut) = start.cut {
+                    scan.cut_at(cut);
+                }
+                start.phase = Phase::Scan(Box::new(scan));
+            }
+            Err(_) => self.damaged(),
+        }
+    }
+
+    fn scanned(&mut self) {
+        let size = self.home().layout().size_sectors();
+        let start = self.start_mut();
+        let layout = match &start.phase {
+            Phase::Scan(scan) => *scan.layout(),
+            _ => unreachable!("a scan has ended"),
         };
-    }
-
-    pub(super) fn number(&mut self) -> bool {
-        let Phase::Numbering {
+        let nothing = Phase::Anchors {
             layout,
-            session,
-            last,
-        } = self.start_mut().phase
-        else {
-            unreachable!("sets are numbered in this phase")
+            homes: Vec::new(),
+            asked: 0,
+            ended: 0,
         };
-        match self.mark_at_start(false) {
-            Ok(true) => {}
-            Ok(false) => return false,
-            Err(_) => {
-                self.numbered_in_vain(layout);
-                return true;
-            }
+        let Phase::Scan(scan) = core::mem::replace(&mut start.phase, nothing) else {
+            unreachable!("a scan has ended")
+        };
+        if self.move_from_buffer(&scan) {
+            return;
         }
-        match self.number_sets(session) {
-            Ok(false) => return false,
-            Ok(true) if session < last => {
-                self.start_mut().phase = Phase::Numbering {
-                    layout,
-                    session: session + 1,
-                    last,
-                };
+        let gap = scan.gap();
+        match scan.finish() {
+            Ok(found) if sound(&found, size) && found.damage.is_empty() => {
+                self.go_on(layout, found, gap);
             }
-            Ok(true) => match self.mark_at_start(true) {
-                Ok(false) => return false,
-                Ok(true) => self.take_log(layout),
-                Err(_) => self.numbered_in_vain(layout),
-            },
-            Err(error) if self.buffer.used && self.buffer_set().halted() => {
-                self.lose_buffer(error, layout);
-            }
-            Err(_) if !self.log_counts() && !self.home().halted() => self.go_on_alone(),
-            Err(error) => self.without_log(error, layout),
-        }
-        true
-    }
-
-    /// The log does not get on record what it is to have there.
-    fn numbered_in_vain(&mut self, layout: LogLayout) {
-        match !self.log_counts() && !self.home().halted() {
-            true => self.go_on_alone(),
-            false => {
-                let error = self.why_unwritable();
-                self.without_log(error, layout);
-            }
+            _ => self.damaged(),
         }
     }
 
-    /// The buffer failed while the start is on its way: it goes on without if that does not count.
-    fn lose_buffer(&mut self, error: CommandError, layout: LogLayout) {
-        if self.start_mut().slots.counts {
-            return self.refuse_buffer(error);
+    fn go_on(&mut self, layout: LogLayout, recovered: Recovered, gap: u64) {
+        if let Some(extents) = self.start_mut().doubt.take() {
+            return self.settle_doubt(&recovered, &extents, gap);
         }
-        self.buffer.used = false;
-        let why = Box::new(CommandError::OfBuffer(Box::new(error)));
-        let forgone = false;
-        self.tell_of_start(Fact::BufferAbsent { why, forgone });
-        self.number_from_now(layout);
+        if let Some(&first) = recovered.unread.first() {
+            if self.log().halted() {
+                // It was read, and could not be written again.
+                return self.cannot_write();
+            }
+            return self.cut_off(layout, &recovered, first);
+        }
+        if self.start_mut().mode.read_only {
+            let found = found_of(&recovered);
+            self.table = Some(recovered.table);
+            return self.open_overlay(&found);
+        }
+        self.start_mut().phase = Phase::Flushing(Box::new(recovered));
+        self.ask(Site::Log, Owner::Start, flush());
     }
-
-    // -------------------------------------------------------------------------------------------------- refused
 
     /// The log cannot be used: what may lie there alone is lost, if that is accepted.
-    fn without_log(&mut self, error: CommandError, layout: LogLayout) {
+    pub(crate) fn without_log(&mut self, error: CommandError, layout: LogLayout) {
         if error == CommandError::LogIsOld && self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
         }
@@ -278,34 +354,8 @@ impl Pair {
         }
     }
 
-    /// A log that too few members are left of while the start is on its way is missing, as one that was not there.
-    fn refuse_without(&mut self, error: CommandError) {
-        let missing = matches!(error, CommandError::TooFew { .. });
-        match missing && !self.home().halted() && !self.firsts_have_it() {
-            true => self.end_start(Err(self.log_missing()), Stage::Idle),
-            false => self.refuse(error),
-        }
-    }
-
-    fn refuse(&mut self, error: CommandError) {
-        let error = CommandError::OfSurrogate(Box::new(error));
-        self.end_start(Err(error), Stage::Idle);
-    }
-
-    fn log_missing(&self) -> CommandError {
-        CommandError::SurrogateMissing {
-            surrogate: self.log().id(),
-            extents: self.home().redirected_extents(),
-        }
-    }
-
-    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
-    fn firsts_have_it(&mut self) -> bool {
-        self.home().records_primary_first() && self.start_mut().doubt.is_none()
-    }
-
     /// The log does not tell what it should have.
-    pub(super) fn damaged(&mut self) {
+    fn damaged(&mut self) {
         if self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
         }
@@ -329,7 +379,7 @@ impl Pair {
 
     /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
     /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
-    pub(super) fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
+    fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
         if self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
         }
@@ -346,34 +396,6 @@ impl Pair {
         self.read_log(layout);
     }
 
-    /// The log cannot be written. If nothing counts in it, home goes on alone.
-    pub(super) fn cannot_write(&mut self) {
-        match &self.start_mut().phase {
-            Phase::Beginning { found } if found.extents.is_empty() => {
-                self.go_on_alone();
-            }
-            _ => {
-                let error = self.why_unwritable();
-                self.refuse_without(error);
-            }
-        }
-    }
-
-    fn why_unwritable(&self) -> CommandError {
-        let log = self.log();
-        log.halt()
-            .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
-    }
-
-    /// Nothing counts in a log that cannot be written.
-    fn go_on_alone(&mut self) {
-        let why = Box::new(self.why_unwritable());
-        self.tell_of_start(Fact::SurrogateAbsent { why });
-        self.end_start(Ok(()), Stage::Alone);
-    }
-
-    // -------------------------------------------------------------------------------------------------- given up
-
     /// All that may lie in the log alone is lost.
     fn give_up_log(&mut self, layout: LogLayout) {
         self.at_home(|home| {
@@ -386,7 +408,7 @@ impl Pair {
 
     /// What was lost is on record: nothing in the log counts any more. Home has a higher epoch on record before the log gets a number that could have it taken
     /// for what home left in it.
-    pub(super) fn forget_log(&mut self, layout: LogLayout) -> bool {
+    pub(crate) fn forget_log(&mut self, layout: LogLayout) -> bool {
         if self.home().writes_lost_list() {
             return false;
         }
@@ -409,27 +431,5 @@ impl Pair {
         let epoch = before.epoch + 1;
         self.at_home(|home| home.set_partner(Some(Partner { epoch, ..before })));
         epoch
-    }
-}
-
-/// What is lost if records count up to this one: and from which on, since one before it that has older copies of some of
-/// that must not count either.
-fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
-    let counts = |extent: &&Extent| extent.kind != Kind::Clean;
-    let mut lost = RunSet::default();
-    loop {
-        for extent in extents.iter().filter(counts) {
-            if extent.sequence >= cut {
-                lost.insert(extent.home, u64::from(extent.sectors));
-            }
-        }
-        let older = |extent: &&Extent| {
-            let met = lost.within(extent.home, u64::from(extent.sectors));
-            extent.sequence < cut && !met.is_empty()
-        };
-        match extents.iter().filter(counts).find(older) {
-            Some(extent) => cut = extent.sequence,
-            None => return (cut, lost.runs().to_vec()),
-        }
     }
 }

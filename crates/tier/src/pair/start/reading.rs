@@ -1,57 +1,21 @@
 //! What a start reads of the log, one page or payload after the other, as far as there are buffers for it.
 
-use super::again::{Again, Brought};
-use super::begin::record_sectors;
-use super::{Pair, Phase};
+use super::reader::LogReader;
+use super::state::{Brought, Phase, Reading, Step, Wanted, record_sectors};
 use crate::overlay::Site;
 use crate::overlay::format::{PayloadFound, Read, RecordHeader, record};
-use crate::pair::child::Owner;
-use crate::pair::jobs;
-use restripe_array::parts::{Copies, Size};
+use crate::pair::children::{Owner, child};
+use restripe_array::parts::Copies;
 use restripe_array::{
-    Buf, BufRef, PAGE_SECTORS, Page, RequestError, RequestOp, SECTOR_BYTES, SMALL_BYTES, Verdict,
+    Action, Buf, BufRef, ComputeOp, PAGE_SECTORS, Page, RequestError, RequestOp, SECTOR_BYTES,
+    SMALL_BYTES, Verdict, zeroed_page,
 };
 
-/// What is being read.
-#[derive(Clone, Copy)]
-pub(super) enum Wanted {
-    Anchor(usize),
-    Header(u64),
-    Payload(RecordHeader),
-}
+/// Computations of the start have tags from here on.
+pub(crate) const START_TAGS: u32 = 1 << 24;
 
-#[derive(Clone, Copy)]
-pub(super) struct Reading {
-    pub(super) wanted: Wanted,
-    pub(super) buf: Buf,
-    pub(super) step: Step,
-    /// It reads again what was wrong.
-    pub(super) again: Option<Again>,
-}
-
-/// Of a payload in a log that is written by whole rows, which is read with its header: nobody knows whether its parity was
-/// written, so it is written again before it counts.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Step {
-    Reading,
-    /// The payload is sound: the header is looked at once more.
-    Sound,
-    /// The header that was found goes before the payload.
-    Header,
-    Rewriting,
-}
-
-impl Wanted {
-    fn size(&self) -> Size {
-        match self {
-            Wanted::Anchor(_) | Wanted::Header(_) => Size::Small,
-            Wanted::Payload(_) => Size::Large,
-        }
-    }
-}
-
-impl Pair {
-    pub(super) fn read_on(&mut self) -> bool {
+impl LogReader {
+    pub(crate) fn read_on(&mut self) -> bool {
         let mut any = false;
         while let Some(wanted) = self.next_wanted() {
             let Some(buf) = self.buffers.take_free(wanted.size()) else {
@@ -66,7 +30,7 @@ impl Pair {
             });
             any = true;
         }
-        any || self.all_read()
+        any
     }
 
     fn next_wanted(&mut self) -> Option<Wanted> {
@@ -109,7 +73,7 @@ impl Pair {
     }
 
     /// The sectors of the surrogate that are read.
-    pub(super) fn place_of(&mut self, wanted: Wanted) -> (u64, u64) {
+    pub(crate) fn place_of(&mut self, wanted: Wanted) -> (u64, u64) {
         let source = match &self.start_mut().phase {
             Phase::Anchors { layout, .. } => *layout,
             Phase::Scan(scan) => *scan.layout(),
@@ -150,26 +114,26 @@ impl Pair {
         self.ask_part(read, at, BufRef::new(buf, 0, bytes), Copies::All);
     }
 
-    pub(super) fn ask_part(&mut self, read: u32, at: u64, into: BufRef, copies: Copies) {
+    pub(crate) fn ask_part(&mut self, read: u32, at: u64, into: BufRef, copies: Copies) {
         let sectors = u64::from(into.bytes) / SECTOR_BYTES;
-        let request = jobs::child(RequestOp::Read, at, sectors, into, false);
+        let request = child(RequestOp::Read, at, sectors, into, false);
         let owner = Owner::StartRead(read);
-        self.children.ask_copies(Site::Log, owner, request, copies);
+        self.ask_copies(Site::Log, owner, request, copies);
     }
 
     /// Where a payload begins in its buffer.
-    pub(super) fn payload_from(&self) -> u32 {
+    pub(crate) fn payload_from(&self) -> u32 {
         match self.log().whole_rows() {
             true => SMALL_BYTES,
             false => 0,
         }
     }
 
-    pub(super) fn reading(&mut self, read: u32) -> Reading {
+    pub(crate) fn reading(&mut self, read: u32) -> Reading {
         self.start_mut().reads[read as usize].expect("it is under way")
     }
 
-    pub(in crate::pair) fn start_read(&mut self, read: u32, result: Result<(), RequestError>) {
+    pub(crate) fn start_read(&mut self, read: u32, result: Result<(), RequestError>) {
         let Reading {
             wanted, buf, step, ..
         } = self.reading(read);
@@ -190,12 +154,7 @@ impl Pair {
         }
     }
 
-    pub(in crate::pair) fn start_computed(
-        &mut self,
-        read: u32,
-        page: Option<Page>,
-        verdict: Verdict,
-    ) {
+    pub(crate) fn start_computed(&mut self, read: u32, page: Option<Page>, verdict: Verdict) {
         self.brought(read, (page, Some(verdict)));
     }
 
@@ -228,7 +187,7 @@ impl Pair {
         }
     }
 
-    fn step(&mut self, read: u32, step: Step) {
+    pub(crate) fn step(&mut self, read: u32, step: Step) {
         let reading = self.start_mut().reads[read as usize].as_mut();
         reading.expect("it is under way").step = step;
     }
@@ -258,9 +217,9 @@ impl Pair {
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
         let at = layout.sector(header.at);
-        let request = jobs::child(RequestOp::Write, at, sectors, source, false);
+        let request = child(RequestOp::Write, at, sectors, source, false);
         let owner = Owner::StartRead(read);
-        self.children.ask(Site::Log, owner, request);
+        self.ask(Site::Log, owner, request);
     }
 
     /// What a read brought; nothing if it failed.
@@ -288,24 +247,19 @@ impl Pair {
         }
     }
 
-    /// Goes on to the next phase if everything of this one was read.
-    fn all_read(&mut self) -> bool {
-        match &mut self.start_mut().phase {
-            Phase::Anchors {
-                layout,
-                homes,
-                ended,
-                ..
-            } if *ended == homes.len() => {
-                let (layout, homes) = (*layout, core::mem::take(homes));
-                self.load(layout, &homes);
-                true
-            }
-            Phase::Scan(scan) if scan.is_done() => {
-                self.scanned();
-                true
-            }
-            _ => false,
-        }
+    /// A computation of the start: the page of a buffer is wanted, or the checksum of what lies in one.
+    fn compute_for_start(&mut self, read: u32, source: BufRef, is_page: bool) {
+        let (op, page) = match is_page {
+            true => (ComputeOp::TakePage, Some(zeroed_page())),
+            false => (ComputeOp::Checksum, None),
+        };
+        let compute = self.compute(START_TAGS + read, op, Some(source), None, page);
+        self.out.push(Action::Compute(compute));
+    }
+
+    fn put_for_start(&mut self, read: u32, target: BufRef, page: Page) {
+        let (tag, op) = (START_TAGS + read, ComputeOp::PutPage);
+        let compute = self.compute(tag, op, None, Some(target), Some(page));
+        self.out.push(Action::Compute(compute));
     }
 }

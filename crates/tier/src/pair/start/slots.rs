@@ -14,14 +14,14 @@
 //! and the wrong copy is written again. If nothing is found, nothing is there; unless a copy that is here could not be read, or one
 //! that is to go into the log was there before: then the start is refused, or what that had is given up, and told.
 
-use super::{Pair, Phase};
+use super::reader::LogReader;
+use super::state::{Half, HalfStep, Phase, can_be_had, of_buffer};
 use crate::overlay::Site;
 use crate::overlay::format::slot::{self, HALF_SECTORS};
-use crate::overlay::format::{LogLayout, Scan, Version, record};
-use crate::pair::child::Owner;
-use crate::pair::jobs::{self, Job};
+use crate::overlay::format::{Scan, Version, record};
+use crate::pair::children::{Owner, child};
+use crate::pair::jobs::Job;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use restripe_array::meta::superblock::BufferMark;
 use restripe_array::parts::{Attempt, Copies, Size, Suspects};
@@ -30,129 +30,9 @@ use restripe_array::{
     RequestOp, SECTOR_BYTES, SMALL_BYTES, Verdict, zeroed_page,
 };
 
-#[derive(Clone, PartialEq, Eq, Debug)]
-enum Step {
-    Reading,
-    Page,
-    Sum(Version),
-    Header,
-    Writing,
-}
-
-/// The half that is being looked at.
-struct Half {
-    half: u32,
-    buf: Buf,
-    job: u32,
-    step: Step,
-    /// No version could be read from it, and so it is read without some of its copies: nobody else says that one is wrong.
-    again: Option<Attempt>,
-    /// What was found without them, while they are written again.
-    found: Option<Version>,
-    /// A copy that is here could not be read so: nobody knows what it has.
-    unread: bool,
-}
-
-/// What the buffer has, as far as a start has looked.
-#[derive(Default)]
-pub(super) struct Slots {
-    /// It may hold what counts.
-    pub(super) counts: bool,
-    next: u32,
-    now: Option<Half>,
-    /// Versions that are whole, and the halves that they lie in.
-    versions: Vec<(u32, Version)>,
-    /// Those that go into the log.
-    moves: VecDeque<(u32, Version)>,
-    /// The first of those that went there last.
-    moved: Option<u64>,
-    /// It has been told that something of it is given up.
-    forgone: bool,
-}
-
-impl Slots {
-    /// The newest version of a record.
-    fn newest(&self, sequence: u64) -> Option<&(u32, Version)> {
-        let of = |one: &&(u32, Version)| one.1.header.sequence == sequence;
-        let versions = self.versions.iter().filter(of);
-        versions.max_by_key(|(_, version)| version.version)
-    }
-
-    /// What counts from this sequence on.
-    pub(super) fn chain(&self, mut sequence: u64) -> Vec<(u32, Version)> {
-        let mut chain = Vec::new();
-        while let Some(found) = self.newest(sequence) {
-            chain.push(found.clone());
-            sequence += 1;
-            if !found.1.closed {
-                break;
-            }
-        }
-        chain
-    }
-}
-
-impl Pair {
-    // ------------------------------------------------------------------------------------------- whether it is needed
-
-    /// Both sets serve, and are of one time. Goes on with the buffer, or without it if that does not count.
-    pub(super) fn open_buffer(&mut self, layout: LogLayout) {
-        let mark = self.buffer_mark();
-        let needed = self.log_counts() && mark == BufferMark::Counts;
-        let here = self.has_own_buffer();
-        let has = self.surrogate.buffer_members > 0;
-        let error = match mark {
-            _ if !here && has && self.started[Site::Buffer] => {
-                let first = self.route.global(Site::Buffer, restripe_array::Member(0));
-                Some(CommandError::Foreign(first))
-            }
-            _ if !here => Some(
-                self.buffer_absent
-                    .clone()
-                    .unwrap_or(CommandError::BufferMissing),
-            ),
-            BufferMark::None => Some(CommandError::Unsuited(
-                "this log was created without an NVRAM buffer",
-            )),
-            _ if !self.log().whole_rows() => Some(CommandError::Unsuited(
-                "only a code cache has an NVRAM buffer",
-            )),
-            _ if self.slots().slots() < self.surrogate.limits.cluster_records => {
-                let (has, needs) = (self.buffer_set().layout().size_sectors(), 2 * HALF_SECTORS);
-                let needs = needs * u64::from(self.surrogate.limits.cluster_records);
-                Some(CommandError::TooSmall { has, needs })
-            }
-            _ if needed && self.is_buffer_old() => Some(CommandError::BufferIsOld),
-            _ => None,
-        };
-        let start = self.start_mut();
-        let mode = start.mode;
-        start.slots = super::Slots {
-            counts: needed && error.is_none(),
-            ..super::Slots::default()
-        };
-        self.buffer.used = error.is_none();
-        if let Some(error) = error {
-            if needed && (!self.accepts_loss() || super::can_be_had(&error, mode)) {
-                return self.refuse_buffer(error);
-            }
-            if has || mark != BufferMark::None {
-                let (why, forgone) = (Box::new(error), needed);
-                self.tell_of_start(Fact::BufferAbsent { why, forgone });
-            }
-        }
-        match self.may_write() {
-            true => self.number_from_now(layout),
-            false => self.take_log(layout),
-        }
-    }
-
-    pub(super) fn refuse_buffer(&mut self, error: CommandError) {
-        self.end_start(Err(of_buffer(error)), super::Stage::Idle);
-    }
-
+impl LogReader {
     /// What the log is to have on record of the buffer from now on; true once it has.
-    pub(super) fn mark_at_start(&mut self, numbered: bool) -> Result<bool, RequestError> {
+    pub(crate) fn mark_at_start(&mut self, numbered: bool) -> Result<bool, RequestError> {
         match (self.buffer_mark(), self.buffer.used) {
             (BufferMark::None, _) => Ok(true),
             (_, false) => self.mark_buffer(BufferMark::Idle),
@@ -162,10 +42,8 @@ impl Pair {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------------ reading
-
     /// Goes on with the halves, or with what is moved; false if it has to wait.
-    pub(super) fn slots_on(&mut self) -> bool {
+    pub(crate) fn slots_on(&mut self) -> bool {
         let halves = self.slots().halves();
         let start = self.start_mut();
         if start.slots.now.is_some() {
@@ -188,7 +66,7 @@ impl Pair {
             return false;
         };
         let job = self.jobs.list.insert(Job::Slot);
-        let step = Step::Reading;
+        let step = HalfStep::Reading;
         let now = Half {
             half,
             buf,
@@ -210,16 +88,15 @@ impl Pair {
         let Half { half, buf, job, .. } = *self.half();
         let at = self.slots().half_at(half);
         let into = BufRef::new(buf, 0, (HALF_SECTORS * SECTOR_BYTES) as u32);
-        let request = jobs::child(RequestOp::Read, at, HALF_SECTORS, into, false);
+        let request = child(RequestOp::Read, at, HALF_SECTORS, into, false);
         let copies = Copies::Without(suspects);
-        self.children
-            .ask_copies(Site::Buffer, Owner::Job(job), request, copies);
+        self.ask_copies(Site::Buffer, Owner::Job(job), request, copies);
     }
 
     fn read_half_again(&mut self, again: Attempt) {
         let half = self.half();
         half.again = Some(again);
-        half.step = Step::Reading;
+        half.step = HalfStep::Reading;
         self.read_half(again.suspects);
     }
 
@@ -284,7 +161,7 @@ impl Pair {
         now.expect("one is being looked at")
     }
 
-    fn step_half(&mut self, step: Step) -> (u32, Buf) {
+    fn step_half(&mut self, step: HalfStep) -> (u32, Buf) {
         let half = self.half();
         half.step = step;
         (half.job, half.buf)
@@ -300,11 +177,11 @@ impl Pair {
     }
 
     /// A half was read, or a record written into the log.
-    pub(in crate::pair) fn slot_moved(&mut self, result: Result<(), RequestError>) {
-        let writing = self.half().step == Step::Writing;
+    pub(crate) fn slot_moved(&mut self, result: Result<(), RequestError>) {
+        let writing = self.half().step == HalfStep::Writing;
         match (writing, result) {
             (false, Ok(())) => {
-                let (job, buf) = self.step_half(Step::Page);
+                let (job, buf) = self.step_half(HalfStep::Page);
                 let source = BufRef::new(buf, 0, SMALL_BYTES);
                 let page = Some(zeroed_page());
                 let compute = self.compute(job, ComputeOp::TakePage, Some(source), None, page);
@@ -344,7 +221,7 @@ impl Pair {
     /// What users flushed may lie where the buffer does not tell it: that is given up and told, or the start refused.
     fn forgoes(&mut self, error: CommandError) -> bool {
         let mode = self.start_mut().mode;
-        if !self.accepts_loss() || super::can_be_had(&error, mode) {
+        if !self.accepts_loss() || can_be_had(&error, mode) {
             self.refuse_buffer(error);
             return false;
         }
@@ -367,13 +244,13 @@ impl Pair {
         slots.versions.retain(|one| *one != dropped);
     }
 
-    pub(in crate::pair) fn slot_computed(&mut self, page: Option<Page>, verdict: Verdict) {
+    pub(crate) fn slot_computed(&mut self, page: Option<Page>, verdict: Verdict) {
         let owner = self.log_owner();
         match (self.half().step.clone(), page, verdict) {
-            (Step::Page, Some(page), _) => match slot::decode(&owner, &page) {
+            (HalfStep::Page, Some(page), _) => match slot::decode(&owner, &page) {
                 Ok(version) if self.fits(&version) => {
                     let sectors = u64::from(version.header.payload_sectors);
-                    let (job, buf) = self.step_half(Step::Sum(version));
+                    let (job, buf) = self.step_half(HalfStep::Sum(version));
                     let bytes = (sectors * SECTOR_BYTES) as u32;
                     let source = BufRef::new(buf, SMALL_BYTES, bytes);
                     let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
@@ -381,10 +258,10 @@ impl Pair {
                 }
                 _ => self.half_reads(None),
             },
-            (Step::Sum(version), _, Verdict::Checksum(crc)) => {
+            (HalfStep::Sum(version), _, Verdict::Checksum(crc)) => {
                 self.half_reads((crc == version.header.payload_crc).then_some(version));
             }
-            (Step::Header, ..) => self.move_into_log(),
+            (HalfStep::Header, ..) => self.move_into_log(),
             _ => self.half_reads(None),
         }
     }
@@ -426,7 +303,7 @@ impl Pair {
             &version.extents,
             &mut page,
         );
-        let (job, buf) = self.step_half(Step::Header);
+        let (job, buf) = self.step_half(HalfStep::Header);
         let target = BufRef::new(buf, 0, SMALL_BYTES);
         let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
         self.out.push(Action::Compute(compute));
@@ -444,18 +321,16 @@ impl Pair {
             .expect("it is on its way")
             .1
             .header;
-        let (job, buf) = self.step_half(Step::Writing);
+        let (job, buf) = self.step_half(HalfStep::Writing);
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
         let at = layout.sector(header.at);
-        let request = jobs::child(RequestOp::Write, at, sectors, source, false);
-        self.children.ask(Site::Log, Owner::Job(job), request);
+        let request = child(RequestOp::Write, at, sectors, source, false);
+        self.ask(Site::Log, Owner::Job(job), request);
     }
 
-    // ------------------------------------------------------------------------------------------------------- moving
-
     /// The log was read, and the buffer has what it lacks: that goes there. False if it has nothing.
-    pub(super) fn move_from_buffer(&mut self, scan: &Scan) -> bool {
+    pub(crate) fn move_from_buffer(&mut self, scan: &Scan) -> bool {
         let layout = *scan.layout();
         let whole = |one: &&(u32, Version)| one.1.closed;
         let start = self.start_mut();
@@ -492,12 +367,5 @@ impl Pair {
         start.slots.moves = moves.into();
         start.phase = Phase::Moving { layout };
         true
-    }
-}
-
-fn of_buffer(error: CommandError) -> CommandError {
-    match error {
-        error @ (CommandError::OfBuffer(_) | CommandError::BufferMissing) => error,
-        error => CommandError::OfBuffer(Box::new(error)),
     }
 }

@@ -16,24 +16,92 @@
 //! A log that failed gets nothing more before the next start, or before an attempt to go on if it had no space ([`super::revive`]). That
 //! it lacks something is on record before a user is answered so.
 
-use super::{Pair, Stage, Stopping};
+use super::children::Owner;
+use super::facts::{Stage, Stopping};
+use super::nvram::Nvram;
 use crate::overlay::{Overlay, Site};
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
-use restripe_array::parts::Noted;
-use restripe_array::{Action, Command, CommandError, CommandTag, Event, FailCause};
+use restripe_array::parts::{Copies, Noted};
+use restripe_array::{
+    Action, Command, CommandError, CommandTag, Event, FailCause, Request, RequestError, RequestOp,
+    SECTOR_BYTES,
+};
 
-impl Pair {
+pub(crate) struct DeferredMirror {
+    pub(crate) below: Nvram,
+    /// What goes into records, and is not announced yet, on its way to first copies.
+    pub(crate) besides: VecDeque<(u64, Request, Copies)>,
+    /// Something did not reach first copies though they were believed.
+    pub(crate) beside_failed: bool,
+    /// What was told, and which superblock home had, when first copies were last looked through.
+    pub(crate) firsts_seen: Option<(u64, u64)>,
+    /// Commands that wait until the log holds nothing.
+    commands_waiting: Vec<(CommandTag, Command)>,
+}
+
+floor!(DeferredMirror over Nvram);
+
+impl DeferredMirror {
+    pub(crate) fn new(below: Nvram) -> DeferredMirror {
+        DeferredMirror {
+            below,
+            besides: VecDeque::new(),
+            beside_failed: false,
+            firsts_seen: None,
+            commands_waiting: Vec::new(),
+        }
+    }
+
+    /// First copies are to get what goes into a record, or all copies.
+    pub(crate) fn write_beside(&mut self, sequence: u64, request: Request, all: bool) {
+        let copies = if all { Copies::All } else { Copies::First };
+        self.besides.push_back((sequence, request, copies));
+    }
+
+    pub(crate) fn went_beside(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        self.beside_failed |= result.is_err();
+        self.overlay_mut().went_beside(sequence, result);
+    }
+
+    pub(crate) fn next_beside(&mut self) -> bool {
+        let Some((sequence, request, copies)) = self.besides.front().copied() else {
+            return false;
+        };
+        let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
+        let needless = copies == Copies::All || self.is_logless();
+        let announced = needless || self.is_announced(lba, sectors);
+        if !announced && !self.home().halted() {
+            return false;
+        }
+        self.besides.pop_front();
+        if announced {
+            // What is lost is regained by all copies together, and where one is missing none goes ahead.
+            let home = self.home();
+            let copies = match home.complete() && home.lost_in(lba, sectors).is_none() {
+                true => copies,
+                false => Copies::All,
+            };
+            let owner = Owner::Beside(sequence);
+            self.ask_copies(Site::Home, owner, request, copies);
+        } else {
+            let error = Err(self.home().refusal(RequestOp::Write));
+            self.went_beside(sequence, error);
+        }
+        true
+    }
+
     /// Whether a write goes into the log, and to first copies.
-    pub(super) fn goes_ahead(&self) -> bool {
-        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+    pub(crate) fn goes_ahead(&self) -> bool {
+        let overlay = self.overlay();
         let home = self.home();
         let on_record = home.records_primary_first() && home.partner_durable();
         overlay.trusts() && on_record && !self.wants_log_empty()
     }
 
     /// Begins to believe first copies, or ceases to; false if nothing changes.
-    pub(super) fn settle_trust(&mut self) -> bool {
+    pub(crate) fn settle_trust(&mut self) -> bool {
         let Some(overlay) = &self.overlay else {
             return false;
         };
@@ -42,7 +110,7 @@ impl Pair {
             self.stage,
             Stage::Stopping(Stopping::Set(_)) | Stage::Stopped
         );
-        if !self.policy.redirect().goes_ahead() || over {
+        if !self.surrogate.redirect.goes_ahead() || over {
             return false;
         }
         let (whole, trusted) = (self.home().copies_are_whole(), overlay.trusts());
@@ -55,7 +123,7 @@ impl Pair {
             && overlay.is_void();
         let (alone, void) = (overlay.is_alone(), overlay.is_void());
         let trusts = match trusted {
-            true => whole && !self.policy.beside_failed || alone,
+            true => whole && !self.beside_failed || alone,
             false => begins && self.all_called_dirty() && self.is_on_record(),
         };
         if void && !trusted && !begins {
@@ -65,7 +133,7 @@ impl Pair {
         if trusts == trusted {
             return self.settle_lapse() || self.release_held();
         }
-        self.policy.beside_failed = false;
+        self.beside_failed = false;
         if !trusts {
             self.at_home(|core| {
                 core.set_ahead(false);
@@ -73,7 +141,7 @@ impl Pair {
                 core.cache_forgets();
             });
         }
-        let overlay = self.overlay.as_mut().expect("just seen");
+        let overlay = self.overlay_mut();
         overlay.trust(trusts);
         true
     }
@@ -86,7 +154,7 @@ impl Pair {
             return true;
         }
         let durable = !halted && self.home().partner_durable();
-        let overlay = self.overlay.as_mut().expect("just seen");
+        let overlay = self.overlay_mut();
         if !overlay.is_lapsing() || !(halted || durable) {
             return false;
         }
@@ -98,7 +166,7 @@ impl Pair {
     }
 
     /// Whether all that first copies have and nobody else is on the map of an array that stops.
-    pub(super) fn knows_what_is_ahead(&self) -> bool {
+    pub(crate) fn knows_what_is_ahead(&self) -> bool {
         let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_going_home();
         let home = self.home();
         let on_record = home.records_primary_first() && home.partner_durable();
@@ -106,8 +174,8 @@ impl Pair {
         self.overlay.as_ref().is_some_and(trusted) && on_record && in_step
     }
 
-    pub(super) fn leave_ahead(&mut self) {
-        let overlay = self.overlay.as_ref().expect("it knows what is ahead");
+    pub(crate) fn leave_ahead(&mut self) {
+        let overlay = self.overlay();
         let extents = overlay.map().extents_from(0);
         let extents: Vec<Range<u64>> = extents.map(|one| one.home..one.end()).collect();
         self.at_home(|core| core.leave_ahead(extents.into_iter()));
@@ -115,7 +183,7 @@ impl Pair {
 
     /// Puts on record what first copies alone are to be believed for; false if that is there.
     fn settle_alone(&mut self) -> bool {
-        let overlay = self.overlay.as_ref().expect("just seen");
+        let overlay = self.overlay();
         let (alone, logless) = (overlay.is_alone(), overlay.is_logless());
         let (void, home) = (overlay.is_void() && !overlay.is_going_home(), self.home());
         let (ahead, whole) = (home.records_primary_first(), home.copies_are_whole());
@@ -142,7 +210,7 @@ impl Pair {
     fn all_called_dirty(&mut self) -> bool {
         let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_all_dirty();
-        self.children.delivered |= in_turn;
+        self.delivered |= in_turn;
         durable
     }
 
@@ -156,22 +224,18 @@ impl Pair {
     }
 
     /// Whether there was a log, and nothing is missed with it: first copies are believed, or home has everything.
-    pub(super) fn goes_on_without_log(&self) -> bool {
+    pub(crate) fn goes_on_without_log(&self) -> bool {
         let Some(overlay) = &self.overlay else {
             return false;
         };
         let failed = overlay.is_broken() && !overlay.is_logless();
-        let ahead = self.policy.redirect().goes_ahead();
+        let ahead = self.surrogate.redirect.goes_ahead();
         ahead && failed && (overlay.is_alone() || overlay.is_void())
-    }
-
-    pub(super) fn is_logless(&self) -> bool {
-        self.overlay.as_ref().is_some_and(Overlay::is_logless)
     }
 
     /// What first copies alone had, and had on members that are gone, is lost: before anything could be rebuilt there from older
     /// copies.
-    pub(super) fn lose_firsts(&mut self) {
+    pub(crate) fn lose_firsts(&mut self) {
         if self.home().complete() {
             return;
         }
@@ -180,19 +244,19 @@ impl Pair {
         };
         overlay.doubt_records();
         let seen = (overlay.told(), self.home().sequence());
-        if self.policy.firsts_seen.replace(seen) == Some(seen) {
+        if self.firsts_seen.replace(seen) == Some(seen) {
             return;
         }
         for range in self.firsts_gone() {
             self.lose_for_good(range.start, range.end - range.start);
-            let overlay = self.overlay.as_mut().expect("just seen");
+            let overlay = self.overlay_mut();
             overlay.forget(range);
         }
     }
 
     /// What lies ahead on first copies whose members are gone.
     fn firsts_gone(&self) -> Vec<Range<u64>> {
-        let overlay = self.overlay.as_ref().expect("it has what lies ahead");
+        let overlay = self.overlay();
         let chunk = self.home().layout().chunk_sectors();
         let mut gone = Vec::new();
         for extent in overlay.map().extents_from(0) {
@@ -209,26 +273,26 @@ impl Pair {
     }
 
     /// Whether what lies in the log is to go home for good.
-    pub(super) fn wants_log_empty(&self) -> bool {
-        let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let ahead = self.policy.redirect().goes_ahead();
-        let compares = !self.policy.commands_waiting.is_empty() || self.home().compares_copies();
+    pub(crate) fn wants_log_empty(&self) -> bool {
+        let overlay = self.overlay();
+        let ahead = self.surrogate.redirect.goes_ahead();
+        let compares = !self.commands_waiting.is_empty() || self.home().compares_copies();
         let fails = overlay.is_broken() && !overlay.is_logless() || !self.home().copies_are_whole();
         self.is_leaving() || ahead && (!overlay.trusts() || fails || compares)
     }
 
     /// An operator takes the log disk out: it may go while first copies have all that it has, as it may fail. False if it is not about
     /// that, or the log's own redundancy bears it.
-    pub(super) fn fails_log(&mut self, tag: CommandTag, command: &Command) -> bool {
+    pub(crate) fn fails_log(&mut self, tag: CommandTag, command: &Command) -> bool {
         let Command::Fail(member) = *command else {
             return false;
         };
         let (site, member) = self.route.set_of(member);
-        let ahead = self.stage == Stage::Serving && self.policy.redirect().goes_ahead();
+        let ahead = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
         if site != Site::Log || !ahead || !self.log().indispensable(member) {
             return false;
         }
-        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let overlay = self.overlay();
         let trusted = overlay.trusts() && self.home().copies_are_whole();
         let result = match trusted || self.is_gone() {
             true => {
@@ -244,31 +308,31 @@ impl Pair {
     }
 
     /// A command that compares copies waits until they are the same; false if it need not.
-    pub(super) fn hold(&mut self, tag: CommandTag, command: &Command) -> bool {
-        let ahead = self.stage == Stage::Serving && self.policy.redirect().goes_ahead();
+    pub(crate) fn hold(&mut self, tag: CommandTag, command: &Command) -> bool {
+        let ahead = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
         let holds = ahead && matches!(command, Command::Scrub(_));
         if holds {
-            self.policy.commands_waiting.push((tag, *command));
+            self.commands_waiting.push((tag, *command));
         }
         holds
     }
 
     /// They are the same, or will not be; false if nothing waited for it.
     fn release_held(&mut self) -> bool {
-        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let overlay = self.overlay();
         let over = overlay.is_void() || !overlay.trusts() || self.home().halted();
-        if self.policy.commands_waiting.is_empty() || !over {
+        if self.commands_waiting.is_empty() || !over {
             return false;
         }
-        for (tag, command) in core::mem::take(&mut self.policy.commands_waiting) {
+        for (tag, command) in core::mem::take(&mut self.commands_waiting) {
             self.tell(Site::Home, Event::Command(tag, command));
         }
         true
     }
 
     /// The array stops: what waits is not begun any more.
-    pub(super) fn refuse_held(&mut self) {
-        for (tag, _) in core::mem::take(&mut self.policy.commands_waiting) {
+    pub(crate) fn refuse_held(&mut self) {
+        for (tag, _) in core::mem::take(&mut self.commands_waiting) {
             let error = CommandError::Busy("the array is stopping");
             self.out.push(Action::CommandReply(tag, Err(error)));
         }

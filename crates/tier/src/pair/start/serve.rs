@@ -1,10 +1,13 @@
 //! What a start writes into the log last, and what users are served by then: anchors that cut off what does not count and let new
 //! records count, and the overlay.
 
-use super::{Pair, Phase, found_of};
+use super::starting::Starting;
+use super::state::{Phase, found_of, record_sectors};
+use crate::config::RECORD_SECTORS;
 use crate::overlay::format::LogLayout;
 use crate::overlay::{FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, Site};
-use crate::pair::{RECORD_SECTORS, Stage, kept};
+use crate::pair::destage::staging;
+use crate::pair::facts::Stage;
 use alloc::vec::Vec;
 use restripe_array::layout::Level;
 use restripe_array::{BAND_SECTORS_MAX, PAGE_SECTORS, RequestError};
@@ -20,19 +23,19 @@ const RECLAIM_SHARE: u32 = 8;
 const DROP_SHARE: u32 = 4;
 
 /// How records come to lie in a log.
-pub(super) struct LogUse {
+pub(crate) struct LogUse {
     record_sectors: u32,
     grain: u32,
     logless: bool,
 }
 
 /// Of an array that has none.
-pub(super) const LOGLESS: LogUse = LogUse {
+pub(crate) const LOGLESS: LogUse = LogUse {
     record_sectors: RECORD_SECTORS,
     grain: PAGE_SECTORS as u32,
     logless: true,
 };
-pub(super) const LOGLESS_SHAPE: LogShape = LogShape {
+pub(crate) const LOGLESS_SHAPE: LogShape = LogShape {
     segments: 4,
     segment_sectors: 2 * RECORD_SECTORS,
     reserve: 1,
@@ -40,22 +43,11 @@ pub(super) const LOGLESS_SHAPE: LogShape = LogShape {
     drop_below: 1,
 };
 /// In a log that begins, and where there is none.
-pub(super) const NOTHING: FoundInLog = FoundInLog {
+pub(crate) const NOTHING: FoundInLog = FoundInLog {
     segments: Vec::new(),
     extents: Vec::new(),
     sequence: 1,
 };
-
-/// The payload of a record at most. Where a record is written at once, with its header, it is one buffer with that.
-pub(super) fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
-    let header = PAGE_SECTORS as u32;
-    match whole_rows {
-        true => {
-            RECORD_SECTORS.min(layout.segment_sectors()) / layout.grain() * layout.grain() - header
-        }
-        false => RECORD_SECTORS.min(layout.segment_sectors() - header),
-    }
-}
 
 fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
     let segments = layout.segments();
@@ -74,9 +66,9 @@ fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
     }
 }
 
-impl Pair {
+impl Starting {
     /// A flush of the start has ended, or a round of its anchors.
-    pub(in crate::pair) fn start_written(&mut self, result: Result<(), RequestError>) {
+    pub(crate) fn start_written(&mut self, result: Result<(), RequestError>) {
         if result.is_err() {
             return self.cannot_write();
         }
@@ -88,11 +80,11 @@ impl Pair {
             };
             let found = found_of(&recovered);
             self.start_mut().phase = Phase::Closing { found };
-            self.jobs.table = Some(recovered.table);
+            self.table = Some(recovered.table);
         }
     }
 
-    pub(super) fn write_anchors(&mut self) -> bool {
+    pub(crate) fn write_anchors(&mut self) -> bool {
         if self.home().writes_lost_list() || self.log().writes_lost_list() {
             // What is cut off is on record as lost first, and what is forgotten as found.
             return false;
@@ -104,7 +96,7 @@ impl Pair {
         if any || self.writes_anchors() {
             return any;
         }
-        if self.jobs.table().changed().is_some() {
+        if self.table().changed().is_some() {
             return false;
         }
         let start = self.start_mut();
@@ -112,7 +104,7 @@ impl Pair {
             Phase::Closing { found } => {
                 let next = found.sequence;
                 start.phase = Phase::Beginning { found };
-                self.jobs.table().begin(next);
+                self.table().begin(next);
             }
             Phase::Beginning { found } => self.open_overlay(&found),
             _ => unreachable!("anchors are written in these phases"),
@@ -121,7 +113,7 @@ impl Pair {
     }
 
     /// How what was gathered goes home: a stripe is a chunk of each first copy.
-    fn homeward(&self) -> Homeward {
+    pub(crate) fn homeward(&self) -> Homeward {
         let geometry = self.home().geometry();
         let copies = match geometry.level {
             Level::Raid10 { copies } => u64::from(copies),
@@ -132,12 +124,12 @@ impl Pair {
             order: self.surrogate.destage.order,
             stripe_sectors: chunk * (u64::from(geometry.slots) / copies).max(1),
             run_sectors: BAND_SECTORS_MAX as u32,
-            pages: u64::from(self.surrogate.limits.parts_home) * kept::PAGES,
+            pages: u64::from(self.surrogate.limits.parts_home) * staging::PAGES,
         }
     }
 
-    pub(super) fn open_overlay(&mut self, found: &FoundInLog) {
-        let layout = *self.jobs.table().layout();
+    pub(crate) fn open_overlay(&mut self, found: &FoundInLog) {
+        let layout = *self.table().layout();
         let log = LogUse {
             record_sectors: record_sectors(&layout, self.log().whole_rows()),
             grain: layout.grain(),
@@ -147,7 +139,7 @@ impl Pair {
         self.open_overlay_of(log, found, shape(&layout, cleaned));
     }
 
-    pub(super) fn open_overlay_of(&mut self, log: LogUse, found: &FoundInLog, shape: LogShape) {
+    pub(crate) fn open_overlay_of(&mut self, log: LogUse, found: &FoundInLog, shape: LogShape) {
         let limits = self.surrogate.limits;
         let found_extents = u32::try_from(found.extents.len()).unwrap_or(u32::MAX);
         let needed = found_extents
@@ -181,8 +173,8 @@ impl Pair {
     }
 
     /// Copies of the main set may differ only where first copies go ahead. All others are repaired from each other.
-    pub(super) fn settle_copies(&mut self) {
-        let ahead = self.policy.redirect().goes_ahead();
+    pub(crate) fn settle_copies(&mut self) {
+        let ahead = self.surrogate.redirect.goes_ahead();
         self.sets[Site::Home].ties_mut().primaries_first = ahead;
     }
 }

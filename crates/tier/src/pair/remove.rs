@@ -14,24 +14,18 @@
 //! When it is gone nothing ever goes there again, and only then home has it on record that it has no surrogate: a crash before finds the
 //! log needed or void, one behind that finds an array that never had one.
 
-use super::policy::LAST_EXTENTS;
-use super::{Pair, Stage};
+use super::destage::Destaging;
+use super::facts::{Leaving, Stage};
+use super::held::extents_instead;
 use crate::overlay::{Overlay, Site};
 use restripe_array::parts::Bug;
 use restripe_array::{Action, Command, CommandError, CommandTag, Event};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Leaving {
-    #[default]
-    Kept,
-    /// Who asked for it waits.
-    Emptying {
-        tag: CommandTag,
-        /// A way home has ended since.
-        came_home: bool,
-    },
-    Gone,
+pub(crate) struct Removal {
+    pub(crate) below: Destaging,
 }
+
+floor!(Removal over Destaging);
 
 /// What is seen of a surrogate that is being emptied.
 enum Look {
@@ -42,36 +36,23 @@ enum Look {
     Empty,
 }
 
-impl Pair {
-    /// Whether nothing more is to go into the log.
-    pub(super) fn is_leaving(&self) -> bool {
-        self.policy.leaving != Leaving::Kept
-    }
+pub(crate) const NOT_HOME: &str = "the surrogate's log could not be destaged";
 
-    /// Whether nothing lies in the log for ever, and all copies are the same.
-    pub(super) fn is_gone(&self) -> bool {
-        self.policy.leaving == Leaving::Gone
-    }
-
-    /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users write over and over
-    /// would never let it begin.
-    pub(super) fn goes_home_for_good(&self) -> bool {
-        let overlay = self.overlay.as_ref().expect("a serving pair has one");
-        let pressed =
-            matches!(self.policy.leaving, Leaving::Emptying { came_home, .. } if came_home);
-        pressed || overlay.extents_instead() <= LAST_EXTENTS
+impl Removal {
+    pub(crate) fn new(below: Destaging) -> Removal {
+        Removal { below }
     }
 
     /// An operator takes the surrogate away.
-    pub(super) fn begin_leaving(&mut self, tag: CommandTag) {
-        let emptying = matches!(self.policy.leaving, Leaving::Emptying { .. });
+    pub(crate) fn begin_leaving(&mut self, tag: CommandTag) {
+        let emptying = matches!(self.leaving, Leaving::Emptying { .. });
         if self.stage == Stage::Serving && emptying {
             let error = CommandError::Busy("a removal of its surrogate is already running");
             return self.out.push(Action::CommandReply(tag, Err(error)));
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
-        if served && self.policy.leaving == Leaving::Kept && !self.home().mode().read_only {
-            self.policy.leaving = Leaving::Emptying {
+        if served && self.leaving == Leaving::Kept && !self.home().mode().read_only {
+            self.leaving = Leaving::Emptying {
                 tag,
                 came_home: false,
             };
@@ -87,14 +68,14 @@ impl Pair {
     }
 
     /// Goes on with letting the surrogate go; false if it has to wait.
-    pub(super) fn go_on_leaving(&mut self) -> bool {
-        let Leaving::Emptying { tag, .. } = self.policy.leaving else {
+    pub(crate) fn go_on_leaving(&mut self) -> bool {
+        let Leaving::Emptying { tag, .. } = self.leaving else {
             return false;
         };
         match self.look_at_leaving() {
             Look::Waits => return false,
             Look::HomeHalted => {
-                self.policy.leaving = Leaving::Kept;
+                self.leaving = Leaving::Kept;
                 self.let_home_answer(tag);
             }
             Look::Stuck => self.keep_surrogate(NOT_HOME),
@@ -104,14 +85,15 @@ impl Pair {
     }
 
     fn look_at_leaving(&self) -> Look {
-        let overlay = self.overlay.as_ref().expect("a serving pair has one");
+        let overlay = self.overlay();
         if self.home().halted() {
             return Look::HomeHalted;
         }
         if overlay.is_stuck() && !overlay.is_void() {
             return Look::Stuck;
         }
-        let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
+        let hasty =
+            self.home().planted(Bug::RemovedUnderWay) && extents_instead(overlay.map()) == 0;
         // Others are being brought in step with first copies, which go on to be believed until they are.
         let in_step = self.home().sectors_in_doubt() == 0;
         match in_step && (overlay.is_empty() || hasty) {
@@ -122,8 +104,8 @@ impl Pair {
 
     /// Nothing is to be believed but home, which puts it on record and answers.
     fn take_leave(&mut self, tag: CommandTag) {
-        self.policy.leaving = Leaving::Gone;
-        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        self.leaving = Leaving::Gone;
+        let overlay = self.overlay_mut();
         if overlay.trusts() {
             overlay.trust(false);
         }
@@ -138,23 +120,21 @@ impl Pair {
     }
 
     /// A way home has ended. It may have been cut short: by an error, or since first copies are believed no more.
-    pub(super) fn leaving_came_home(&mut self) {
+    pub(crate) fn leaving_came_home(&mut self) {
         if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
             self.keep_surrogate(NOT_HOME);
         }
-        if let Leaving::Emptying { came_home, .. } = &mut self.policy.leaving {
+        if let Leaving::Emptying { came_home, .. } = &mut self.leaving {
             *came_home = true;
         }
     }
 
     /// It stays, as if nobody had asked.
-    pub(super) fn keep_surrogate(&mut self, why: &'static str) {
-        if let Leaving::Emptying { tag, .. } = self.policy.leaving {
-            self.policy.leaving = Leaving::Kept;
+    pub(crate) fn keep_surrogate(&mut self, why: &'static str) {
+        if let Leaving::Emptying { tag, .. } = self.leaving {
+            self.leaving = Leaving::Kept;
             let error = CommandError::Busy(why);
             self.out.push(Action::CommandReply(tag, Err(error)));
         }
     }
 }
-
-pub(super) const NOT_HOME: &str = "the surrogate's log could not be destaged";

@@ -9,10 +9,10 @@
 //! Memory is kept by pages, so that what one stripe needs no more is another's at once, whichever clusters both came with. Of a piece
 //! that could not be read with others, or found no page, nothing is kept: it is read for itself when it goes home.
 
-use super::Pair;
-use super::child::Owner;
-use super::jobs::{Job, child};
 use crate::overlay::{Extent, PartTag, Site};
+use crate::pair::children::{Owner, child};
+use crate::pair::clean::Cleaning;
+use crate::pair::jobs::Job;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -23,7 +23,7 @@ use restripe_array::{
 };
 
 /// Pages of a buffer.
-pub(super) const PAGES: u64 = BAND_SECTORS_MAX / PAGE_SECTORS;
+pub(crate) const PAGES: u64 = BAND_SECTORS_MAX / PAGE_SECTORS;
 
 const PAGE_BYTES: u32 = (PAGE_SECTORS * SECTOR_BYTES) as u32;
 
@@ -46,7 +46,7 @@ struct Load {
 }
 
 #[derive(Default)]
-pub(super) struct Kept {
+pub(crate) struct Kept {
     /// By home.
     pieces: BTreeMap<u64, Piece>,
     bufs: Vec<Buf>,
@@ -105,13 +105,27 @@ fn run_of(pages: &[BufRef], from: u32, bytes: u32) -> BufRef {
     run
 }
 
-impl Pair {
-    pub(super) fn fetch(&mut self, part: PartTag, pieces: Vec<Extent>) {
+pub(crate) struct Staging {
+    pub(crate) below: Cleaning,
+    kept: Kept,
+}
+
+floor!(Staging over Cleaning);
+
+impl Staging {
+    pub(crate) fn new(below: Cleaning) -> Staging {
+        Staging {
+            below,
+            kept: Kept::default(),
+        }
+    }
+
+    pub(crate) fn fetch(&mut self, part: PartTag, pieces: Vec<Extent>) {
         self.kept.waiting.push_back((part, pieces));
     }
 
     /// Begins the next fetch; false if there is none, or its turn has not come.
-    pub(super) fn next_fetch(&mut self) -> bool {
+    pub(crate) fn next_fetch(&mut self) -> bool {
         let Some((_, pieces)) = self.kept.waiting.front() else {
             return false;
         };
@@ -153,7 +167,7 @@ impl Pair {
             let sector = self.log_sector(at);
             let job = self.jobs.list.insert(Job::Load(load));
             let request = child(RequestOp::Read, sector, sectors, target, false);
-            self.children.ask(Site::Log, Owner::Job(job), request);
+            self.ask(Site::Log, Owner::Job(job), request);
         }
     }
 
@@ -161,7 +175,7 @@ impl Pair {
         self.kept.loads.get_mut(load).expect("it is under way")
     }
 
-    pub(super) fn load_read(&mut self, job: u32, load: u32, result: Result<(), RequestError>) {
+    pub(crate) fn load_read(&mut self, job: u32, load: u32, result: Result<(), RequestError>) {
         self.jobs.list.remove(job);
         let found = self.load_of(load);
         found.failed |= result.is_err();
@@ -228,7 +242,7 @@ impl Pair {
         }
     }
 
-    pub(super) fn piece_kept(&mut self, job: u32, load: u32) {
+    pub(crate) fn piece_kept(&mut self, job: u32, load: u32) {
         self.jobs.list.remove(job);
         self.load_of(load).under_way -= 1;
         self.load_over(load);
@@ -247,7 +261,7 @@ impl Pair {
     }
 
     /// Frees the memory of pieces that are needed no more.
-    pub(super) fn forget_kept(&mut self, home: Range<u64>, log: &Range<u64>) {
+    pub(crate) fn forget_kept(&mut self, home: Range<u64>, log: &Range<u64>) {
         if self.home().planted(Bug::StalePieceKept) {
             return;
         }
@@ -267,7 +281,7 @@ impl Pair {
     }
 
     /// An extent by what memory has of it, and what it has not.
-    pub(super) fn sources_of(&self, extent: Extent) -> Vec<(Extent, Option<BufRef>)> {
+    pub(crate) fn sources_of(&self, extent: Extent) -> Vec<(Extent, Option<BufRef>)> {
         let stale = self.home().planted(Bug::StalePieceKept);
         let mut sources = Vec::new();
         let mut from = extent.home;

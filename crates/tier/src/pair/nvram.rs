@@ -9,8 +9,9 @@
 //! | waiting | its place is announced at home; a page for its header | summed  |
 //! | summed  | header put; header and payload written                | kept    |
 
-use super::jobs::{Job, child};
-use super::{Pair, child::Owner};
+use super::children::{Owner, child};
+use super::jobs::Job;
+use super::pack::Packs;
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
 use crate::overlay::{Site, WantedVersion};
 use alloc::collections::VecDeque;
@@ -32,9 +33,9 @@ struct Keeping {
 }
 
 #[derive(Default)]
-pub(super) struct Buffer {
+pub(crate) struct Buffer {
     /// Flushes may go there.
-    pub(super) used: bool,
+    pub(crate) used: bool,
     /// Not announced yet, or without memory: the oldest first.
     waiting: VecDeque<Version>,
     under_way: Slab<Keeping>,
@@ -43,22 +44,39 @@ pub(super) struct Buffer {
 }
 
 impl Buffer {
-    pub(super) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.waiting.is_empty() && self.under_way.is_empty() && !self.forgoing
     }
 }
 
-impl Pair {
-    pub(super) fn slots(&self) -> SlotLayout {
+/// A half fits a buffer.
+const _: () = assert!(slot::HALF_SECTORS * SECTOR_BYTES == LARGE_BYTES as u64);
+
+pub(crate) struct Nvram {
+    pub(crate) below: Packs,
+    pub(crate) buffer: Buffer,
+}
+
+floor!(Nvram over Packs);
+
+impl Nvram {
+    pub(crate) fn new(below: Packs) -> Nvram {
+        Nvram {
+            below,
+            buffer: Buffer::default(),
+        }
+    }
+
+    pub(crate) fn slots(&self) -> SlotLayout {
         SlotLayout::of(self.buffer_set().layout().size_sectors())
     }
 
-    pub(super) fn buffer_mark(&self) -> BufferMark {
+    pub(crate) fn buffer_mark(&self) -> BufferMark {
         self.log().buffer_mark()
     }
 
     /// Puts on record whether what lies in the buffer may count; true once it is.
-    pub(super) fn mark_buffer(&mut self, mark: BufferMark) -> Result<bool, RequestError> {
+    pub(crate) fn mark_buffer(&mut self, mark: BufferMark) -> Result<bool, RequestError> {
         if self.buffer_mark() != mark {
             self.at(Site::Log, |log| log.set_buffer_mark(mark));
             return Ok(false);
@@ -68,7 +86,7 @@ impl Pair {
     }
 
     /// Whether the buffer that is here is the log's.
-    pub(super) fn has_own_buffer(&self) -> bool {
+    pub(crate) fn has_own_buffer(&self) -> bool {
         let partner = self.buffer_set().partner();
         self.started[Site::Buffer]
             && partner.is_some_and(|partner| {
@@ -78,9 +96,9 @@ impl Pair {
     }
 
     /// It cannot be used any more: what was told goes into the log.
-    pub(super) fn watch_buffer(&mut self) -> bool {
+    pub(crate) fn watch_buffer(&mut self) -> bool {
         let failed = self.buffer_set().state() == ArrayState::Failed || self.buffer_set().halted();
-        let overlay = self.overlay.as_mut().expect("a serving pair has one");
+        let overlay = self.overlay_mut();
         let fails = failed && overlay.has_buffer();
         if fails {
             overlay.fail_buffer();
@@ -88,10 +106,8 @@ impl Pair {
         fails
     }
 
-    // ---------------------------------------------------------------------------------------------------- versions
-
     /// A version is wanted in the buffer; its checksum is taken later.
-    pub(super) fn keep_version(&mut self, wanted: WantedVersion) {
+    pub(crate) fn keep_version(&mut self, wanted: WantedVersion) {
         let WantedVersion {
             sequence,
             version,
@@ -101,11 +117,11 @@ impl Pair {
             payload_sectors,
         } = wanted;
         // Its memory stays until the version is written.
-        self.clusters.begin_reading(sequence);
+        self.memory.begin_reading(sequence);
         let header = RecordHeader {
             sequence,
             durable,
-            at: self.clusters.place_of(sequence),
+            at: self.memory.place_of(sequence),
             payload_sectors,
             payload_crc: 0,
         };
@@ -118,7 +134,7 @@ impl Pair {
     }
 
     /// Begins to write the next version that is announced at home; false if there is none.
-    pub(super) fn next_version(&mut self) -> bool {
+    pub(crate) fn next_version(&mut self) -> bool {
         let Some(version) = self.buffer.waiting.pop_front() else {
             return false;
         };
@@ -141,7 +157,7 @@ impl Pair {
             failed: None,
         });
         let job = self.jobs.list.insert(Job::Version(index));
-        let source = self.clusters.payload(sequence, sectors);
+        let source = self.memory.payload(sequence, sectors);
         let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
         self.out.push(Action::Compute(compute));
         true
@@ -154,9 +170,9 @@ impl Pair {
             .expect("it is under way")
     }
 
-    pub(super) fn put_version(&mut self, job: u32, index: u32, payload_crc: u32) {
+    pub(crate) fn put_version(&mut self, job: u32, index: u32, payload_crc: u32) {
         let mut page = self.jobs.page();
-        let owner = *self.jobs.table().owner();
+        let owner = *self.table().owner();
         let keeping = self.keeping(index);
         keeping.version.header.payload_crc = payload_crc;
         slot::encode(&owner, &keeping.version, &mut page);
@@ -165,7 +181,7 @@ impl Pair {
         self.out.push(Action::Compute(compute));
     }
 
-    pub(super) fn write_version(&mut self, job: u32, index: u32) {
+    pub(crate) fn write_version(&mut self, job: u32, index: u32) {
         let slots = self.slots();
         let keeping = self.keeping(index);
         keeping.writes = 2;
@@ -182,7 +198,7 @@ impl Pair {
         } = keeping.version;
         // Whole pages: what is behind the payload in its memory does not change meanwhile.
         let sectors = u64::from(payload_sectors).next_multiple_of(PAGE_SECTORS);
-        let payload = self.clusters.payload(sequence, sectors);
+        let payload = self.memory.payload(sequence, sectors);
         let at = slots.half_at(slots.half_of(sequence, version));
         let writes = [
             (at, PAGE_SECTORS, header),
@@ -190,11 +206,11 @@ impl Pair {
         ];
         for (at, sectors, source) in writes {
             let request = child(RequestOp::Write, at, sectors, source, false);
-            self.children.ask(Site::Buffer, Owner::Job(job), request);
+            self.ask(Site::Buffer, Owner::Job(job), request);
         }
     }
 
-    pub(super) fn version_written(
+    pub(crate) fn version_written(
         &mut self,
         job: u32,
         index: u32,
@@ -214,20 +230,18 @@ impl Pair {
     }
 
     fn version_kept(&mut self, sequence: u64, result: Result<(), RequestError>) {
-        self.clusters.end_reading(sequence);
-        let overlay = self.overlay.as_mut().expect("it keeps");
+        self.memory.end_reading(sequence);
+        let overlay = self.overlay_mut();
         overlay.kept(result);
     }
 
-    // ----------------------------------------------------------------------------------------------------- failure
-
-    pub(super) fn forgo_buffer(&mut self) {
+    pub(crate) fn forgo_buffer(&mut self) {
         self.buffer.forgoing = true;
         self.out.push(Action::Fact(Fact::BufferFailed));
     }
 
     /// Goes on to put on record that the buffer does not count; false if that has to wait.
-    pub(super) fn next_forgo(&mut self) -> bool {
+    pub(crate) fn next_forgo(&mut self) -> bool {
         if !self.buffer.forgoing || self.lacks_room() {
             return false;
         }
@@ -237,7 +251,7 @@ impl Pair {
         };
         self.buffer.forgoing = false;
         self.buffer.used = false;
-        let overlay = self.overlay.as_mut().expect("it has a buffer");
+        let overlay = self.overlay_mut();
         if forgone.is_err() {
             overlay.break_log();
         }
@@ -246,11 +260,8 @@ impl Pair {
     }
 
     /// Records that lie in the buffer, while flushes go there.
-    pub(super) fn records_in_buffer(&self) -> Option<u32> {
+    pub(crate) fn records_in_buffer(&self) -> Option<u32> {
         let overlay = self.overlay.as_ref()?;
         overlay.has_buffer().then(|| overlay.in_buffer())
     }
 }
-
-/// A half fits a buffer.
-const _: () = assert!(slot::HALF_SECTORS * SECTOR_BYTES == LARGE_BYTES as u64);

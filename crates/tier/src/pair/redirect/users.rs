@@ -3,22 +3,22 @@
 use restripe_array::{Nanos, Request, RequestOp, RequestTag, Slab};
 
 #[derive(Clone, Copy)]
-pub(super) struct User {
-    pub(super) tag: RequestTag,
-    pub(super) op: RequestOp,
-    pub(super) offset: u64,
-    pub(super) bytes: u64,
-    pub(super) begun: Nanos,
+pub(crate) struct User {
+    pub(crate) tag: RequestTag,
+    pub(crate) op: RequestOp,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) begun: Nanos,
 }
 
 #[derive(Default)]
-pub(super) struct Users {
+pub(crate) struct Users {
     list: Slab<User>,
 }
 
 impl Users {
     /// A request begins. The tag that it has meanwhile.
-    pub(super) fn begin(&mut self, request: &Request, now: Nanos) -> RequestTag {
+    pub(crate) fn begin(&mut self, request: &Request, now: Nanos) -> RequestTag {
         let index = self.list.insert(User {
             tag: request.tag,
             op: request.op,
@@ -30,7 +30,7 @@ impl Users {
     }
 
     /// It ends.
-    pub(super) fn end(&mut self, tag: RequestTag) -> User {
+    pub(crate) fn end(&mut self, tag: RequestTag) -> User {
         let user = self.list.remove(tag.0 as u32);
         user.expect("it has begun")
     }

@@ -9,13 +9,13 @@
 //! | reading | what is held was copied to its user, and the rest read             | keeping |
 //! | keeping | its whole blocks were copied into the cache, unless something changed there since it began | - |
 
-use super::Pair;
-use super::jobs::Job;
-use crate::overlay::{Kind, PartTag, Site};
+use crate::overlay::{PartTag, Site};
+use crate::pair::jobs::Job;
+use crate::pair::works::Works;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use restripe_array::parts::BlockCopy;
-use restripe_array::{Action, BufRef, ComputeOp, RequestError, SECTOR_BYTES};
+use restripe_array::{Action, BufRef, ComputeOp, RequestError};
 
 /// A part of a user's read.
 struct Read {
@@ -29,57 +29,44 @@ struct Read {
 }
 
 #[derive(Default)]
-pub(super) struct Cached {
+pub(crate) struct Cached {
     reads: BTreeMap<PartTag, Read>,
 }
 
-impl Pair {
-    /// Reads sectors into a user's buffer: from the cache, and what that has not from where it lies.
-    pub(super) fn read_cached(
-        &mut self,
-        part: PartTag,
-        home: u64,
-        copy: Option<(Kind, u64)>,
-        buf: BufRef,
-    ) {
-        let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
-        let Some(begun) = self.home().cache_above() else {
-            return self.read_overlaid(part, home, copy, buf);
-        };
-        let (mut held, mut missing, mut done) = (Vec::new(), Vec::new(), 0);
-        while done < sectors {
-            let (run, memory) = self.home().cached_run(home + done, sectors - done);
-            let here = buf.part((done * SECTOR_BYTES) as u32, (run * SECTOR_BYTES) as u32);
-            match memory {
-                Some(memory) => held.push((home + done, memory, here)),
-                None => missing.push((home + done, here)),
-            }
-            done += run;
-        }
-        let read = Read {
-            begun,
-            left: (held.len() + missing.len()) as u32,
-            result: Ok(()),
-            missing: missing.clone(),
-        };
-        self.cached.reads.insert(part, read);
-        for (lba, memory, here) in held {
-            let cached = &mut self.sets[Site::Home];
-            let source = cached.use_cached(lba, memory, BlockCopy::Out, here.bytes);
-            self.copy_cached(part, source, here, memory, BlockCopy::Out);
-        }
-        for (lba, here) in missing {
-            let copy = copy.map(|(kind, at)| (kind, at + (lba - home)));
-            if copy.is_some_and(|(kind, _)| kind != Kind::Also) {
-                let sectors = u64::from(here.bytes) / SECTOR_BYTES;
-                self.sets[Site::Home].count_elsewhere(lba, sectors);
-            }
-            self.read_overlaid(part, lba, copy, here);
+pub(crate) struct CachedReads {
+    pub(crate) below: Works,
+    cached: Cached,
+}
+
+floor!(CachedReads over Works);
+
+impl CachedReads {
+    pub(crate) fn new(below: Works) -> CachedReads {
+        CachedReads {
+            below,
+            cached: Cached::default(),
         }
     }
 
+    /// A part of a read begins, of which the cache has some: so many reads and copies are begun of it.
+    pub(crate) fn begin_cached(
+        &mut self,
+        part: PartTag,
+        begun: u64,
+        left: u32,
+        missing: Vec<(u64, BufRef)>,
+    ) {
+        let read = Read {
+            begun,
+            left,
+            result: Ok(()),
+            missing,
+        };
+        self.cached.reads.insert(part, read);
+    }
+
     /// A copy between a user's buffer and a block's memory.
-    fn copy_cached(
+    pub(crate) fn copy_cached(
         &mut self,
         part: PartTag,
         source: BufRef,
@@ -92,14 +79,14 @@ impl Pair {
         self.out.push(Action::Compute(compute));
     }
 
-    pub(super) fn cached_copied(&mut self, job: u32, part: PartTag, memory: u32, way: BlockCopy) {
+    pub(crate) fn cached_copied(&mut self, job: u32, part: PartTag, memory: u32, way: BlockCopy) {
         self.jobs.list.remove(job);
         self.sets[Site::Home].cached_used(memory, way);
         self.part_done(part, Ok(()));
     }
 
     /// Something of a part has ended. What the overlay is told, if that was all.
-    pub(super) fn part_over(
+    pub(crate) fn part_over(
         &mut self,
         part: PartTag,
         result: Result<(), RequestError>,
@@ -136,5 +123,18 @@ impl Pair {
             self.copy_cached(part, source, target, memory, BlockCopy::In);
         }
         any
+    }
+
+    pub(crate) fn gathered_read(&mut self, job: u32, part: PartTag, sequence: u64) {
+        self.jobs.list.remove(job);
+        self.memory.of(sequence).readers -= 1;
+        self.part_done(part, Ok(()));
+    }
+
+    pub(crate) fn part_done(&mut self, part: PartTag, result: Result<(), RequestError>) {
+        if let Some(result) = self.part_over(part, result) {
+            let overlay = self.overlay_mut();
+            overlay.part_done(part, result);
+        }
     }
 }

@@ -1,0 +1,382 @@
+//! Requests that the pair makes of its sets: each waits until the set takes it, and tells its owner how it ended.
+
+use super::facts::{Attempt, Facts};
+use super::route::{PerSet, SITES};
+use crate::overlay::{Overlay, PartTag, Site};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use restripe_array::parts::{Copies, Part};
+use restripe_array::{
+    Action, Actions, Buf, BufRef, CommandError, CommandTag, Event, Fact, Halt, Nanos, Request,
+    RequestError, RequestOp, RequestTag, SECTOR_BYTES, Slab,
+};
+
+/// Who asked for a child request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Owner {
+    /// A user, who asks home itself.
+    User(RequestTag),
+    /// The overlay: a part of its work, as it is.
+    Part(PartTag),
+    /// The overlay reads at home, of a first copy, what the log has there, too.
+    FirstPart {
+        part: PartTag,
+        home: u64,
+        at: u64,
+        buf: BufRef,
+    },
+    /// What goes into this record goes to first copies, too.
+    Beside(u64),
+    /// The overlay reads a copy in the log of what has this home.
+    LogPart {
+        part: PartTag,
+        home: u64,
+        /// Home has the same.
+        clean: bool,
+        buf: BufRef,
+    },
+    Job(u32),
+    Stop,
+    Start,
+    /// The start's read of a page or a payload, by its number.
+    StartRead(u32),
+}
+
+/// A request of a set that is under way.
+#[derive(Clone, Copy)]
+struct Child {
+    owner: Owner,
+    request: Request,
+    copies: Copies,
+}
+
+/// A set has answered a command of the tier's own. The rest of what the set wants in this step is taken up after that.
+pub(crate) struct Answer {
+    pub(crate) site: Site,
+    pub(crate) result: Result<(), CommandError>,
+    pub(crate) rest: Actions,
+}
+
+pub(crate) struct Children {
+    pub(crate) below: Facts,
+    under_way: Slab<Child>,
+    /// Requests of the log that found no space there, and are given to it again ([`super::revive`]): the oldest first.
+    shelved: VecDeque<(Request, Copies)>,
+    /// By [`Site`]: what its engine has no room for yet.
+    waiting: PerSet<VecDeque<(Request, Copies)>>,
+    ended: VecDeque<(Owner, Result<(), RequestError>)>,
+    /// Some were handed to a set since this was last cleared.
+    pub(crate) delivered: bool,
+    /// What a set wants in the step under way.
+    scratch: Actions,
+    /// Answers that the top has to attend to, in this order.
+    pub(crate) answers: Vec<Answer>,
+}
+
+floor!(Children over Facts);
+
+/// A request of a set; its tag is given later.
+pub(crate) fn child(op: RequestOp, sector: u64, sectors: u64, buf: BufRef, fua: bool) -> Request {
+    Request {
+        tag: RequestTag(0),
+        op,
+        offset: sector * SECTOR_BYTES,
+        bytes: sectors * SECTOR_BYTES,
+        buf,
+        fua,
+    }
+}
+
+pub(crate) fn flush() -> Request {
+    child(RequestOp::Flush, 0, 0, BufRef::new(Buf(0), 0, 0), false)
+}
+
+/// The tag of commands that the pair itself gives to a set.
+pub(crate) fn child_command(site: Site) -> CommandTag {
+    CommandTag(u64::MAX - site as u64)
+}
+
+impl Children {
+    pub(crate) fn new(below: Facts) -> Children {
+        Children {
+            below,
+            under_way: Slab::default(),
+            shelved: VecDeque::new(),
+            waiting: PerSet::default(),
+            ended: VecDeque::new(),
+            delivered: false,
+            scratch: Actions::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// `request` is made of a set; its tag means nothing.
+    pub(crate) fn ask(&mut self, site: Site, owner: Owner, request: Request) {
+        self.ask_copies(site, owner, request, Copies::All);
+    }
+
+    /// The same, of some copies only.
+    pub(crate) fn ask_copies(
+        &mut self,
+        site: Site,
+        owner: Owner,
+        mut request: Request,
+        copies: Copies,
+    ) {
+        let child = Child {
+            owner,
+            request,
+            copies,
+        };
+        let index = self.under_way.insert(child);
+        request.tag = RequestTag(u64::from(index));
+        self.waiting[site].push_back((request, copies));
+    }
+
+    pub(crate) fn request_ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        let child = self.under_way.remove(tag.0 as u32);
+        let owner = child.expect("it was asked for once").owner;
+        self.ended.push_back((owner, result));
+    }
+
+    fn child_of(&self, tag: RequestTag) -> &Child {
+        let child = self.under_way.get(tag.0 as u32);
+        child.expect("it was asked for once")
+    }
+
+    /// A request that failed is given to its set again later.
+    fn shelve(&mut self, tag: RequestTag) {
+        let Child {
+            request, copies, ..
+        } = *self.child_of(tag);
+        self.shelved.push_back((Request { tag, ..request }, copies));
+    }
+
+    /// Shelved requests go to their set, before others; false if there are none.
+    fn give_again(&mut self, site: Site) -> bool {
+        let any = !self.shelved.is_empty();
+        while let Some(one) = self.shelved.pop_back() {
+            self.waiting[site].push_front(one);
+        }
+        any
+    }
+
+    /// Shelved requests end with this error; false if there are none.
+    fn fail_shelved(&mut self, error: RequestError) -> bool {
+        let any = !self.shelved.is_empty();
+        while let Some((request, _)) = self.shelved.pop_front() {
+            self.request_ended(request.tag, Err(error));
+        }
+        any
+    }
+
+    /// Gives shelved requests to the log, if that takes them again, or fails them, if it never will; false if there are none.
+    pub(crate) fn unshelve(&mut self) -> bool {
+        if !self.attempt.rests() || self.shelves(Site::Log) {
+            return false;
+        }
+        match self.log().halted() {
+            true => self.fail_shelved(RequestError::NoSpace),
+            false => self.give_again(Site::Log),
+        }
+    }
+
+    pub(crate) fn next_ended(&mut self) -> Option<(Owner, Result<(), RequestError>)> {
+        self.ended.pop_front()
+    }
+
+    /// Whether nothing waits for room in a set.
+    pub(crate) fn none_waits_for(&self, site: Site) -> bool {
+        self.waiting[site].is_empty()
+    }
+
+    pub(crate) fn children_idle(&self) -> bool {
+        self.under_way.is_empty() && self.ended.is_empty()
+    }
+
+    /// Hands the next waiting request to a set that has room.
+    pub(crate) fn next_child(&mut self) -> bool {
+        for site in SITES {
+            if !self.sets[site].has_room() {
+                continue;
+            }
+            if let Some((request, copies)) = self.next_waiting(site) {
+                self.delivered = true;
+                self.tell_by(site, |set, now, actions| {
+                    set.step_request(now, request, copies, actions);
+                });
+                return true;
+            }
+        }
+        false
+    }
+
+    /// The next request that a set may have.
+    fn next_waiting(&mut self, site: Site) -> Option<(Request, Copies)> {
+        let all = !self.withholds(site);
+        let some = all || self.lets_users_end();
+        let mut waiting = self.waiting[site].iter();
+        let index = waiting.position(|(request, _)| all || some && self.is_of_user(request.tag))?;
+        self.waiting[site].remove(index)
+    }
+
+    /// Whether a request is of a user's own.
+    fn is_of_user(&self, tag: RequestTag) -> bool {
+        let of_user = |part| {
+            let overlay = self.overlay.as_ref();
+            overlay.is_some_and(|one| one.is_users(part))
+        };
+        match self.child_of(tag).owner {
+            Owner::User(_) => true,
+            Owner::Part(part) | Owner::FirstPart { part, .. } | Owner::LogPart { part, .. } => {
+                of_user(part)
+            }
+            _ => false,
+        }
+    }
+
+    /// A set has answered. What the pair itself writes to a log without space is shelved: users alone hear of it.
+    fn child_replied(&mut self, site: Site, tag: RequestTag, result: Result<(), RequestError>) {
+        let writes = self.child_of(tag).request.op != RequestOp::Read;
+        match result.is_err() && writes && !self.is_of_user(tag) && self.shelves(site) {
+            true => self.shelve(tag),
+            false => self.request_ended(tag, result),
+        }
+    }
+}
+
+impl Children {
+    /// Gives a set an event, and takes up what it wants.
+    pub(crate) fn tell(&mut self, site: Site, event: Event) {
+        self.tell_by(site, |set, now, actions| set.step(now, event, actions));
+    }
+
+    fn tell_by(&mut self, site: Site, step: impl FnOnce(&mut Part, Nanos, &mut Actions)) {
+        let mut actions = core::mem::take(&mut self.scratch);
+        let now = self.now;
+        step(&mut self.sets[site], now, &mut actions);
+        let all = self.take_up_all(site, &mut actions);
+        self.scratch = actions;
+        if all {
+            self.look_for_owner(site);
+        }
+    }
+
+    /// Takes up what a set wants beyond an answer that has been attended to.
+    pub(crate) fn take_up_rest(&mut self, site: Site, mut rest: Actions) {
+        if self.take_up_all(site, &mut rest) {
+            self.look_for_owner(site);
+        }
+    }
+
+    /// Takes up what a set wants, as far as to an answer to a command of the tier's own; false if there is one.
+    fn take_up_all(&mut self, site: Site, actions: &mut Actions) -> bool {
+        let mut actions = actions.drain(..);
+        while let Some(action) = actions.next() {
+            match action {
+                Action::CommandReply(tag, result) if tag == child_command(site) => {
+                    let result = result.map_err(|error| self.route.error_of(site, error));
+                    let rest = actions.collect();
+                    self.answers.push(Answer { site, result, rest });
+                    return false;
+                }
+                action => self.take_up(site, action),
+            }
+        }
+        true
+    }
+
+    fn look_for_owner(&mut self, site: Site) {
+        if let Some(halt @ Halt::Owned(_)) = self.sets[site].halt() {
+            self.all_disowned(halt);
+        }
+    }
+
+    /// Another run has one of the sets, and so has the others, or will: nothing is concluded of that set's end.
+    fn all_disowned(&mut self, halt: Halt) {
+        for site in SITES {
+            let set = &self.sets[site];
+            if set.serving() && !set.halted() {
+                self.tell_by(site, |set, now, actions| {
+                    set.step_by(now, actions, |core| core.halt_for(halt));
+                });
+            }
+        }
+    }
+
+    fn take_up(&mut self, site: Site, action: Action) {
+        match action {
+            Action::Reply(tag, result) => self.child_replied(site, tag, result),
+            Action::Wake(at) => self.route.wake(site, at),
+            Action::CommandReply(tag, result) => {
+                let result = result.map_err(|error| self.route.error_of(site, error));
+                self.out.push(Action::CommandReply(tag, result));
+            }
+            // Told by the pair, when both are ready.
+            Action::Fact(Fact::Started { .. } | Fact::Stopped) => {}
+            Action::Fact(Fact::Lost { lba, sectors }) if site == Site::Home => {
+                self.lost_at_home(lba, sectors);
+            }
+            Action::Fact(fact) => {
+                let fact = self.route.fact_of(site, fact);
+                self.tell_of(site, fact);
+            }
+            action => {
+                let action = self.route.action_of(site, action);
+                self.out.push(action);
+            }
+        }
+    }
+
+    /// Changes something in the home set beside its events. Its turn follows.
+    pub(crate) fn at_home<T>(&mut self, change: impl FnOnce(&mut Part) -> T) -> T {
+        self.at(Site::Home, change)
+    }
+
+    /// The same in either set.
+    pub(crate) fn at<T>(&mut self, site: Site, change: impl FnOnce(&mut Part) -> T) -> T {
+        self.delivered = true;
+        let set = &mut self.sets[site];
+        let outcome = change(set);
+        let mut actions = set.take_actions();
+        self.take_up_all(site, &mut actions);
+        outcome
+    }
+
+    /// A device came or went while sets are started anew: those that may come back hear of it, too.
+    pub(crate) fn tell_former(&mut self, site: Site, event: &Event) {
+        let now = self.now;
+        let (Attempt::Starting(former) | Attempt::Failing(former)) = &mut self.attempt else {
+            return;
+        };
+        if let Some(set) = &mut former.sets[site] {
+            let mut actions = Actions::new();
+            set.step(now, event.clone(), &mut actions);
+            actions.retain(|action| !matches!(action, Action::Wake(_)));
+            for action in actions {
+                match action {
+                    Action::Fact(fact) => {
+                        let fact = self.route.fact_of(site, fact);
+                        self.former_facts.push(Action::Fact(fact));
+                    }
+                    action => self.take_up(site, action),
+                }
+            }
+        }
+    }
+
+    /// Neither home nor the log has these sectors.
+    pub(crate) fn lose_for_good(&mut self, lba: u64, sectors: u64) {
+        self.at_home(|home| home.lose(lba, sectors));
+        self.out.push(Action::Fact(Fact::Lost { lba, sectors }));
+    }
+
+    /// Home needs to know of the surrogate no more if that holds nothing.
+    pub(crate) fn forget_redirects(&mut self) {
+        let overlay = self.overlay.as_ref();
+        let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
+        if holds_nothing && !self.home().mode().read_only && !self.keeps_announced() {
+            self.at_home(|home| home.redirects_home());
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! Commands: each to the set, or to the floor, that it is about.
+
+use super::Pair;
+use super::facts::Stage;
+use super::route::Route;
+use crate::overlay::Site;
+use restripe_array::parts::NO_BUFFER;
+use restripe_array::{Action, Command, CommandError, CommandTag, Event, Member, MemberInfo};
+
+impl Pair {
+    pub(super) fn command(&mut self, tag: CommandTag, command: Command) {
+        match command {
+            Command::Start(mode) => {
+                self.revive.note(mode);
+                self.begin_start(tag, mode);
+            }
+            Command::Stop => self.begin_stop(tag),
+            Command::Rate { .. }
+            | Command::Throttle(_)
+            | Command::Order(_)
+            | Command::OnDemand(_)
+            | Command::Moves(_)
+            | Command::CopyBack(_)
+            | Command::Date(_) => self.deliver(Site::Home, Event::Command(tag, command)),
+            Command::Surrogate(Some(_)) => {
+                let error = CommandError::Busy("it was started as an array with a surrogate");
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
+            Command::AddToBuffer(_) if self.surrogate.buffer_members == 0 => {
+                let error = CommandError::Busy(NO_BUFFER);
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
+            Command::AddToSurrogate(_) | Command::AddToBuffer(_) if self.stage == Stage::Alone => {
+                let error = CommandError::Busy("the surrogate was not started with the array");
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
+            _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
+                let error = CommandError::Busy("the array is not serving");
+                self.out.push(Action::CommandReply(tag, Err(error)));
+            }
+            Command::Surrogate(None) => self.begin_leaving(tag),
+            Command::Destage => {
+                let result = self.ask_destage();
+                self.out.push(Action::CommandReply(tag, result));
+            }
+            command if self.hold(tag, &command) || self.fails_log(tag, &command) => {}
+            command => {
+                let (site, command) = self.route_command(command);
+                self.deliver(site, Event::Command(tag, command));
+            }
+        }
+    }
+
+    /// Whether a member may be failed by command. Of a log or buffer only the command tells: main members may have all its data.
+    pub(crate) fn may_fail(&self, member: Member) -> Result<(), CommandError> {
+        match self.route.set_of(member) {
+            (Site::Home, own) => {
+                let may = self.home().may_fail(own);
+                may.map_err(|error| self.route.error_of(Site::Home, error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whose a command is, in that set's numbers.
+    fn route_command(&mut self, command: Command) -> (Site, Command) {
+        let on = |route: &Route, member, make: fn(Member) -> Command| {
+            let (site, member) = route.set_of(member);
+            (site, make(member))
+        };
+        match command {
+            Command::Fail(member) => on(&self.route, member, Command::Fail),
+            Command::Remove(member) => on(&self.route, member, Command::Remove),
+            Command::Add(member) => on(&self.route, member, Command::Add),
+            Command::Overwrite(member) => on(&self.route, member, Command::Overwrite),
+            Command::AddToSurrogate(member) => {
+                (Site::Log, Command::Add(self.move_to(Site::Log, member)))
+            }
+            Command::AddToBuffer(member) => {
+                let local = self.move_to(Site::Buffer, member);
+                (Site::Buffer, Command::Add(local))
+            }
+            Command::Replace { old, new } => {
+                let (site, old) = self.route.set_of(old);
+                let new = self.move_to(site, new);
+                // In a surrogate a member that is gone is replaced as well: devices are added to the array otherwise.
+                match site != Site::Home && self.sets[site].slot_of(old).is_none() {
+                    true => (site, Command::Add(new)),
+                    false => (site, Command::Replace { old, new }),
+                }
+            }
+            other => (Site::Home, other),
+        }
+    }
+
+    /// A device that no set has taken in comes to this one.
+    fn move_to(&mut self, site: Site, member: Member) -> Member {
+        let (at, local) = self.route.set_of(member);
+        if at == site || self.sets[at].slot_of(local).is_some() {
+            return local;
+        }
+        let Some(info) = self.route.reassign(member, site) else {
+            return local;
+        };
+        let overwrite = self.sets[at].may_overwrite(local);
+        self.sets[site].arrived_from(info, overwrite);
+        self.route.set_of(member).1
+    }
+
+    pub(super) fn arrived(&mut self, info: MemberInfo) {
+        self.route.arrived(info, Site::Home);
+        self.tell_former(Site::Home, &Event::Arrived(info));
+        self.deliver(Site::Home, Event::Arrived(info));
+    }
+}

@@ -1,0 +1,294 @@
+//! Copies home.
+
+use super::staging::Staging;
+use crate::overlay::{Extent, Kind, PartTag, Pressure, Site, is_logged};
+use crate::pair::children::{Owner, child};
+use crate::pair::facts::Stage;
+use crate::pair::jobs::Job;
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use restripe_array::parts;
+use restripe_array::{
+    Action, Buf, BufRef, ComputeOp, LARGE_BYTES, Nanos, RequestError, RequestOp, SECTOR_BYTES, Slab,
+};
+
+/// Going home moves so many bytes a second however busy users are (as md's tasks).
+const HOME_RATE_MIN: u64 = 1 << 20;
+/// Users count as idle so long after their last request.
+const IDLE: Nanos = Nanos::from_millis(20);
+
+/// Copies on their way home, where they lie side by side.
+#[derive(Clone, Debug)]
+pub(crate) struct CopyHome {
+    part: PartTag,
+    extents: Vec<Extent>,
+    buf: Buf,
+    /// Sectors that are home, and those that move at once: all, or one where some are lost in the log.
+    done: u32,
+    step: u32,
+    /// They are being gathered by so many reads and computations; afterwards they are being written.
+    under_way: u32,
+    writing: bool,
+    failed: Option<RequestError>,
+}
+
+impl CopyHome {
+    pub(crate) fn sectors(&self) -> u32 {
+        self.extents.iter().map(|extent| extent.sectors).sum()
+    }
+
+    /// The first sector at home of what moves now.
+    pub(crate) fn home(&self) -> u64 {
+        self.extents[0].home + u64::from(self.done)
+    }
+
+    /// First copies have it.
+    fn is_first(&self) -> bool {
+        self.extents[0].kind == Kind::Also
+    }
+
+    fn is_logged(&self) -> bool {
+        self.extents.iter().all(|extent| is_logged(extent.at))
+    }
+
+    fn forgo_first(&mut self) {
+        for extent in &mut self.extents {
+            extent.kind = Kind::Instead;
+        }
+    }
+
+    /// What moves now.
+    fn pieces(&self) -> Vec<Extent> {
+        let moves = self.home()..self.home() + u64::from(self.step);
+        let pieces = self.extents.iter();
+        pieces
+            .filter_map(|extent| extent.within(moves.clone()))
+            .collect()
+    }
+}
+
+/// The buffer's part that so many sectors fill.
+fn copy_of(sectors: u32, buf: Buf) -> BufRef {
+    let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
+    assert!(bytes <= LARGE_BYTES, "a copy fits a buffer");
+    BufRef::new(buf, 0, bytes)
+}
+
+pub(crate) struct Copies {
+    pub(crate) below: Staging,
+    /// When the next copy may go home although users are busy.
+    next_copy: Nanos,
+    /// Copies that wait for their time, or a buffer.
+    copies_waiting: VecDeque<(PartTag, Vec<Extent>)>,
+    copies_home: Slab<CopyHome>,
+}
+
+floor!(Copies over Staging);
+
+impl Copies {
+    pub(crate) fn new(below: Staging) -> Copies {
+        Copies {
+            below,
+            next_copy: Nanos::ZERO,
+            copies_waiting: VecDeque::new(),
+            copies_home: Slab::default(),
+        }
+    }
+
+    /// Whether no copy is on its way or waits.
+    pub(crate) fn copies_idle(&self) -> bool {
+        self.copies_waiting.is_empty() && self.copies_home.is_empty()
+    }
+
+    /// Copies that lie side by side are to go home.
+    pub(crate) fn send_home(&mut self, part: PartTag, extents: Vec<Extent>) {
+        self.copies_waiting.push_back((part, extents));
+    }
+
+    pub(crate) fn next_copy(&mut self) -> bool {
+        let Some((_, extents)) = self.copies_waiting.front() else {
+            return false;
+        };
+        let sectors = extents.iter().map(|extent| extent.sectors).sum();
+        if !self.may_copy_home(sectors) {
+            return false;
+        }
+        let Some(buf) = self.large_buffer() else {
+            return false;
+        };
+        let (part, extents) = self.copies_waiting.pop_front().expect("it was seen");
+        let copy = self.copies_home.insert(CopyHome {
+            part,
+            extents,
+            buf,
+            done: 0,
+            step: sectors,
+            under_way: 0,
+            writing: false,
+            failed: None,
+        });
+        self.gather_copy(copy);
+        true
+    }
+
+    fn copy_home(&mut self, copy: u32) -> &mut CopyHome {
+        let found = self.copies_home.get_mut(copy);
+        found.expect("it is on its way home")
+    }
+
+    /// Brings together what moves now, from memory where that has it, or from first copies.
+    fn gather_copy(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        found.writing = false;
+        if found.is_first() {
+            return self.read_firsts(copy);
+        }
+        let (pieces, home) = (found.pieces(), found.home());
+        let whole = copy_of(found.step, found.buf);
+        let parts: Vec<(Extent, Option<BufRef>)> = pieces
+            .into_iter()
+            .flat_map(|piece| self.sources_of(piece))
+            .collect();
+        self.copy_home(copy).under_way = parts.len() as u32; // a sector each at least
+        for (piece, source) in parts {
+            let bytes = (u64::from(piece.sectors) * SECTOR_BYTES) as u32;
+            let offset = ((piece.home - home) * SECTOR_BYTES) as u32;
+            let target = whole.part(offset, bytes);
+            let job = self.jobs.list.insert(Job::CopyHome(copy));
+            match source {
+                Some(source) => {
+                    let op = ComputeOp::Linear;
+                    let compute = self.compute(job, op, Some(source), Some(target), None);
+                    self.out.push(Action::Compute(compute));
+                }
+                None => {
+                    let (at, sectors) = (self.log_sector(piece.at), u64::from(piece.sectors));
+                    let request = child(RequestOp::Read, at, sectors, target, false);
+                    self.ask(Site::Log, Owner::Job(job), request);
+                }
+            }
+        }
+    }
+
+    /// What first copies have goes to the further ones.
+    fn read_firsts(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        found.under_way = 1;
+        let (home, sectors) = (found.home(), u64::from(found.step));
+        let target = copy_of(found.step, found.buf);
+        let job = self.jobs.list.insert(Job::CopyHome(copy));
+        let request = child(RequestOp::Read, home, sectors, target, false);
+        let owner = Owner::Job(job);
+        self.ask_copies(Site::Home, owner, request, parts::Copies::First);
+    }
+
+    pub(crate) fn copy_moved(&mut self, job: u32, copy: u32, result: Result<(), RequestError>) {
+        self.jobs.list.remove(job);
+        let found = self.copy_home(copy);
+        found.under_way -= 1;
+        if let Err(error) = result {
+            // What cannot be had for now is no loss: that comes before one.
+            if matches!(found.failed, None | Some(RequestError::Lost { .. })) {
+                found.failed = Some(error);
+            }
+        }
+        if found.under_way > 0 {
+            return;
+        }
+        let again = found.is_first() && !found.writing && found.is_logged();
+        let (failed, writing) = (found.failed.take(), found.writing);
+        if failed.is_some() && again && !self.log_is_broken() {
+            // The log has it, too. Then it goes to all copies.
+            self.copy_home(copy).forgo_first();
+            return self.gather_copy(copy);
+        }
+        let found = self.copy_home(copy);
+        match (failed, writing) {
+            (None, false) => self.write_copy(copy),
+            (None, true) => self.piece_home(copy),
+            (Some(RequestError::Lost { .. }), false) if found.step > 1 => {
+                // Sector by sector, so that exactly what is lost is lost.
+                found.step = 1;
+                self.gather_copy(copy);
+            }
+            (Some(RequestError::Lost { .. }), false) => {
+                let home = found.home();
+                self.lose_for_good(home, 1);
+                self.piece_home(copy);
+            }
+            (Some(error), _) => self.end_copy(copy, Err(error)),
+        }
+    }
+
+    fn write_copy(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        (found.writing, found.under_way) = (true, 1);
+        let (home, sectors) = (found.home(), u64::from(found.step));
+        let source = copy_of(found.step, found.buf);
+        let copies = match found.is_first() {
+            true => parts::Copies::Further,
+            false => parts::Copies::All,
+        };
+        let job = self.jobs.list.insert(Job::CopyHome(copy));
+        let request = child(RequestOp::Write, home, sectors, source, false);
+        let owner = Owner::Job(job);
+        self.ask_copies(Site::Home, owner, request, copies);
+    }
+
+    /// What moved is home, or lost.
+    fn piece_home(&mut self, copy: u32) {
+        let found = self.copy_home(copy);
+        found.done += found.step;
+        if found.done < found.sectors() {
+            self.gather_copy(copy);
+        } else {
+            self.end_copy(copy, Ok(()));
+        }
+    }
+
+    fn end_copy(&mut self, copy: u32, result: Result<(), RequestError>) {
+        let over = self.copies_home.remove(copy);
+        let over = over.expect("it is on its way home");
+        self.buffers.release(over.buf);
+        self.part_done(over.part, result);
+    }
+
+    /// Whether a job reads first copies.
+    pub(crate) fn reads_first(&self, job: u32) -> bool {
+        match self.jobs.list.get(job) {
+            Some(Job::CopyHome(copy)) => {
+                let copy = self.copies_home.get(*copy);
+                copy.is_some_and(|copy| copy.is_first() && !copy.writing)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether a copy of so many sectors may go home now: when users are idle, when they wait for room, or when nothing
+    /// went for so long that it is due.
+    fn may_copy_home(&mut self, sectors: u32) -> bool {
+        let overlay = self.overlay();
+        let short =
+            overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;
+        // Mirrors are awake for it: it is to be over soon.
+        let short = short || self.surrogate.redirect.is_constant() || self.is_leaving();
+        let idle_from = self.last_request.after(IDLE);
+        let stopping = self.stage != Stage::Serving;
+        if short || stopping || overlay.is_idle() && self.now >= idle_from {
+            return true;
+        }
+        if self.now < self.next_copy {
+            let from = if overlay.is_idle() {
+                idle_from.min(self.next_copy)
+            } else {
+                self.next_copy
+            };
+            self.route.wake_own(from);
+            return false;
+        }
+        let bytes = u64::from(sectors) * SECTOR_BYTES;
+        let lasts = Nanos(bytes * 1_000_000_000 / HOME_RATE_MIN);
+        self.next_copy = self.now.after(lasts);
+        true
+    }
+}

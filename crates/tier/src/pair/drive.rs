@@ -1,0 +1,97 @@
+//! What begins and ends by time, space and the state of the sets.
+
+use super::Pair;
+use super::facts::{Stage, Stopping};
+use super::held::holds_anything;
+use super::remove::NOT_HOME;
+use crate::overlay::{Overlay, Pressure};
+use restripe_array::report::ArrayState;
+use restripe_array::{Nanos, RequestError, RequestOp};
+
+/// A way home that failed is tried again after so long.
+const RETRY: Nanos = Nanos::from_secs(1);
+
+impl Pair {
+    /// Begins and ends what time and space ask for; false if nothing is to be done now.
+    pub(super) fn drive(&mut self) -> bool {
+        if self.settle_trust() || self.go_on_leaving() {
+            return true;
+        }
+        if self.lacks_room() {
+            self.keep_surrogate(NOT_HOME);
+            let overlay = self.overlay_mut();
+            let error = RequestError::NoSpace;
+            return overlay.refuse_waiting(error) | overlay.refuse_users(error);
+        }
+        if self.home().halted() {
+            let refusal = self.home().refusal(RequestOp::Write);
+            let overlay = self.overlay.as_mut();
+            return overlay.is_some_and(|overlay| overlay.refuse_waiting(refusal));
+        }
+        self.lose_firsts();
+        if !(self.stage == Stage::Serving || self.drains_writes()) || self.home().mode().read_only {
+            return false;
+        }
+        let moving = self.moves_users() && !self.is_leaving();
+        self.choose(moving);
+        let log_failed = self.log().state() == ArrayState::Failed;
+        let overlay = self.overlay_mut();
+        if log_failed && !overlay.is_broken() {
+            overlay.break_log();
+            return true;
+        }
+        if self.watch_buffer() {
+            return true;
+        }
+        let overlay = self.overlay_mut();
+        let clean_go = overlay.pressure() >= Pressure::DropClean || self.is_leaving();
+        if clean_go && self.drop_clean() {
+            return true;
+        }
+        if self.going && !self.overlay().is_going_home() {
+            self.going = false;
+            self.came_home();
+            return true;
+        }
+        let overlay = self.overlay();
+        let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
+        let due = match self.surrogate.redirect {
+            redirect if redirect.is_constant() => return self.drive_destage(short),
+            _ => short || !moving && holds_anything(overlay.map()),
+        };
+        // One that frees nothing would be begun again at once, and what is awaited would never come.
+        let idle = overlay.is_going_home() || overlay.is_broken() || !overlay.has_a_way_home();
+        if !due || idle {
+            return false;
+        }
+        if self.now < self.not_before {
+            let at = self.not_before;
+            self.route.wake_own(at);
+            return false;
+        }
+        let last = !moving && self.goes_home_for_good();
+        let overlay = self.overlay_mut();
+        if last {
+            overlay.go_home_for_good();
+        } else {
+            overlay.go_home(overlay.next_sequence());
+        }
+        self.going = overlay.is_going_home();
+        self.going
+    }
+
+    /// Whether the array is stopping, and writes that it has taken wait for room that only a way home makes.
+    fn drains_writes(&self) -> bool {
+        let draining = self.stage == Stage::Stopping(Stopping::Draining);
+        draining && self.overlay.as_ref().is_some_and(Overlay::is_starved)
+    }
+
+    /// A way home has ended, well or not.
+    fn came_home(&mut self) {
+        if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
+            self.not_before = self.now.after(RETRY);
+        }
+        self.leaving_came_home();
+        self.forget_redirects();
+    }
+}

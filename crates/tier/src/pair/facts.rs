@@ -1,0 +1,380 @@
+//! Facts of the tier: the lowest floor. Every other floor may ask it.
+//!
+//! Owns the configuration, the time, the actions of this step, the sets, the overlay, the stage, and the attempt to start halted sets
+//! once more. Asks no other floor.
+
+use super::held::{extents_instead, not_instead};
+use super::route::{PerSet, Route, SETS, SITES};
+use crate::config::{BUFFER_IOS, BUFFER_REQUESTS, BUFFER_SLICES, Config, SurrogateConfig};
+use crate::overlay::{Overlay, Site};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use restripe_array::parts::{Buffers, Part, Share, Ties};
+use restripe_array::{
+    Action, Actions, CommandError, CommandTag, Fact, Halt, Limits, Nanos, Pool, RequestError,
+    RequestTag,
+};
+
+/// With so few extents left, users wait for the last of them.
+const LAST_EXTENTS: u64 = 64;
+
+/// What becomes of users' requests and of the two sets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    Idle,
+    Starting,
+    Serving,
+    /// Without the surrogate: home has everything.
+    Alone,
+    Stopping(Stopping),
+    Stopped,
+}
+
+/// How far a stop has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stopping {
+    /// Users' requests and jobs are ending.
+    Draining,
+    /// What first copies have ahead of the further ones is made durable in the log.
+    Flushing,
+    /// All sets get this number on record, and those up to the last ([`session`]).
+    Numbering { session: u32, last: u32 },
+    /// A set is stopping, the other waits for it.
+    Set(Site),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Leaving {
+    #[default]
+    Kept,
+    /// Who asked for it waits.
+    Emptying {
+        tag: CommandTag,
+        /// A way home has ended since.
+        came_home: bool,
+    },
+    Gone,
+}
+
+/// An attempt to start halted sets once more ([`super::revive`]).
+#[derive(Default)]
+pub(crate) enum Attempt {
+    #[default]
+    Rests,
+    Draining,
+    Starting(Box<Former>),
+    Failing(Box<Former>),
+}
+
+/// The state that a refused start gives back.
+pub(crate) struct Former {
+    pub(crate) sets: PerSet<Option<Part>>,
+    pub(crate) started: PerSet<bool>,
+    pub(crate) stage: Stage,
+    pub(crate) absent: Option<CommandError>,
+    pub(crate) buffer_absent: Option<CommandError>,
+    /// The overlay stays as it is.
+    pub(crate) keeps_overlay: bool,
+    /// The overlay, unless it stays.
+    pub(crate) overlay: Option<Overlay>,
+    pub(crate) home: Ties,
+}
+
+impl Attempt {
+    pub(crate) fn rests(&self) -> bool {
+        matches!(self, Attempt::Rests)
+    }
+
+    pub(crate) fn former(&self) -> Option<&Former> {
+        match self {
+            Attempt::Starting(former) | Attempt::Failing(former) => Some(former),
+            _ => None,
+        }
+    }
+}
+
+pub(crate) struct Facts {
+    pub(crate) config: Config,
+    pub(crate) surrogate: SurrogateConfig,
+    pub(crate) now: Nanos,
+    pub(crate) out: Actions,
+    /// By [`Site`].
+    pub(crate) sets: PerSet<Part>,
+    /// The buffers of each set's engine.
+    pub(crate) shares: PerSet<Share>,
+    /// Which set was told to start, and serves.
+    pub(crate) started: PerSet<bool>,
+    /// What the surrogate's set could not be started for.
+    pub(crate) absent: Option<CommandError>,
+    /// What its buffer's set could not.
+    pub(crate) buffer_absent: Option<CommandError>,
+    pub(crate) route: Route,
+    pub(crate) stage: Stage,
+    pub(crate) leaving: Leaving,
+    pub(crate) overlay: Option<Overlay>,
+    /// What home called lost while a start runs.
+    pub(crate) lost: Option<Vec<(u64, u64)>>,
+    pub(crate) attempt: Attempt,
+    /// Facts of the attempt, held back until it serves.
+    pub(crate) attempt_facts: Actions,
+    /// Facts of the sets that it is to replace, held back until it ends.
+    pub(crate) former_facts: Actions,
+}
+
+impl Facts {
+    /// And the buffers that no set has.
+    pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> (Facts, Buffers) {
+        let (sets, shares, buffers) = build(&config, &surrogate);
+        let logs = usize::from(surrogate.members);
+        let homes = config.members.len() - logs - usize::from(surrogate.buffer_members);
+        let facts = Facts {
+            now: Nanos::ZERO,
+            out: Actions::new(),
+            sets,
+            shares,
+            started: PerSet([false; SETS]),
+            absent: None,
+            buffer_absent: None,
+            route: Route::new(&config.members, homes, logs),
+            stage: Stage::Idle,
+            leaving: Leaving::default(),
+            overlay: None,
+            lost: None,
+            attempt: Attempt::default(),
+            attempt_facts: Actions::new(),
+            former_facts: Actions::new(),
+            config,
+            surrogate,
+        };
+        (facts, buffers)
+    }
+
+    /// The overlay of a tier that serves.
+    #[inline]
+    pub(crate) fn overlay(&self) -> &Overlay {
+        self.overlay.as_ref().expect("a serving pair has one")
+    }
+
+    #[inline]
+    pub(crate) fn overlay_mut(&mut self) -> &mut Overlay {
+        self.overlay.as_mut().expect("a serving pair has one")
+    }
+
+    /// The overlay that a refused start gives back.
+    pub(crate) fn former_overlay(&self) -> Option<&Overlay> {
+        self.attempt.former()?.overlay.as_ref()
+    }
+
+    /// Whether the overlay waits for a set that is being started.
+    pub(crate) fn holds_overlay(&self) -> bool {
+        let former = self.attempt.former();
+        former.is_some_and(|former| former.keeps_overlay)
+    }
+
+    pub(crate) fn home(&self) -> &Part {
+        &self.sets[Site::Home]
+    }
+
+    pub(crate) fn log(&self) -> &Part {
+        &self.sets[Site::Log]
+    }
+
+    pub(crate) fn buffer_set(&self) -> &Part {
+        &self.sets[Site::Buffer]
+    }
+
+    pub(crate) fn has_no_space(&self, site: Site) -> bool {
+        let set = &self.sets[site];
+        self.started[site] && set.halt() == Some(Halt::NoSpace)
+    }
+
+    /// The sets that are started anew. A buffer is not: the array goes on without it.
+    pub(crate) fn halted_sites(&self) -> impl Iterator<Item = Site> + '_ {
+        let sites = [Site::Home, Site::Log].into_iter();
+        sites.filter(|site| self.has_no_space(*site))
+    }
+
+    pub(crate) fn gathers_writes(&self) -> bool {
+        let overlay = self.overlay.as_ref();
+        overlay.is_some_and(|one| one.gathering().is_some() && !one.is_broken())
+    }
+
+    /// Whether a code cache takes no writes, since its log or the main set has no space. Its log is not broken.
+    pub(crate) fn lacks_room(&self) -> bool {
+        self.stage == Stage::Serving
+            && self.gathers_writes()
+            && self.halted_sites().next().is_some()
+    }
+
+    /// Whether what the pair writes to this set is shelved instead of failed: also while another set is started anew.
+    pub(crate) fn shelves(&self, site: Site) -> bool {
+        let goes_on = self.stage == Stage::Serving || !self.attempt.rests();
+        site == Site::Log && goes_on && self.gathers_writes() && self.has_no_space(Site::Log)
+    }
+
+    /// Whether a set that is withheld still gets what users wait for: these requests end before it is started anew.
+    pub(crate) fn lets_users_end(&self) -> bool {
+        matches!(self.attempt, Attempt::Draining)
+    }
+
+    /// Whether the requests of a set have to wait until it is started anew.
+    pub(crate) fn withholds(&self, site: Site) -> bool {
+        match &self.attempt {
+            Attempt::Draining => self.gathers_writes() && self.has_no_space(site),
+            Attempt::Starting(former) | Attempt::Failing(former) => {
+                former.keeps_overlay && former.sets[site].is_some()
+            }
+            Attempt::Rests => false,
+        }
+    }
+
+    /// Whether an attempt starts this set from the members that served until the halt, however few they are.
+    pub(crate) fn starts_from_those_that_served(&self, site: Site) -> bool {
+        let former = self.attempt.former();
+        let set = former.and_then(|former| former.sets[site].as_ref());
+        set.is_some_and(|set| set.is_complete())
+    }
+
+    /// A set of an attempt has been told to start.
+    pub(crate) fn revives_without_loss(&mut self, site: Site) {
+        let former = self.attempt.former();
+        if former.is_some_and(|former| former.sets[site].is_some()) {
+            self.sets[site].lose_nothing();
+        }
+    }
+
+    /// Whether nothing more is to go into the log.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.leaving != Leaving::Kept
+    }
+
+    /// Whether nothing lies in the log for ever, and all copies are the same.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.leaving == Leaving::Gone
+    }
+
+    /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users write over and over
+    /// would never let it begin.
+    pub(crate) fn goes_home_for_good(&self) -> bool {
+        let overlay = self.overlay();
+        let pressed = matches!(self.leaving, Leaving::Emptying { came_home, .. } if came_home);
+        pressed || extents_instead(overlay.map()) <= LAST_EXTENTS
+    }
+
+    pub(crate) fn is_logless(&self) -> bool {
+        self.overlay.as_ref().is_some_and(Overlay::is_logless)
+    }
+
+    pub(crate) fn log_is_broken(&self) -> bool {
+        self.overlay.as_ref().is_none_or(Overlay::is_broken)
+    }
+
+    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
+    pub(crate) fn log_counts(&self) -> bool {
+        let home = self.home();
+        !home.records_primary_only() && !home.redirected_extents().is_empty()
+    }
+
+    /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be told otherwise.
+    pub(crate) fn keeps_announced(&self) -> bool {
+        let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
+        !broken
+            && !self.is_leaving()
+            && self.surrogate.destage.sleep.is_some()
+            && self.stage == Stage::Serving
+    }
+
+    /// Tells what came of a set. What a set tells that an attempt started counts only once that serves.
+    pub(crate) fn tell_of(&mut self, site: Site, fact: Fact) {
+        let former = self.attempt.former();
+        match former.is_some_and(|former| former.sets[site].is_some()) {
+            true => self.attempt_facts.push(Action::Fact(fact)),
+            false => self.out.push(Action::Fact(fact)),
+        }
+    }
+
+    /// Tells how a start goes: an attempt's counts only once it serves.
+    pub(crate) fn tell_of_start(&mut self, fact: Fact) {
+        match self.attempt.former() {
+            Some(_) => self.attempt_facts.push(Action::Fact(fact)),
+            None => self.out.push(Action::Fact(fact)),
+        }
+    }
+
+    /// Home calls sectors lost: they are, unless the log has them.
+    pub(crate) fn lost_at_home(&mut self, lba: u64, sectors: u64) {
+        match &mut self.lost {
+            Some(lost) => lost.push((lba, sectors)),
+            None => self.tell_lost(lba, sectors),
+        }
+    }
+
+    pub(crate) fn tell_lost(&mut self, lba: u64, sectors: u64) {
+        let lost = match self.overlay.as_ref().or(self.former_overlay()) {
+            Some(overlay) => not_instead(overlay.map(), lba..lba + sectors),
+            None => alloc::vec![(lba, sectors)],
+        };
+        for (lba, sectors) in lost {
+            self.tell_of(Site::Home, Fact::Lost { lba, sectors });
+        }
+    }
+
+    pub(crate) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        self.out.push(Action::Reply(tag, result));
+    }
+}
+
+/// The engines of the sets, and the buffers that none has.
+fn build(config: &Config, surrogate: &SurrogateConfig) -> (PerSet<Part>, PerSet<Share>, Buffers) {
+    let mut rest = Share::whole(config.limits.pool);
+    let whole = surrogate.limits.whole_pool();
+    let pools = [
+        Pool {
+            small: config.limits.pool.small - whole.small,
+            large: config.limits.pool.large - whole.large,
+        },
+        surrogate.limits.pool,
+        surrogate.limits.buffer_pool,
+    ];
+    let shares = PerSet(pools.map(|pool| rest.split_off(pool)));
+    let sets = PerSet(SITES.map(|site| {
+        let (pool, share) = (pools[site as usize], &shares[site]);
+        Part::new(set_config(config, surrogate, site, pool), share.clone())
+    }));
+    (sets, shares, Buffers::new(rest))
+}
+
+fn set_config(
+    config: &Config,
+    surrogate: &SurrogateConfig,
+    site: Site,
+    pool: Pool,
+) -> restripe_array::Config {
+    let buffers = config.members.len() - usize::from(surrogate.buffer_members);
+    let (others, buffer) = config.members.split_at(buffers);
+    let (home, log) = others.split_at(buffers - usize::from(surrogate.members));
+    let limits = match site {
+        Site::Home => Limits {
+            pool,
+            ..config.limits
+        },
+        Site::Log => Limits {
+            pool,
+            requests: surrogate.limits.requests,
+            slices: surrogate.limits.slices,
+            ios: surrogate.limits.ios,
+            cache: None,
+            ..config.limits
+        },
+        Site::Buffer => Limits {
+            pool,
+            requests: BUFFER_REQUESTS,
+            slices: BUFFER_SLICES,
+            ios: BUFFER_IOS,
+            cache: None,
+            ..config.limits
+        },
+    };
+    let members = [home, log, buffer][site as usize];
+    config.of_set(members.to_vec(), limits)
+}

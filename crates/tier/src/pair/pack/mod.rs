@@ -1,0 +1,230 @@
+//! Records of the log that are gathered in memory (ECW): copies of users' bytes into them, reads of them, their way into the log.
+//!
+//! A record's memory is one large buffer: the page of its header, then its payload, as they will lie in the log. It is written by
+//! whole grains, so a log that is written by whole rows never has to read for parity.
+//!
+//! | memory  | cause                                                      | next    |
+//! |---------|------------------------------------------------------------|---------|
+//! | filling | the overlay seals the record                               | sealed  |
+//! | sealed  | announced at home; checksum taken, header put, all written | landed  |
+//! | landed  | its memory is needed for another record, nobody reads it   | -       |
+//!
+//! A landed record is kept as long as memory is to spare: what was just written is read from there.
+
+pub(crate) mod memory;
+
+use super::append::Appends;
+use super::children::{Owner, child};
+use super::jobs::Job;
+use crate::overlay::format::{RecordHeader, record};
+use crate::overlay::{Extent, Overlay, PackTag, Site};
+use alloc::collections::VecDeque;
+use alloc::vec::Vec;
+use memory::{Gathered, Sealed, part_of};
+use restripe_array::parts::{Bug, Size};
+use restripe_array::{Action, BufRef, ComputeOp, PAGE_SECTORS, RequestError, RequestOp};
+
+/// A copy into a record that waits for memory.
+#[derive(Clone, Copy, Debug)]
+struct Packing {
+    tag: PackTag,
+    extent: Extent,
+    at: u64,
+    source: Option<BufRef>,
+}
+
+pub(crate) struct Packs {
+    pub(crate) below: Appends,
+    packing: VecDeque<Packing>,
+    /// Sealed, and not yet announced at home: sequences, the oldest first.
+    sealing: VecDeque<u64>,
+}
+
+floor!(Packs over Appends);
+
+/// A table without its last entry, whose sectors the one before gets.
+fn without_last(extents: &[Extent]) -> Vec<Extent> {
+    let [rest @ .., before, last] = extents else {
+        return extents.to_vec();
+    };
+    let mut longer = *before;
+    longer.sectors += last.sectors;
+    let meets = |one: &Extent| one.within(longer.home..longer.end()).is_some();
+    match rest.iter().any(meets) {
+        true => extents.to_vec(),
+        false => [rest, &[longer]].concat(),
+    }
+}
+
+impl Packs {
+    pub(crate) fn new(below: Appends) -> Packs {
+        Packs {
+            below,
+            packing: VecDeque::new(),
+            sealing: VecDeque::new(),
+        }
+    }
+
+    pub(crate) fn packs_idle(&self) -> bool {
+        self.packing.is_empty() && self.sealing.is_empty()
+    }
+
+    /// Records whose place at home is being announced, before they are written.
+    pub(crate) fn announcing(&self) -> u32 {
+        self.sealing.len() as u32
+    }
+
+    pub(crate) fn pack(&mut self, tag: PackTag, extent: Extent, at: u64, source: Option<BufRef>) {
+        let packing = Packing {
+            tag,
+            extent,
+            at,
+            source,
+        };
+        self.packing.push_back(packing);
+        self.next_pack();
+    }
+
+    /// Starts copies into records that have memory; false if there are none.
+    pub(crate) fn next_pack(&mut self) -> bool {
+        let mut any = false;
+        while let Some(&Packing {
+            tag,
+            extent,
+            at,
+            source,
+        }) = self.packing.front()
+        {
+            if !self.remembers(extent.sequence, at) {
+                break;
+            }
+            self.packing.pop_front();
+            let one = self.memory.of(extent.sequence);
+            let target = part_of(one, extent.at, u64::from(extent.sectors));
+            let job = self.jobs.list.insert(Job::Pack(tag));
+            let compute = self.compute(job, ComputeOp::Linear, source, Some(target), None);
+            self.out.push(Action::Compute(compute));
+            any = true;
+        }
+        any
+    }
+
+    /// Whether a record has memory; it is given some if there is any.
+    fn remembers(&mut self, sequence: u64, at: u64) -> bool {
+        if self
+            .memory
+            .records
+            .iter()
+            .any(|one| one.sequence == sequence)
+        {
+            return true;
+        }
+        let buf = match self.buffers.take_free(Size::Large) {
+            Some(buf) => buf,
+            None => match self.forget_oldest() {
+                Some(buf) => buf,
+                None => return false,
+            },
+        };
+        self.replace_at(at);
+        self.memory.records.push(Gathered {
+            sequence,
+            at,
+            buf,
+            readers: 0,
+            sealed: None,
+            landed: false,
+            replaced: false,
+        });
+        true
+    }
+
+    /// A record is going to take a place in the log: those that had it are not read from memory any more.
+    fn replace_at(&mut self, at: u64) {
+        let room = self.overlay.as_ref().map_or(0, Overlay::record_sectors);
+        let end = at + PAGE_SECTORS + u64::from(room);
+        for one in &mut self.memory.records {
+            let sectors = one.sealed.as_ref().map_or(0, |one| one.payload_sectors);
+            let behind = one.at + PAGE_SECTORS + u64::from(sectors);
+            one.replaced |= one.landed && one.at < end && at < behind;
+        }
+    }
+
+    pub(crate) fn seal(
+        &mut self,
+        sequence: u64,
+        extents: Vec<Extent>,
+        payload_sectors: u32,
+        durable: u64,
+    ) {
+        self.memory.of(sequence).sealed = Some(Sealed {
+            extents,
+            payload_sectors,
+            durable,
+        });
+        self.sealing.push_back(sequence);
+    }
+
+    /// Starts to write the next record that is announced at home; false if there is none.
+    pub(crate) fn next_seal(&mut self) -> bool {
+        let Some(&sequence) = self.sealing.front() else {
+            return false;
+        };
+        let sealed = self.memory.table_of(sequence);
+        let payload = u64::from(sealed.payload_sectors);
+        let extents = core::mem::take(&mut sealed.extents);
+        let announced = self.announced(&extents);
+        self.memory.table_of(sequence).extents = extents;
+        let Some(announced) = announced else {
+            return false;
+        };
+        self.sealing.pop_front();
+        if let Err(error) = announced {
+            self.sealed(sequence, Err(error));
+            return true;
+        }
+        let one = self.memory.of(sequence);
+        let source = part_of(one, one.at + PAGE_SECTORS, payload);
+        let job = self.jobs.list.insert(Job::Seal(sequence));
+        let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
+        self.out.push(Action::Compute(compute));
+        true
+    }
+
+    pub(crate) fn put_sealed_header(&mut self, job: u32, sequence: u64, payload_crc: u32) {
+        let one = self.memory.of(sequence);
+        let (at, buf) = (one.at, one.buf);
+        let sealed = one.sealed.clone().expect("it was sealed");
+        let header = RecordHeader {
+            sequence,
+            durable: sealed.durable,
+            at,
+            payload_sectors: sealed.payload_sectors,
+            payload_crc,
+        };
+        let mut page = self.jobs.page();
+        let extents = match self.home().planted(Bug::EntryLeftOut) {
+            true => without_last(&sealed.extents),
+            false => sealed.extents,
+        };
+        record::encode(self.table().owner(), &header, &extents, &mut page);
+        self.put_page(job, page, buf);
+    }
+
+    pub(crate) fn write_sealed(&mut self, job: u32, sequence: u64) {
+        let layout = *self.table().layout();
+        let one = self.memory.of(sequence);
+        let payload = one.sealed.as_ref().expect("it was sealed").payload_sectors;
+        let sectors = u64::from(layout.footprint(payload));
+        let source = part_of(one, one.at, sectors);
+        let at = layout.sector(one.at);
+        let request = child(RequestOp::Write, at, sectors, source, false);
+        self.ask(Site::Log, Owner::Job(job), request);
+    }
+
+    /// A record was written, or could not be: then memory alone has it, and goes on to.
+    pub(crate) fn sealed(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        self.memory.of(sequence).landed = result.is_ok();
+        self.appended(sequence, result);
+    }
+}

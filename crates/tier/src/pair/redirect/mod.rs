@@ -1,0 +1,126 @@
+//! Which requests go to the surrogate.
+
+pub(crate) mod hot_reads;
+pub(crate) mod hot_zones;
+mod users;
+
+use super::deferred_mirror::DeferredMirror;
+use crate::config::Redirect;
+use crate::overlay::{Overlay, Site};
+use restripe_array::{
+    Halt, Nanos, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, TaskKind,
+};
+use users::Users;
+
+pub(crate) struct Redirects {
+    pub(crate) below: DeferredMirror,
+    users: Users,
+    /// When the last request of a user came.
+    pub(crate) last_request: Nanos,
+    /// A write or flush was refused because the log is broken.
+    pub(crate) refused_write: bool,
+}
+
+floor!(Redirects over DeferredMirror);
+
+impl Redirects {
+    pub(crate) fn new(below: DeferredMirror) -> Redirects {
+        Redirects {
+            below,
+            users: Users::default(),
+            last_request: Nanos::ZERO,
+            refused_write: false,
+        }
+    }
+
+    /// A user's request goes through the overlay: it gets the tag that it has there.
+    pub(crate) fn begin_user(&mut self, request: &mut Request) -> Result<(), RequestError> {
+        let now = self.now;
+        let home = &mut self.sets[Site::Home];
+        home.admit(request)?;
+        home.note_request(request);
+        if request.op.changes() {
+            home.cache_change_begins(request.offset, request.bytes);
+        }
+        request.tag = self.users.begin(request, now);
+        Ok(())
+    }
+
+    /// Whether a task runs that users are to be out of the way of: one that restores redundancy, or a scrub if that is asked
+    /// for.
+    pub(crate) fn moves_users(&self) -> bool {
+        let counts = |kind: TaskKind| match kind {
+            TaskKind::Check | TaskKind::Repair => self.surrogate.scrubs,
+            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync | TaskKind::Growth => true,
+        };
+        self.home().running_tasks().any(counts)
+    }
+
+    /// Whether a write is to go to the surrogate.
+    pub(crate) fn redirects(&mut self, request: &Request) -> bool {
+        self.last_request = self.now;
+        if self.is_leaving() {
+            return false;
+        }
+        if self.surrogate.redirect == Redirect::Reraid {
+            return true;
+        }
+        if self.surrogate.redirect.goes_ahead() {
+            return self.goes_ahead();
+        }
+        if !self.moves_users() || request.op == RequestOp::Trim {
+            return false;
+        }
+        match self.surrogate.redirect {
+            Redirect::None => false,
+            Redirect::WorkOut | Redirect::Ido => true,
+            Redirect::Reraid | Redirect::Graid | Redirect::Eraid => true,
+            Redirect::Vdf => self.misses_member(request),
+        }
+    }
+
+    /// Whether some of the cells that a write is about have no member to be read from.
+    fn misses_member(&self, request: &Request) -> bool {
+        let home = self.home();
+        let first = request.offset / SECTOR_BYTES;
+        let end = (request.offset + request.bytes).div_ceil(SECTOR_BYTES);
+        let chunk = home.layout().chunk_sectors();
+        (first / chunk..end.div_ceil(chunk)).any(|index| home.misses_member_of(index * chunk))
+    }
+
+    /// Answers a user whose request went through the overlay.
+    pub(crate) fn answer(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+        let user = self.users.end(tag);
+        self.refused_write |= user.op != RequestOp::Read
+            && self.log_has_no_space()
+            && matches!(
+                result,
+                Err(RequestError::Unavailable | RequestError::NoSpace)
+            );
+        let took = self.now.since(user.begun);
+        let home = &mut self.sets[Site::Home];
+        home.note_latency(user.op, took);
+        if user.op.changes() {
+            home.cache_change_ends(user.offset, user.bytes);
+        }
+        let result = result.map_err(|error| self.as_writer(user.op, error));
+        self.reply(user.tag, result);
+    }
+
+    /// A write that fails because the log has no space gets that error.
+    fn as_writer(&self, op: RequestOp, error: RequestError) -> RequestError {
+        match error {
+            RequestError::Unavailable if op != RequestOp::Read && self.log_has_no_space() => {
+                RequestError::NoSpace
+            }
+            error => error,
+        }
+    }
+
+    pub(crate) fn log_has_no_space(&self) -> bool {
+        let broken = self.overlay.as_ref().is_some_and(Overlay::is_broken);
+        let full = self.log().full_members().next().is_some();
+        let no_space = self.log().halt() == Some(Halt::NoSpace) || !self.log().halted() && full;
+        (broken || self.lacks_room()) && no_space
+    }
+}

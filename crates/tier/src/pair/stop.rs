@@ -1,0 +1,200 @@
+//! The end of an array.
+
+use super::children::{Owner, child_command, flush};
+use super::facts::{Stage, Stopping};
+use super::start::starting::Starting;
+use crate::overlay::{Overlay, SealCause, Site};
+use restripe_array::meta::superblock::BufferMark;
+use restripe_array::parts::Bug;
+use restripe_array::{Action, Command, CommandError, CommandTag, Event, Fact, RequestError};
+
+/// A stop that is under way.
+struct Stop {
+    /// Who asked for it.
+    tag: CommandTag,
+    /// Of what has stopped by now.
+    result: Result<(), CommandError>,
+}
+
+pub(crate) struct Stops {
+    pub(crate) below: Starting,
+    stop: Option<Stop>,
+}
+
+floor!(Stops over Starting);
+
+impl Stops {
+    pub(crate) fn new(below: Starting) -> Stops {
+        Stops { below, stop: None }
+    }
+
+    pub(crate) fn begin_stop(&mut self, tag: CommandTag) {
+        if !matches!(self.stage, Stage::Serving | Stage::Alone) {
+            let error = CommandError::Busy("the array is not serving");
+            self.out.push(Action::CommandReply(tag, Err(error)));
+            return;
+        }
+        self.stop = Some(Stop {
+            tag,
+            result: Ok(()),
+        });
+        self.stage = Stage::Stopping(Stopping::Draining);
+        self.refuse_held();
+        self.keep_surrogate("the array is stopping");
+        if let Some(overlay) = &mut self.overlay {
+            overlay.rest();
+        }
+    }
+
+    /// Goes on with a stop: home first, since what it ends with may need the log no more.
+    pub(crate) fn advance_stop(&mut self) -> bool {
+        match self.stage {
+            Stage::Stopping(Stopping::Draining) => self.drain(),
+            Stage::Stopping(Stopping::Numbering { session, last }) => self.number_on(session, last),
+            _ => false,
+        }
+    }
+
+    pub(crate) fn drain(&mut self) -> bool {
+        let quiet = self.overlay.as_ref().is_none_or(Overlay::is_quiet);
+        if let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_idle()) {
+            overlay.seal(SealCause::Stop);
+        }
+        let works = !self.works_idle()
+            || !self.packs_idle()
+            || !self.buffer.is_idle()
+            || !self.keeping.is_idle()
+            || !self.clean_copies.is_empty();
+        if !quiet || works || !self.children_idle() {
+            return false;
+        }
+        self.forget_redirects();
+        let empty = self
+            .overlay
+            .as_ref()
+            .is_none_or(Overlay::holds_nothing_instead);
+        // While others are brought in step with first copies, these go on to be ahead.
+        if empty && self.home().records_primary_first() && self.home().sectors_in_doubt() == 0 {
+            self.at_home(|core| {
+                core.set_ahead(false);
+                core.clean_by_and_by();
+            });
+        }
+        if self.home().is_all_dirty() && self.knows_what_is_ahead() {
+            self.leave_ahead();
+            self.number_stop();
+            return true;
+        }
+        let buffered = self.buffer_mark() == BufferMark::Counts && !self.home().mode().read_only;
+        match self.home().is_all_dirty() || buffered && self.overlay.is_some() {
+            true => {
+                self.stage = Stage::Stopping(Stopping::Flushing);
+                self.ask(Site::Log, Owner::Stop, flush());
+            }
+            false => self.number_stop(),
+        }
+        true
+    }
+
+    /// The log has what home may be out of step in, or does not count any more. And it has all that the buffer had.
+    pub(crate) fn stop_flushed(&mut self, result: Result<(), RequestError>) {
+        let alone = result.is_err() || self.home().records_primary_only();
+        match (self.home().is_all_dirty(), alone) {
+            (true, true) => self.at_home(|home| home.set_alone()),
+            (true, false) => self.at_home(|home| home.clean_by_and_by()),
+            (false, _) => {}
+        }
+        let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
+        if result.is_ok() && self.buffer_mark() == BufferMark::Counts && !broken {
+            // The log's stop puts it on record.
+            let _ = self.mark_buffer(BufferMark::Idle);
+        }
+        self.number_stop();
+    }
+
+    /// Nothing is under way any more: a stop gives the sets numbers as a start does, and then stops them.
+    fn number_stop(&mut self) {
+        if !self.numbers_stop() {
+            return self.stop_set(Site::Home);
+        }
+        let session = self.next_session();
+        let last = session + 1;
+        self.stage = Stage::Stopping(Stopping::Numbering { session, last });
+    }
+
+    /// Whether a stop has two sets to number: not without a log, and not once it has been let go.
+    fn numbers_stop(&self) -> bool {
+        let pair = [Site::Home, Site::Log];
+        let tied = |site: &Site| {
+            let set = &self.sets[*site];
+            self.started[*site] && set.partner().is_some() && !set.halted()
+        };
+        let writes = !self.home().mode().read_only && !self.home().planted(Bug::StopWritesOnce);
+        writes && self.overlay.is_some() && !self.is_logless() && pair.iter().all(tied)
+    }
+
+    /// False while a number is on its way. A set that cannot be written gets none: the sets stop as they are.
+    fn number_on(&mut self, session: u32, last: u32) -> bool {
+        match self.number_sets(session) {
+            Ok(false) => return false,
+            Ok(true) if session < last => {
+                let session = session + 1;
+                self.stage = Stage::Stopping(Stopping::Numbering { session, last });
+            }
+            Ok(true) | Err(_) => self.stop_set(Site::Home),
+        }
+        true
+    }
+
+    fn stop_set(&mut self, site: Site) {
+        self.stage = Stage::Stopping(Stopping::Set(site));
+        self.tell(site, Event::Command(child_command(site), Command::Stop));
+    }
+
+    /// A set has answered a command of the pair's own; errors name members as the pair does.
+    pub(crate) fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
+        match self.stage {
+            Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log] => {
+                self.note_stop(result);
+                self.stop_set(Site::Log);
+            }
+            Stage::Stopping(Stopping::Set(Site::Home | Site::Log))
+                if self.started[Site::Buffer] =>
+            {
+                self.note_log_stop(site, result);
+                self.stop_set(Site::Buffer);
+            }
+            Stage::Stopping(Stopping::Set(Site::Buffer)) => self.stopped(),
+            Stage::Stopping(_) => {
+                self.note_log_stop(site, result);
+                self.stopped();
+            }
+            _ => self.set_answered(site, result),
+        }
+    }
+
+    /// A surrogate that holds nothing, and cannot be marked clean, is found out at its next start.
+    fn note_log_stop(&mut self, site: Site, result: Result<(), CommandError>) {
+        let holds = self.overlay.as_ref();
+        if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
+            self.note_stop(result);
+        }
+    }
+
+    /// The first error of the sets is told.
+    fn note_stop(&mut self, result: Result<(), CommandError>) {
+        let stop = self.stop.as_mut().expect("one is under way");
+        if stop.result.is_ok() {
+            stop.result = result;
+        }
+    }
+
+    fn stopped(&mut self) {
+        self.stage = Stage::Stopped;
+        let Stop { tag, result } = self.stop.take().expect("one is under way");
+        if result.is_ok() {
+            self.out.push(Action::Fact(Fact::Stopped));
+        }
+        self.out.push(Action::CommandReply(tag, result));
+    }
+}
