@@ -73,7 +73,7 @@ pub(crate) struct Children {
     pub(crate) answers: Vec<Answer>,
 }
 
-floor!(Children over Facts);
+floor!(Children over Facts { under_way, shelved, waiting, ended, delivered, scratch, answers });
 
 /// A request of a set; its tag is given later.
 pub(crate) fn child(op: RequestOp, sector: u64, sectors: u64, buf: BufRef, fua: bool) -> Request {
@@ -97,19 +97,6 @@ pub(crate) fn child_command(site: Site) -> CommandTag {
 }
 
 impl Children {
-    pub(crate) fn new(below: Facts) -> Children {
-        Children {
-            below,
-            under_way: Slab::default(),
-            shelved: VecDeque::new(),
-            waiting: PerSet::default(),
-            ended: VecDeque::new(),
-            delivered: false,
-            scratch: Actions::new(),
-            answers: Vec::new(),
-        }
-    }
-
     /// `request` is made of a set; its tag means nothing.
     pub(crate) fn ask(&mut self, site: Site, owner: Owner, request: Request) {
         self.ask_copies(site, owner, request, Copies::All);
@@ -131,6 +118,40 @@ impl Children {
         let index = self.under_way.insert(child);
         request.tag = RequestTag(u64::from(index));
         self.waiting[site].push_back((request, copies));
+    }
+
+    pub(crate) fn read(&mut self, site: Site, owner: Owner, at: u64, into: BufRef) {
+        self.read_copies(site, owner, at, into, Copies::All);
+    }
+
+    pub(crate) fn read_copies(
+        &mut self,
+        site: Site,
+        owner: Owner,
+        at: u64,
+        into: BufRef,
+        copies: Copies,
+    ) {
+        let sectors = u64::from(into.bytes) / SECTOR_BYTES;
+        let request = child(RequestOp::Read, at, sectors, into, false);
+        self.ask_copies(site, owner, request, copies);
+    }
+
+    pub(crate) fn write(&mut self, site: Site, owner: Owner, at: u64, from: BufRef) {
+        self.write_copies(site, owner, at, from, Copies::All);
+    }
+
+    pub(crate) fn write_copies(
+        &mut self,
+        site: Site,
+        owner: Owner,
+        at: u64,
+        from: BufRef,
+        copies: Copies,
+    ) {
+        let sectors = u64::from(from.bytes) / SECTOR_BYTES;
+        let request = child(RequestOp::Write, at, sectors, from, false);
+        self.ask_copies(site, owner, request, copies);
     }
 
     pub(crate) fn request_ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {

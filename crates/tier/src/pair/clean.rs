@@ -3,7 +3,7 @@
 //! A log that runs short is cleaned rather than brought home where mirrors may sleep, as long as that pays ([`cleaning`]). What wants all
 //! at home (a command, the time, a map that is nearly full, a lost disk) is not put off by it, and ends one that is under way at once.
 
-use super::children::{Owner, child};
+use super::children::Owner;
 use super::facts::Stage;
 use super::held::sectors_instead;
 use super::jobs::Job;
@@ -11,7 +11,7 @@ use super::redirect::hot_zones::HotZones;
 use crate::overlay::{Oldest, Overlay, PartTag, Site};
 use crate::policy::cleaning::{self, Standing};
 use alloc::collections::VecDeque;
-use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
+use restripe_array::{BufRef, RequestError, SECTOR_BYTES};
 
 pub(crate) struct Cleaning {
     pub(crate) below: HotZones,
@@ -19,7 +19,7 @@ pub(crate) struct Cleaning {
     pub(crate) moves: VecDeque<(PartTag, u64, u32)>,
 }
 
-floor!(Cleaning over HotZones);
+floor!(Cleaning over HotZones { moves });
 
 fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
     cleaning::pays(&Standing {
@@ -31,13 +31,6 @@ fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
 }
 
 impl Cleaning {
-    pub(crate) fn new(below: HotZones) -> Cleaning {
-        Cleaning {
-            below,
-            moves: VecDeque::new(),
-        }
-    }
-
     /// Begins to clean a log that is short; false if it has to go home.
     pub(crate) fn begin_cleaning(&mut self) -> bool {
         let may = self.surrogate.destage.cleans() && self.stage == Stage::Serving;
@@ -66,8 +59,7 @@ impl Cleaning {
         let buf = BufRef::new(buf, 0, bytes);
         let job = self.jobs.list.insert(Job::Move { part, buf });
         let at = self.log_sector(at);
-        let request = child(RequestOp::Read, at, u64::from(sectors), buf, false);
-        self.ask(Site::Log, Owner::Job(job), request);
+        self.read(Site::Log, Owner::Job(job), at, buf);
         true
     }
 

@@ -5,7 +5,7 @@ use super::facts::Stage;
 use super::route::Route;
 use crate::overlay::Site;
 use restripe_array::parts::NO_BUFFER;
-use restripe_array::{Action, Command, CommandError, CommandTag, Event, Member, MemberInfo};
+use restripe_array::{Command, CommandError, CommandTag, Event, Member, MemberInfo};
 
 impl Pair {
     pub(super) fn command(&mut self, tag: CommandTag, command: Command) {
@@ -24,24 +24,24 @@ impl Pair {
             | Command::Date(_) => self.deliver(Site::Home, Event::Command(tag, command)),
             Command::Surrogate(Some(_)) => {
                 let error = CommandError::Busy("it was started as an array with a surrogate");
-                self.out.push(Action::CommandReply(tag, Err(error)));
+                self.answer_command(tag, Err(error));
             }
             Command::AddToBuffer(_) if self.surrogate.buffer_members == 0 => {
                 let error = CommandError::Busy(NO_BUFFER);
-                self.out.push(Action::CommandReply(tag, Err(error)));
+                self.answer_command(tag, Err(error));
             }
             Command::AddToSurrogate(_) | Command::AddToBuffer(_) if self.stage == Stage::Alone => {
                 let error = CommandError::Busy("the surrogate was not started with the array");
-                self.out.push(Action::CommandReply(tag, Err(error)));
+                self.answer_command(tag, Err(error));
             }
             _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
                 let error = CommandError::Busy("the array is not serving");
-                self.out.push(Action::CommandReply(tag, Err(error)));
+                self.answer_command(tag, Err(error));
             }
             Command::Surrogate(None) => self.begin_leaving(tag),
             Command::Destage => {
                 let result = self.ask_destage();
-                self.out.push(Action::CommandReply(tag, result));
+                self.answer_command(tag, result);
             }
             command if self.hold(tag, &command) || self.fails_log(tag, &command) => {}
             command => {

@@ -25,7 +25,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::parts::{Copies, Noted};
 use restripe_array::{
-    Action, Command, CommandError, CommandTag, Event, FailCause, Request, RequestError, RequestOp,
+    Command, CommandError, CommandTag, Event, FailCause, Request, RequestError, RequestOp,
     SECTOR_BYTES,
 };
 
@@ -41,19 +41,9 @@ pub(crate) struct DeferredMirror {
     commands_waiting: Vec<(CommandTag, Command)>,
 }
 
-floor!(DeferredMirror over Nvram);
+floor!(DeferredMirror over Nvram { besides, beside_failed, firsts_seen, commands_waiting });
 
 impl DeferredMirror {
-    pub(crate) fn new(below: Nvram) -> DeferredMirror {
-        DeferredMirror {
-            below,
-            besides: VecDeque::new(),
-            beside_failed: false,
-            firsts_seen: None,
-            commands_waiting: Vec::new(),
-        }
-    }
-
     /// First copies are to get what goes into a record, or all copies.
     pub(crate) fn write_beside(&mut self, sequence: u64, request: Request, all: bool) {
         let copies = if all { Copies::All } else { Copies::First };
@@ -303,7 +293,7 @@ impl DeferredMirror {
                 "the log is the only valid copy until it is destaged (`restripe surrogate destage`)",
             )),
         };
-        self.out.push(Action::CommandReply(tag, result));
+        self.answer_command(tag, result);
         true
     }
 
@@ -334,7 +324,7 @@ impl DeferredMirror {
     pub(crate) fn refuse_held(&mut self) {
         for (tag, _) in core::mem::take(&mut self.commands_waiting) {
             let error = CommandError::Busy("the array is stopping");
-            self.out.push(Action::CommandReply(tag, Err(error)));
+            self.answer_command(tag, Err(error));
         }
     }
 }

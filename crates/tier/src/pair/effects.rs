@@ -1,13 +1,13 @@
 //! The overlay's effects, and the ends of computations and child requests, each to the floor that it is about.
 
 use super::Pair;
-use super::children::{Owner, child};
+use super::children::Owner;
 use super::jobs::Job;
 use super::reads::lost_of_home;
 use super::start::reading::START_TAGS;
 use crate::overlay::{Effect, Site};
 use alloc::boxed::Box;
-use restripe_array::{Compute, RequestError, RequestOp, SECTOR_BYTES, Tag, Verdict};
+use restripe_array::{Compute, RequestError, SECTOR_BYTES, Tag, Verdict};
 
 impl Pair {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -135,9 +135,7 @@ impl Pair {
                 clean,
                 buf,
             } if self.is_gone() || clean && result.is_err() => {
-                let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
-                let request = child(RequestOp::Read, home, sectors, buf, false);
-                self.ask(Site::Home, Owner::Part(part), request);
+                self.read(Site::Home, Owner::Part(part), home, buf);
             }
             Owner::LogPart {
                 part, home, buf, ..

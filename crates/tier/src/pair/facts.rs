@@ -319,6 +319,10 @@ impl Facts {
         }
     }
 
+    pub(crate) fn answer_command(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
+        self.out.push(Action::CommandReply(tag, result));
+    }
+
     pub(crate) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
         self.out.push(Action::Reply(tag, result));
     }

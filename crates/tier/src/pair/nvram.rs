@@ -9,7 +9,7 @@
 //! | waiting | its place is announced at home; a page for its header | summed  |
 //! | summed  | header put; header and payload written                | kept    |
 
-use super::children::{Owner, child};
+use super::children::Owner;
 use super::jobs::Job;
 use super::pack::Packs;
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
@@ -19,8 +19,8 @@ use restripe_array::meta::superblock::{BufferMark, PartnerRole};
 use restripe_array::parts::Size;
 use restripe_array::report::ArrayState;
 use restripe_array::{
-    Action, Buf, BufRef, ComputeOp, Fact, LARGE_BYTES, PAGE_SECTORS, RequestError, RequestOp,
-    SECTOR_BYTES, SMALL_BYTES, Slab,
+    Action, Buf, BufRef, Fact, LARGE_BYTES, PAGE_SECTORS, RequestError, SECTOR_BYTES, SMALL_BYTES,
+    Slab,
 };
 
 /// A version on its way into the buffer.
@@ -57,16 +57,9 @@ pub(crate) struct Nvram {
     pub(crate) buffer: Buffer,
 }
 
-floor!(Nvram over Packs);
+floor!(Nvram over Packs { buffer });
 
 impl Nvram {
-    pub(crate) fn new(below: Packs) -> Nvram {
-        Nvram {
-            below,
-            buffer: Buffer::default(),
-        }
-    }
-
     pub(crate) fn slots(&self) -> SlotLayout {
         SlotLayout::of(self.buffer_set().layout().size_sectors())
     }
@@ -158,8 +151,7 @@ impl Nvram {
         });
         let job = self.jobs.list.insert(Job::Version(index));
         let source = self.memory.payload(sequence, sectors);
-        let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
-        self.out.push(Action::Compute(compute));
+        self.checksum(job, source);
         true
     }
 
@@ -176,9 +168,8 @@ impl Nvram {
         let keeping = self.keeping(index);
         keeping.version.header.payload_crc = payload_crc;
         slot::encode(&owner, &keeping.version, &mut page);
-        let target = BufRef::new(keeping.header, 0, SMALL_BYTES);
-        let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
-        self.out.push(Action::Compute(compute));
+        let header = keeping.header;
+        self.put_page(job, page, header);
     }
 
     pub(crate) fn write_version(&mut self, job: u32, index: u32) {
@@ -200,13 +191,8 @@ impl Nvram {
         let sectors = u64::from(payload_sectors).next_multiple_of(PAGE_SECTORS);
         let payload = self.memory.payload(sequence, sectors);
         let at = slots.half_at(slots.half_of(sequence, version));
-        let writes = [
-            (at, PAGE_SECTORS, header),
-            (at + PAGE_SECTORS, sectors, payload),
-        ];
-        for (at, sectors, source) in writes {
-            let request = child(RequestOp::Write, at, sectors, source, false);
-            self.ask(Site::Buffer, Owner::Job(job), request);
+        for (at, source) in [(at, header), (at + PAGE_SECTORS, payload)] {
+            self.write(Site::Buffer, Owner::Job(job), at, source);
         }
     }
 

@@ -19,13 +19,13 @@ use super::facts::{Leaving, Stage};
 use super::held::extents_instead;
 use crate::overlay::{Overlay, Site};
 use restripe_array::parts::Bug;
-use restripe_array::{Action, Command, CommandError, CommandTag, Event};
+use restripe_array::{Command, CommandError, CommandTag, Event};
 
 pub(crate) struct Removal {
     pub(crate) below: Destaging,
 }
 
-floor!(Removal over Destaging);
+floor!(Removal over Destaging {});
 
 /// What is seen of a surrogate that is being emptied.
 enum Look {
@@ -39,16 +39,12 @@ enum Look {
 pub(crate) const NOT_HOME: &str = "the surrogate's log could not be destaged";
 
 impl Removal {
-    pub(crate) fn new(below: Destaging) -> Removal {
-        Removal { below }
-    }
-
     /// An operator takes the surrogate away.
     pub(crate) fn begin_leaving(&mut self, tag: CommandTag) {
         let emptying = matches!(self.leaving, Leaving::Emptying { .. });
         if self.stage == Stage::Serving && emptying {
             let error = CommandError::Busy("a removal of its surrogate is already running");
-            return self.out.push(Action::CommandReply(tag, Err(error)));
+            return self.answer_command(tag, Err(error));
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
         if served && self.leaving == Leaving::Kept && !self.home().mode().read_only {
@@ -134,7 +130,7 @@ impl Removal {
         if let Leaving::Emptying { tag, .. } = self.leaving {
             self.leaving = Leaving::Kept;
             let error = CommandError::Busy(why);
-            self.out.push(Action::CommandReply(tag, Err(error)));
+            self.answer_command(tag, Err(error));
         }
     }
 }

@@ -21,17 +21,13 @@ pub(crate) struct Stops {
     stop: Option<Stop>,
 }
 
-floor!(Stops over Starting);
+floor!(Stops over Starting { stop });
 
 impl Stops {
-    pub(crate) fn new(below: Starting) -> Stops {
-        Stops { below, stop: None }
-    }
-
     pub(crate) fn begin_stop(&mut self, tag: CommandTag) {
         if !matches!(self.stage, Stage::Serving | Stage::Alone) {
             let error = CommandError::Busy("the array is not serving");
-            self.out.push(Action::CommandReply(tag, Err(error)));
+            self.answer_command(tag, Err(error));
             return;
         }
         self.stop = Some(Stop {
@@ -195,6 +191,6 @@ impl Stops {
         if result.is_ok() {
             self.out.push(Action::Fact(Fact::Stopped));
         }
-        self.out.push(Action::CommandReply(tag, result));
+        self.answer_command(tag, result);
     }
 }

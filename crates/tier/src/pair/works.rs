@@ -10,10 +10,9 @@ use super::route;
 use crate::config::{Config, SurrogateConfig};
 use crate::overlay::format::AnchorTable;
 use crate::overlay::{Overlay, PartTag};
-use alloc::boxed::Box;
 use restripe_array::parts::{Buffers, Bug, Size};
 use restripe_array::{
-    Action, Buf, BufRef, Compute, ComputeOp, LinearOutput, Page, SECTOR_BYTES, SMALL_BYTES,
+    Action, Buf, BufRef, ComputeOp, LinearOutput, Page, SECTOR_BYTES, SMALL_BYTES,
 };
 
 pub(crate) struct Works {
@@ -55,7 +54,7 @@ impl Works {
         source: Option<BufRef>,
         target: Option<BufRef>,
         page: Option<Page>,
-    ) -> Box<Compute> {
+    ) {
         let boxes = &mut self.jobs.boxes;
         let mut compute = boxes.compute(route::own_tag(owner), op);
         compute.page = page;
@@ -68,13 +67,22 @@ impl Works {
                 coefficients,
             });
         }
-        compute
+        self.out.push(Action::Compute(compute));
+    }
+
+    /// Copies bytes from a buffer to another, or zeros.
+    pub(crate) fn copy(&mut self, job: Job, source: Option<BufRef>, target: BufRef) {
+        let job = self.jobs.list.insert(job);
+        self.compute(job, ComputeOp::Linear, source, Some(target), None);
+    }
+
+    pub(crate) fn checksum(&mut self, job: u32, source: BufRef) {
+        self.compute(job, ComputeOp::Checksum, Some(source), None, None);
     }
 
     pub(crate) fn put_page(&mut self, job: u32, page: Page, buf: Buf) {
         let target = BufRef::new(buf, 0, SMALL_BYTES);
-        let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
-        self.out.push(Action::Compute(compute));
+        self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
     }
 
     /// Makes room for copies and pages if records that have landed take all of it.
@@ -115,9 +123,7 @@ impl Works {
         };
         one.readers += 1;
         let (sequence, source) = (one.sequence, part_of(one, sector, sectors));
-        let job = self.jobs.list.insert(Job::Gathered { part, sequence });
-        let compute = self.compute(job, ComputeOp::Linear, Some(source), Some(buf), None);
-        self.out.push(Action::Compute(compute));
+        self.copy(Job::Gathered { part, sequence }, Some(source), buf);
         true
     }
 }

@@ -32,16 +32,9 @@ pub(crate) struct Anchors {
     pub(crate) rounds: Rounds,
 }
 
-floor!(Anchors over Reads);
+floor!(Anchors over Reads { rounds });
 
 impl Anchors {
-    pub(crate) fn new(below: Reads) -> Anchors {
-        Anchors {
-            below,
-            rounds: Rounds::default(),
-        }
-    }
-
     /// The page of an anchor lies in its buffer: it is written into the log.
     pub(crate) fn put_anchor(&mut self, job: u32, page: AnchorPage) {
         let sectors = u64::from(self.table().layout().grain());

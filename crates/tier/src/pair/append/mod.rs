@@ -13,9 +13,7 @@ use alloc::collections::VecDeque;
 use anchors::Anchors;
 use restripe_array::meta::crc::crc32c_of_zeros;
 use restripe_array::parts::{Bug, Noted, Size};
-use restripe_array::{
-    Action, BufRef, ComputeOp, PAGE_SECTORS, RequestError, RequestOp, SMALL_BYTES,
-};
+use restripe_array::{BufRef, PAGE_SECTORS, RequestError, RequestOp, SMALL_BYTES};
 
 pub(crate) struct Appends {
     pub(crate) below: Anchors,
@@ -23,16 +21,9 @@ pub(crate) struct Appends {
     appends: VecDeque<Append>,
 }
 
-floor!(Appends over Anchors);
+floor!(Appends over Anchors { appends });
 
 impl Appends {
-    pub(crate) fn new(below: Anchors) -> Appends {
-        Appends {
-            below,
-            appends: VecDeque::new(),
-        }
-    }
-
     /// A record is to go into the log.
     pub(crate) fn append(&mut self, extent: Extent, payload: Option<BufRef>, durable: u64) {
         self.appends.push_back(Append {
@@ -76,10 +67,7 @@ impl Appends {
             ..append
         }));
         match append.payload {
-            Some(payload) => {
-                let compute = self.compute(job, ComputeOp::Checksum, Some(payload), None, None);
-                self.out.push(Action::Compute(compute));
-            }
+            Some(payload) => self.checksum(job, payload),
             None => self.put_header(job, crc32c_of_zeros(u64::from(extent.sectors))),
         }
         true

@@ -2,15 +2,13 @@
 
 use super::staging::Staging;
 use crate::overlay::{Extent, Kind, PartTag, Pressure, Site, is_logged};
-use crate::pair::children::{Owner, child};
+use crate::pair::children::Owner;
 use crate::pair::facts::Stage;
 use crate::pair::jobs::Job;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use restripe_array::parts;
-use restripe_array::{
-    Action, Buf, BufRef, ComputeOp, LARGE_BYTES, Nanos, RequestError, RequestOp, SECTOR_BYTES, Slab,
-};
+use restripe_array::{Buf, BufRef, LARGE_BYTES, Nanos, RequestError, SECTOR_BYTES, Slab};
 
 /// Going home moves so many bytes a second however busy users are (as md's tasks).
 const HOME_RATE_MIN: u64 = 1 << 20;
@@ -83,18 +81,9 @@ pub(crate) struct Copies {
     copies_home: Slab<CopyHome>,
 }
 
-floor!(Copies over Staging);
+floor!(Copies over Staging { next_copy, copies_waiting, copies_home });
 
 impl Copies {
-    pub(crate) fn new(below: Staging) -> Copies {
-        Copies {
-            below,
-            next_copy: Nanos::ZERO,
-            copies_waiting: VecDeque::new(),
-            copies_home: Slab::default(),
-        }
-    }
-
     /// Whether no copy is on its way or waits.
     pub(crate) fn copies_idle(&self) -> bool {
         self.copies_waiting.is_empty() && self.copies_home.is_empty()
@@ -154,17 +143,12 @@ impl Copies {
             let bytes = (u64::from(piece.sectors) * SECTOR_BYTES) as u32;
             let offset = ((piece.home - home) * SECTOR_BYTES) as u32;
             let target = whole.part(offset, bytes);
-            let job = self.jobs.list.insert(Job::CopyHome(copy));
             match source {
-                Some(source) => {
-                    let op = ComputeOp::Linear;
-                    let compute = self.compute(job, op, Some(source), Some(target), None);
-                    self.out.push(Action::Compute(compute));
-                }
+                Some(_) => self.copy(Job::CopyHome(copy), source, target),
                 None => {
-                    let (at, sectors) = (self.log_sector(piece.at), u64::from(piece.sectors));
-                    let request = child(RequestOp::Read, at, sectors, target, false);
-                    self.ask(Site::Log, Owner::Job(job), request);
+                    let job = self.jobs.list.insert(Job::CopyHome(copy));
+                    let at = self.log_sector(piece.at);
+                    self.read(Site::Log, Owner::Job(job), at, target);
                 }
             }
         }
@@ -174,12 +158,9 @@ impl Copies {
     fn read_firsts(&mut self, copy: u32) {
         let found = self.copy_home(copy);
         found.under_way = 1;
-        let (home, sectors) = (found.home(), u64::from(found.step));
-        let target = copy_of(found.step, found.buf);
-        let job = self.jobs.list.insert(Job::CopyHome(copy));
-        let request = child(RequestOp::Read, home, sectors, target, false);
-        let owner = Owner::Job(job);
-        self.ask_copies(Site::Home, owner, request, parts::Copies::First);
+        let (home, target) = (found.home(), copy_of(found.step, found.buf));
+        let owner = Owner::Job(self.jobs.list.insert(Job::CopyHome(copy)));
+        self.read_copies(Site::Home, owner, home, target, parts::Copies::First);
     }
 
     pub(crate) fn copy_moved(&mut self, job: u32, copy: u32, result: Result<(), RequestError>) {
@@ -223,16 +204,13 @@ impl Copies {
     fn write_copy(&mut self, copy: u32) {
         let found = self.copy_home(copy);
         (found.writing, found.under_way) = (true, 1);
-        let (home, sectors) = (found.home(), u64::from(found.step));
-        let source = copy_of(found.step, found.buf);
+        let (home, source) = (found.home(), copy_of(found.step, found.buf));
         let copies = match found.is_first() {
             true => parts::Copies::Further,
             false => parts::Copies::All,
         };
-        let job = self.jobs.list.insert(Job::CopyHome(copy));
-        let request = child(RequestOp::Write, home, sectors, source, false);
-        let owner = Owner::Job(job);
-        self.ask_copies(Site::Home, owner, request, copies);
+        let owner = Owner::Job(self.jobs.list.insert(Job::CopyHome(copy)));
+        self.write_copies(Site::Home, owner, home, source, copies);
     }
 
     /// What moved is home, or lost.

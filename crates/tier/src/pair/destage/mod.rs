@@ -78,18 +78,9 @@ pub(crate) struct Destaging {
     pub(crate) going: bool,
 }
 
-floor!(Destaging over Copies);
+floor!(Destaging over Copies { timing, not_before, going });
 
 impl Destaging {
-    pub(crate) fn new(below: Copies) -> Destaging {
-        Destaging {
-            below,
-            timing: State::default(),
-            not_before: Nanos::ZERO,
-            going: false,
-        }
-    }
-
     /// The overlay is a new one.
     pub(crate) fn begin_destaging_anew(&mut self) {
         self.going = false;

@@ -10,7 +10,7 @@
 //! that could not be read with others, or found no page, nothing is kept: it is read for itself when it goes home.
 
 use crate::overlay::{Extent, PartTag, Site};
-use crate::pair::children::{Owner, child};
+use crate::pair::children::Owner;
 use crate::pair::clean::Cleaning;
 use crate::pair::jobs::Job;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -18,8 +18,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::parts::{Bug, Size};
 use restripe_array::{
-    Action, BAND_SECTORS_MAX, Buf, BufRef, ComputeOp, LARGE_BYTES, PAGE_SECTORS, RequestError,
-    RequestOp, SECTOR_BYTES, Slab,
+    BAND_SECTORS_MAX, Buf, BufRef, LARGE_BYTES, PAGE_SECTORS, RequestError, SECTOR_BYTES, Slab,
 };
 
 /// Pages of a buffer.
@@ -110,16 +109,9 @@ pub(crate) struct Staging {
     kept: Kept,
 }
 
-floor!(Staging over Cleaning);
+floor!(Staging over Cleaning { kept });
 
 impl Staging {
-    pub(crate) fn new(below: Cleaning) -> Staging {
-        Staging {
-            below,
-            kept: Kept::default(),
-        }
-    }
-
     pub(crate) fn fetch(&mut self, part: PartTag, pieces: Vec<Extent>) {
         self.kept.waiting.push_back((part, pieces));
     }
@@ -166,8 +158,7 @@ impl Staging {
             let target = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
             let sector = self.log_sector(at);
             let job = self.jobs.list.insert(Job::Load(load));
-            let request = child(RequestOp::Read, sector, sectors, target, false);
-            self.ask(Site::Log, Owner::Job(job), request);
+            self.read(Site::Log, Owner::Job(job), sector, target);
         }
     }
 
@@ -221,15 +212,7 @@ impl Staging {
             let here = target.bytes.min(LARGE_BYTES - skip as u32);
             let source = BufRef::new(buf, skip as u32, here);
             self.load_of(load).under_way += 1;
-            let job = self.jobs.list.insert(Job::Keep(load));
-            let compute = self.compute(
-                job,
-                ComputeOp::Linear,
-                Some(source),
-                Some(target.part(0, here)),
-                None,
-            );
-            self.out.push(Action::Compute(compute));
+            self.copy(Job::Keep(load), Some(source), target.part(0, here));
             done += here;
         }
         let piece = Piece {

@@ -14,7 +14,7 @@
 pub(crate) mod memory;
 
 use super::append::Appends;
-use super::children::{Owner, child};
+use super::children::Owner;
 use super::jobs::Job;
 use crate::overlay::format::{RecordHeader, record};
 use crate::overlay::{Extent, Overlay, PackTag, Site};
@@ -22,7 +22,7 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use memory::{Gathered, Sealed, part_of};
 use restripe_array::parts::{Bug, Size};
-use restripe_array::{Action, BufRef, ComputeOp, PAGE_SECTORS, RequestError, RequestOp};
+use restripe_array::{BufRef, PAGE_SECTORS, RequestError};
 
 /// A copy into a record that waits for memory.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub(crate) struct Packs {
     sealing: VecDeque<u64>,
 }
 
-floor!(Packs over Appends);
+floor!(Packs over Appends { packing, sealing });
 
 /// A table without its last entry, whose sectors the one before gets.
 fn without_last(extents: &[Extent]) -> Vec<Extent> {
@@ -57,14 +57,6 @@ fn without_last(extents: &[Extent]) -> Vec<Extent> {
 }
 
 impl Packs {
-    pub(crate) fn new(below: Appends) -> Packs {
-        Packs {
-            below,
-            packing: VecDeque::new(),
-            sealing: VecDeque::new(),
-        }
-    }
-
     pub(crate) fn packs_idle(&self) -> bool {
         self.packing.is_empty() && self.sealing.is_empty()
     }
@@ -101,9 +93,7 @@ impl Packs {
             self.packing.pop_front();
             let one = self.memory.of(extent.sequence);
             let target = part_of(one, extent.at, u64::from(extent.sectors));
-            let job = self.jobs.list.insert(Job::Pack(tag));
-            let compute = self.compute(job, ComputeOp::Linear, source, Some(target), None);
-            self.out.push(Action::Compute(compute));
+            self.copy(Job::Pack(tag), source, target);
             any = true;
         }
         any
@@ -186,8 +176,7 @@ impl Packs {
         let one = self.memory.of(sequence);
         let source = part_of(one, one.at + PAGE_SECTORS, payload);
         let job = self.jobs.list.insert(Job::Seal(sequence));
-        let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
-        self.out.push(Action::Compute(compute));
+        self.checksum(job, source);
         true
     }
 
@@ -218,8 +207,7 @@ impl Packs {
         let sectors = u64::from(layout.footprint(payload));
         let source = part_of(one, one.at, sectors);
         let at = layout.sector(one.at);
-        let request = child(RequestOp::Write, at, sectors, source, false);
-        self.ask(Site::Log, Owner::Job(job), request);
+        self.write(Site::Log, Owner::Job(job), at, source);
     }
 
     /// A record was written, or could not be: then memory alone has it, and goes on to.

@@ -15,7 +15,7 @@ use crate::pair::works::Works;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use restripe_array::parts::BlockCopy;
-use restripe_array::{Action, BufRef, ComputeOp, RequestError};
+use restripe_array::{BufRef, RequestError};
 
 /// A part of a user's read.
 struct Read {
@@ -38,16 +38,9 @@ pub(crate) struct CachedReads {
     cached: Cached,
 }
 
-floor!(CachedReads over Works);
+floor!(CachedReads over Works { cached });
 
 impl CachedReads {
-    pub(crate) fn new(below: Works) -> CachedReads {
-        CachedReads {
-            below,
-            cached: Cached::default(),
-        }
-    }
-
     /// A part of a read begins, of which the cache has some: so many reads and copies are begun of it.
     pub(crate) fn begin_cached(
         &mut self,
@@ -74,9 +67,7 @@ impl CachedReads {
         memory: u32,
         way: BlockCopy,
     ) {
-        let job = self.jobs.list.insert(Job::Cached { part, memory, way });
-        let compute = self.compute(job, ComputeOp::Linear, Some(source), Some(target), None);
-        self.out.push(Action::Compute(compute));
+        self.copy(Job::Cached { part, memory, way }, Some(source), target);
     }
 
     pub(crate) fn cached_copied(&mut self, job: u32, part: PartTag, memory: u32, way: BlockCopy) {

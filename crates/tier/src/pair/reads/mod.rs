@@ -4,19 +4,19 @@
 
 pub(crate) mod cached;
 
-use super::children::{Owner, child, flush};
+use super::children::{Owner, flush};
 use crate::overlay::{Kind, Overlay, PartTag, Site, is_logged};
 use alloc::vec::Vec;
 use cached::CachedReads;
 use restripe_array::parts::{BlockCopy, Bug, Copies};
 use restripe_array::report::ArrayState;
-use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
+use restripe_array::{BufRef, RequestError, SECTOR_BYTES};
 
 pub(crate) struct Reads {
     pub(crate) below: CachedReads,
 }
 
-floor!(Reads over CachedReads);
+floor!(Reads over CachedReads {});
 
 /// What is lost in the log is lost at home: nothing else has it.
 pub(crate) fn lost_of_home(error: RequestError, home: u64, sectors: u64) -> RequestError {
@@ -27,10 +27,6 @@ pub(crate) fn lost_of_home(error: RequestError, home: u64, sectors: u64) -> Requ
 }
 
 impl Reads {
-    pub(crate) fn new(below: CachedReads) -> Reads {
-        Reads { below }
-    }
-
     /// Reads sectors into a user's buffer: from the cache, and what that has not from where it lies.
     pub(crate) fn read_cached(
         &mut self,
@@ -86,9 +82,7 @@ impl Reads {
                     at,
                     buf,
                 };
-                let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
-                let request = child(RequestOp::Read, home, sectors, buf, false);
-                self.ask_copies(Site::Home, owner, request, Copies::First);
+                self.read_copies(Site::Home, owner, home, buf, Copies::First);
             }
             // First copies alone had it, and are believed no more.
             Some((_, at)) if !is_logged(at) => {
@@ -116,13 +110,11 @@ impl Reads {
     }
 
     fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
-        let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
         let at = match site {
             Site::Log => self.log_sector(sector),
             Site::Home | Site::Buffer => sector,
         };
-        let request = child(RequestOp::Read, at, sectors, buf, false);
-        self.ask(site, owner, request);
+        self.read(site, owner, at, buf);
     }
 
     /// A first copy was read. What cannot be had there, or not be believed any more, the log has; all copies, if it was let go.

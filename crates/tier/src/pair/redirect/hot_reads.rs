@@ -12,9 +12,7 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
 use restripe_array::parts::Size;
-use restripe_array::{
-    Action, Buf, BufRef, ComputeOp, PAGE_SECTORS, Request, RequestError, RequestTag, SECTOR_BYTES,
-};
+use restripe_array::{Buf, BufRef, PAGE_SECTORS, Request, RequestError, RequestTag, SECTOR_BYTES};
 
 /// WorkOut: blocks that were read lately, of which a second read makes popular.
 const READ_LATELY: u32 = 1 << 16;
@@ -91,17 +89,9 @@ pub(crate) struct HotReads {
     pub(crate) keeping: Keeping,
 }
 
-floor!(HotReads over Redirects);
+floor!(HotReads over Redirects { clean_copies, keeping });
 
 impl HotReads {
-    pub(crate) fn new(below: Redirects) -> HotReads {
-        HotReads {
-            below,
-            clean_copies: Vec::new(),
-            keeping: Keeping::default(),
-        }
-    }
-
     /// Begins with a task, and ends with it.
     pub(crate) fn choose_keeping(&mut self, restoring: bool) {
         let overlay = self.overlay();
@@ -231,14 +221,13 @@ impl HotReads {
             return false;
         };
         let target = BufRef::new(buf, 0, source.bytes);
-        let job = self.jobs.list.insert(Job::CopyOut(CopyOut {
+        let out = CopyOut {
             copy,
             home,
             target,
             read,
-        }));
-        let compute = self.compute(job, ComputeOp::Linear, Some(source), Some(target), None);
-        self.out.push(Action::Compute(compute));
+        };
+        self.copy(Job::CopyOut(out), Some(source), target);
         true
     }
 

@@ -18,16 +18,9 @@ pub(crate) struct HotZones {
     pub(crate) chosen: bool,
 }
 
-floor!(HotZones over HotReads);
+floor!(HotZones over HotReads { chosen });
 
 impl HotZones {
-    pub(crate) fn new(below: HotReads) -> HotZones {
-        HotZones {
-            below,
-            chosen: false,
-        }
-    }
-
     /// Chooses the zones to move when a task begins to restore redundancy, and none when none does.
     pub(crate) fn choose(&mut self, restoring: bool) {
         if restoring == self.chosen {

@@ -21,18 +21,9 @@ pub(crate) struct Redirects {
     pub(crate) refused_write: bool,
 }
 
-floor!(Redirects over DeferredMirror);
+floor!(Redirects over DeferredMirror { users, last_request, refused_write });
 
 impl Redirects {
-    pub(crate) fn new(below: DeferredMirror) -> Redirects {
-        Redirects {
-            below,
-            users: Users::default(),
-            last_request: Nanos::ZERO,
-            refused_write: false,
-        }
-    }
-
     /// A user's request goes through the overlay: it gets the tag that it has there.
     pub(crate) fn begin_user(&mut self, request: &mut Request) -> Result<(), RequestError> {
         let now = self.now;

@@ -17,17 +17,9 @@ pub(crate) struct LogReader {
     pub(crate) outcome: Option<Result<(), CommandError>>,
 }
 
-floor!(LogReader over Removal);
+floor!(LogReader over Removal { start, outcome });
 
 impl LogReader {
-    pub(crate) fn new(below: Removal) -> LogReader {
-        LogReader {
-            below,
-            start: None,
-            outcome: None,
-        }
-    }
-
     pub(crate) fn start_mut(&mut self) -> &mut Start {
         self.start.as_mut().expect("a start is under way")
     }
@@ -80,14 +72,14 @@ impl LogReader {
                 recovered_rows: home.recovered_rows(),
             };
             if start.tag != TAG {
-                self.out.push(Action::CommandReply(start.tag, Ok(())));
+                self.answer_command(start.tag, Ok(()));
                 self.out.push(Action::Fact(fact));
             }
             for site in SITES {
                 self.at(site, |set| set.wait_for_tier(false));
             }
         } else if start.tag != TAG {
-            self.out.push(Action::CommandReply(start.tag, result));
+            self.answer_command(start.tag, result);
         }
         for (lba, sectors) in lost {
             self.tell_lost(lba, sectors);

@@ -4,11 +4,11 @@ use super::reader::LogReader;
 use super::state::{Brought, Phase, Reading, Step, Wanted, record_sectors};
 use crate::overlay::Site;
 use crate::overlay::format::{PayloadFound, Read, RecordHeader, record};
-use crate::pair::children::{Owner, child};
+use crate::pair::children::Owner;
 use restripe_array::parts::Copies;
 use restripe_array::{
-    Action, Buf, BufRef, ComputeOp, PAGE_SECTORS, Page, RequestError, RequestOp, SECTOR_BYTES,
-    SMALL_BYTES, Verdict, zeroed_page,
+    Buf, BufRef, ComputeOp, PAGE_SECTORS, Page, RequestError, SECTOR_BYTES, SMALL_BYTES, Verdict,
+    zeroed_page,
 };
 
 /// Computations of the start have tags from here on.
@@ -115,10 +115,7 @@ impl LogReader {
     }
 
     pub(crate) fn ask_part(&mut self, read: u32, at: u64, into: BufRef, copies: Copies) {
-        let sectors = u64::from(into.bytes) / SECTOR_BYTES;
-        let request = child(RequestOp::Read, at, sectors, into, false);
-        let owner = Owner::StartRead(read);
-        self.ask_copies(Site::Log, owner, request, copies);
+        self.read_copies(Site::Log, Owner::StartRead(read), at, into, copies);
     }
 
     /// Where a payload begins in its buffer.
@@ -217,9 +214,7 @@ impl LogReader {
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
         let at = layout.sector(header.at);
-        let request = child(RequestOp::Write, at, sectors, source, false);
-        let owner = Owner::StartRead(read);
-        self.ask(Site::Log, owner, request);
+        self.write(Site::Log, Owner::StartRead(read), at, source);
     }
 
     /// What a read brought; nothing if it failed.
@@ -253,13 +248,11 @@ impl LogReader {
             true => (ComputeOp::TakePage, Some(zeroed_page())),
             false => (ComputeOp::Checksum, None),
         };
-        let compute = self.compute(START_TAGS + read, op, Some(source), None, page);
-        self.out.push(Action::Compute(compute));
+        self.compute(START_TAGS + read, op, Some(source), None, page);
     }
 
     fn put_for_start(&mut self, read: u32, target: BufRef, page: Page) {
         let (tag, op) = (START_TAGS + read, ComputeOp::PutPage);
-        let compute = self.compute(tag, op, None, Some(target), Some(page));
-        self.out.push(Action::Compute(compute));
+        self.compute(tag, op, None, Some(target), Some(page));
     }
 }

@@ -19,15 +19,15 @@ use super::state::{Half, HalfStep, Phase, can_be_had, of_buffer};
 use crate::overlay::Site;
 use crate::overlay::format::slot::{self, HALF_SECTORS};
 use crate::overlay::format::{Scan, Version, record};
-use crate::pair::children::{Owner, child};
+use crate::pair::children::Owner;
 use crate::pair::jobs::Job;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::meta::superblock::BufferMark;
 use restripe_array::parts::{Attempt, Copies, Size, Suspects};
 use restripe_array::{
-    Action, Buf, BufRef, CommandError, ComputeOp, Fact, PAGE_SECTORS, Page, RequestError,
-    RequestOp, SECTOR_BYTES, SMALL_BYTES, Verdict, zeroed_page,
+    Buf, BufRef, CommandError, ComputeOp, Fact, PAGE_SECTORS, Page, RequestError, SECTOR_BYTES,
+    SMALL_BYTES, Verdict, zeroed_page,
 };
 
 impl LogReader {
@@ -88,9 +88,8 @@ impl LogReader {
         let Half { half, buf, job, .. } = *self.half();
         let at = self.slots().half_at(half);
         let into = BufRef::new(buf, 0, (HALF_SECTORS * SECTOR_BYTES) as u32);
-        let request = child(RequestOp::Read, at, HALF_SECTORS, into, false);
         let copies = Copies::Without(suspects);
-        self.ask_copies(Site::Buffer, Owner::Job(job), request, copies);
+        self.read_copies(Site::Buffer, Owner::Job(job), at, into, copies);
     }
 
     fn read_half_again(&mut self, again: Attempt) {
@@ -184,8 +183,7 @@ impl LogReader {
                 let (job, buf) = self.step_half(HalfStep::Page);
                 let source = BufRef::new(buf, 0, SMALL_BYTES);
                 let page = Some(zeroed_page());
-                let compute = self.compute(job, ComputeOp::TakePage, Some(source), None, page);
-                self.out.push(Action::Compute(compute));
+                self.compute(job, ComputeOp::TakePage, Some(source), None, page);
             }
             (false, Err(_)) => self.half_fails(),
             (true, Ok(())) => {
@@ -253,8 +251,7 @@ impl LogReader {
                     let (job, buf) = self.step_half(HalfStep::Sum(version));
                     let bytes = (sectors * SECTOR_BYTES) as u32;
                     let source = BufRef::new(buf, SMALL_BYTES, bytes);
-                    let compute = self.compute(job, ComputeOp::Checksum, Some(source), None, None);
-                    self.out.push(Action::Compute(compute));
+                    self.checksum(job, source);
                 }
                 _ => self.half_reads(None),
             },
@@ -304,9 +301,7 @@ impl LogReader {
             &mut page,
         );
         let (job, buf) = self.step_half(HalfStep::Header);
-        let target = BufRef::new(buf, 0, SMALL_BYTES);
-        let compute = self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
-        self.out.push(Action::Compute(compute));
+        self.put_page(job, page, buf);
     }
 
     fn move_into_log(&mut self) {
@@ -325,8 +320,7 @@ impl LogReader {
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
         let at = layout.sector(header.at);
-        let request = child(RequestOp::Write, at, sectors, source, false);
-        self.ask(Site::Log, Owner::Job(job), request);
+        self.write(Site::Log, Owner::Job(job), at, source);
     }
 
     /// The log was read, and the buffer has what it lacks: that goes there. False if it has nothing.

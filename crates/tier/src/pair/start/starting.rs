@@ -11,23 +11,19 @@ use crate::pair::route::SITES;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::parts::RunSet;
-use restripe_array::{Action, Command, CommandError, CommandTag, Event, Fact, StartMode};
+use restripe_array::{Command, CommandError, CommandTag, Event, Fact, StartMode};
 
 pub(crate) struct Starting {
     pub(crate) below: LogReader,
 }
 
-floor!(Starting over LogReader);
+floor!(Starting over LogReader {});
 
 impl Starting {
-    pub(crate) fn new(below: LogReader) -> Starting {
-        Starting { below }
-    }
-
     pub(crate) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.stage != Stage::Idle {
             let error = CommandError::Busy("the array is running");
-            self.out.push(Action::CommandReply(tag, Err(error)));
+            self.answer_command(tag, Err(error));
             return;
         }
         self.stage = Stage::Starting;
