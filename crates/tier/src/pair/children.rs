@@ -1,4 +1,8 @@
-//! Requests that the pair makes of its sets: each waits until the set takes it, and tells its owner how it ended.
+//! Child requests: what the tier asks of its sets.
+//!
+//! Owns them: each waits until its set has room, and its owner gets the result. Every event for a set and
+//! every action of a set passes here. A set's answer to a command of the tier's own is kept for the top,
+//! with the actions after it.
 
 use super::facts::{Attempt, Facts};
 use super::route::{PerSet, SITES};
@@ -50,7 +54,8 @@ struct Child {
     copies: Copies,
 }
 
-/// A set has answered a command of the tier's own. The rest of what the set wants in this step is taken up after that.
+/// A set has answered a command of the tier's own. The rest of what the set wants in this step is taken up
+/// after that.
 pub(crate) struct Answer {
     pub(crate) site: Site,
     pub(crate) result: Result<(), CommandError>,
@@ -60,7 +65,8 @@ pub(crate) struct Answer {
 pub(crate) struct Children {
     pub(crate) below: Facts,
     under_way: Slab<Child>,
-    /// Requests of the log that found no space there, and are given to it again ([`super::revive`]): the oldest first.
+    /// Requests of the log that found no space there, and are given to it again ([`super::revive`]): the
+    /// oldest first.
     shelved: VecDeque<(Request, Copies)>,
     /// By [`Site`]: what its engine has no room for yet.
     waiting: PerSet<VecDeque<(Request, Copies)>>,
@@ -191,7 +197,8 @@ impl Children {
         any
     }
 
-    /// Gives shelved requests to the log, if that takes them again, or fails them, if it never will; false if there are none.
+    /// Gives shelved requests to the log, if that takes them again, or fails them, if it never will; false
+    /// if there are none.
     pub(crate) fn unshelve(&mut self) -> bool {
         if !self.attempt.rests() || self.shelves(Site::Log) {
             return false;
@@ -256,7 +263,8 @@ impl Children {
         }
     }
 
-    /// A set has answered. What the pair itself writes to a log without space is shelved: users alone hear of it.
+    /// A set has answered. What the pair itself writes to a log without space is shelved: users alone hear
+    /// of it.
     fn child_replied(&mut self, site: Site, tag: RequestTag, result: Result<(), RequestError>) {
         let writes = self.child_of(tag).request.op != RequestOp::Read;
         match result.is_err() && writes && !self.is_of_user(tag) && self.shelves(site) {
@@ -290,7 +298,8 @@ impl Children {
         }
     }
 
-    /// Takes up what a set wants, as far as to an answer to a command of the tier's own; false if there is one.
+    /// Takes up what a set wants, as far as to an answer to a command of the tier's own; false if there is
+    /// one.
     fn take_up_all(&mut self, site: Site, actions: &mut Actions) -> bool {
         let mut actions = actions.drain(..);
         while let Some(action) = actions.next() {
@@ -313,7 +322,8 @@ impl Children {
         }
     }
 
-    /// Another run has one of the sets, and so has the others, or will: nothing is concluded of that set's end.
+    /// Another run has one of the sets, and so has the others, or will: nothing is concluded of that set's
+    /// end.
     fn all_disowned(&mut self, halt: Halt) {
         for site in SITES {
             let set = &self.sets[site];

@@ -2,6 +2,8 @@
 //!
 //! A log that runs short is cleaned rather than brought home where mirrors may sleep, as long as that pays ([`cleaning`]). What wants all
 //! at home (a command, the time, a map that is nearly full, a lost disk) is not put off by it, and ends one that is under way at once.
+//!
+//! Owns the parts of the log that wait for a buffer.
 
 use super::children::Owner;
 use super::facts::Stage;

@@ -1,4 +1,4 @@
-//! Commands: each to the set, or to the floor, that it is about.
+//! Commands: each goes to a set, or to the floor that carries it out.
 
 use super::Pair;
 use super::facts::Stage;

@@ -15,6 +15,8 @@
 //! First copies that are alone are doubted no more: of what they alone had, exactly what lay on a member that is lost is lost with it.
 //! A log that failed gets nothing more before the next start, or before an attempt to go on if it had no space ([`super::revive`]). That
 //! it lacks something is on record before a user is answered so.
+//!
+//! Owns the writes to primary copies that wait, and the commands that wait until all copies are the same.
 
 use super::children::Owner;
 use super::facts::{Stage, Stopping};

@@ -1,4 +1,4 @@
-//! What begins and ends by time, space and the state of the sets.
+//! What time, space and the state of the sets make due.
 
 use super::Pair;
 use super::facts::{Stage, Stopping};

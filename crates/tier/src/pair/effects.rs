@@ -1,4 +1,5 @@
-//! The overlay's effects, and the ends of computations and child requests, each to the floor that it is about.
+//! The overlay's effects, and the results of computations and child requests: each goes to the floor that
+//! carries it out.
 
 use super::Pair;
 use super::children::Owner;

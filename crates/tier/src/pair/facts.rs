@@ -1,7 +1,7 @@
 //! Facts of the tier: the lowest floor. Every other floor may ask it.
 //!
-//! Owns the configuration, the time, the actions of this step, the sets, the overlay, the stage, and the attempt to start halted sets
-//! once more. Asks no other floor.
+//! Owns the configuration, the time, the actions of this step, the sets, the overlay, the stage, and the
+//! attempt to start halted sets again. Asks no other floor.
 
 use super::held::{extents_instead, not_instead};
 use super::route::{PerSet, Route, SETS, SITES};
@@ -199,20 +199,23 @@ impl Facts {
         overlay.is_some_and(|one| one.gathering().is_some() && !one.is_broken())
     }
 
-    /// Whether a code cache takes no writes, since its log or the main set has no space. Its log is not broken.
+    /// Whether a code cache takes no writes, since its log or the main set has no space. Its log is not
+    /// broken.
     pub(crate) fn lacks_room(&self) -> bool {
         self.stage == Stage::Serving
             && self.gathers_writes()
             && self.halted_sites().next().is_some()
     }
 
-    /// Whether what the pair writes to this set is shelved instead of failed: also while another set is started anew.
+    /// Whether what the pair writes to this set is shelved instead of failed: also while another set is
+    /// started anew.
     pub(crate) fn shelves(&self, site: Site) -> bool {
         let goes_on = self.stage == Stage::Serving || !self.attempt.rests();
         site == Site::Log && goes_on && self.gathers_writes() && self.has_no_space(Site::Log)
     }
 
-    /// Whether a set that is withheld still gets what users wait for: these requests end before it is started anew.
+    /// Whether a set that is withheld still gets what users wait for: these requests end before it is
+    /// started anew.
     pub(crate) fn lets_users_end(&self) -> bool {
         matches!(self.attempt, Attempt::Draining)
     }
@@ -253,8 +256,8 @@ impl Facts {
         self.leaving == Leaving::Gone
     }
 
-    /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users write over and over
-    /// would never let it begin.
+    /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users
+    /// write over and over would never let it begin.
     pub(crate) fn goes_home_for_good(&self) -> bool {
         let overlay = self.overlay();
         let pressed = matches!(self.leaving, Leaving::Emptying { came_home, .. } if came_home);
@@ -269,13 +272,15 @@ impl Facts {
         self.overlay.as_ref().is_none_or(Overlay::is_broken)
     }
 
-    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it lacks what they have.
+    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it
+    /// lacks what they have.
     pub(crate) fn log_counts(&self) -> bool {
         let home = self.home();
         !home.records_primary_only() && !home.redirected_extents().is_empty()
     }
 
-    /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be told otherwise.
+    /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be
+    /// told otherwise.
     pub(crate) fn keeps_announced(&self) -> bool {
         let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
         !broken

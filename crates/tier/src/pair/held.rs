@@ -1,4 +1,4 @@
-//! What the log holds, by the map: of a range of home, and of all.
+//! What the extent map says of a range of the main set, and of the whole log.
 
 use crate::overlay::{ExtentMap, Kind, Piece};
 use alloc::vec::Vec;

@@ -1,6 +1,4 @@
-//! Computations of the tier's own and its requests, by what they are for.
-//!
-//! Owns no state but the list of jobs. A job's number is the tag of its computation and of its requests.
+//! Jobs: computations and child requests of the tier's own. A job's number is the tag of both.
 
 use crate::overlay::{CopyTag, Extent, PackTag, PartTag};
 use restripe_array::parts::{BlockCopy, Boxes};

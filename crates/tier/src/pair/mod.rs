@@ -1,4 +1,5 @@
-//! An array with a surrogate: two engines, the home set's and the surrogate's, and the overlay between users and both.
+//! An array with a surrogate: two engines, the home set's and the surrogate's, and the overlay between users
+//! and both.
 //!
 //! ```text
 //! users' requests -> overlay -> jobs -> child requests -> home set's engine    -> actions
@@ -6,10 +7,12 @@
 //! tasks (rebuild, scrub, ...) go on in the home set's engine, beneath the overlay, and see what home holds
 //! ```
 //!
-//! A code cache may have a third one beside them, whose data space is its [buffer] in persistent memory.
+//! A code cache may have a third one beside them, whose data space is its [buffer](nvram) in persistent
+//! memory.
 //!
-//! Both engines are whole: the surrogate has its own members, redundancy, rebuild and write hole; its data space is the
-//! overlay's log. To a shell they are one engine: members are numbered through, the home set's first, and so are tags.
+//! Both engines are whole: the surrogate has its own members, redundancy, rebuild and write hole; its data
+//! space is the overlay's log. To a shell they are one engine: members are numbered through, the home set's
+//! first, and so are tags.
 //!
 //! | stage    | cause                                                  | next     |
 //! |----------|--------------------------------------------------------|----------|
@@ -20,6 +23,25 @@
 //! | serving  | the command to stop                                    | stopping |
 //! | alone    | the command to stop                                    | stopping |
 //! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
+//!
+//! The tier has floors. Each owns its state and the floor beneath it, and calls downward only. From the top:
+//!
+//! | floor               | what it does                                                            |
+//! |---------------------|-------------------------------------------------------------------------|
+//! | [`Pair`]            | takes events, effects and results to the other floors; status           |
+//! | [`revive`], [`stop`], [`start`] | starts halted sets again; stops all sets; starts them       |
+//! | [`remove`]          | removes the log set from an array that serves                           |
+//! | [`destage`]         | brings data from the log into the main set                              |
+//! | [`clean`]           | moves live data within the log                                          |
+//! | [`redirect`]        | decides which requests go to the log set                                |
+//! | [`deferred_mirror`] | writes primary copies first (GRAID, ERAID)                              |
+//! | [`nvram`]           | keeps records in persistent memory until the log has them               |
+//! | [`pack`]            | packs writes into whole rows of the log                                 |
+//! | [`append`]          | writes records and anchors into the log                                 |
+//! | [`reads`]           | reads and flushes for users                                             |
+//! | [`works`]           | memory and computations                                                 |
+//! | [`children`]        | requests of the sets                                                    |
+//! | [`facts`]           | sets, overlay, stage                                                    |
 
 /// A floor owns the one beneath as `below`, and reads as that one too: it calls down, and never up.
 /// With fields in braces it gets a `new`, by which these have their defaults.
@@ -156,7 +178,8 @@ impl Pair {
         self.attend();
     }
 
-    /// Sets have answered commands of the tier's own: whoever gave them goes on, before the rest of what the sets want.
+    /// Sets have answered commands of the tier's own: the start or stop goes on, and then the sets' further
+    /// actions are taken up.
     fn attend(&mut self) {
         for Answer { site, result, rest } in core::mem::take(&mut self.answers) {
             self.answered(site, result);

@@ -8,6 +8,8 @@
 //! |---------|-------------------------------------------------------|---------|
 //! | waiting | its place is announced at home; a page for its header | summed  |
 //! | summed  | header put; header and payload written                | kept    |
+//!
+//! Owns the versions on their way into the buffer.
 
 use super::children::Owner;
 use super::jobs::Job;

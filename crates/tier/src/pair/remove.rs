@@ -13,6 +13,8 @@
 //! home at once; the second way home is the last, whatever users write meanwhile, who wait for it. So what users have under way when the command comes is waited for, and nothing can get there behind the last look.
 //! When it is gone nothing ever goes there again, and only then home has it on record that it has no surrogate: a crash before finds the
 //! log needed or void, one behind that finds an array that never had one.
+//!
+//! Owns no state: every floor may ask for [`Leaving`].
 
 use super::destage::Destaging;
 use super::facts::{Leaving, Stage};

@@ -1,4 +1,7 @@
-//! The end of an array.
+//! The stop of a tier: its requests end, what the log must have is flushed, the sets get a session number
+//! ([`super::start`]), and stop, the main set first.
+//!
+//! Owns the stop under way.
 
 use super::children::{Owner, child_command, flush};
 use super::facts::{Stage, Stopping};

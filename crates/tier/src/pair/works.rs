@@ -1,6 +1,6 @@
-//! Memory and computations: the floor above the child requests.
+//! Memory and computations.
 //!
-//! Owns the buffers that no set has, the records in memory, the jobs under way, and the table of the log's anchors.
+//! Owns the buffers that no set has, the records in memory, the jobs under way, and the table of anchors.
 
 use super::children::Children;
 use super::facts::Facts;

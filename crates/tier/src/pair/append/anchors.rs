@@ -1,4 +1,7 @@
-//! Anchors of the log: pages that say which records count.
+//! Anchors of the log set: pages that say from which sequence on the records of a segment count.
+//!
+//! Owns the rounds in which changed anchors are written. A round puts every changed anchor into a buffer and
+//! writes it durably; a change meanwhile waits for the next round.
 
 use crate::overlay::{PartTag, Site};
 use crate::pair::children::{Owner, child};

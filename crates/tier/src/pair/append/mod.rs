@@ -1,7 +1,9 @@
-//! A record into the log.
+//! A record into the log: its payload's checksum is computed, its header is put into a buffer, and both are
+//! written.
 //!
-//! An append is *announced* when the home set's members say durably that the surrogate has something of these rows: so no
-//! start goes on without it. A clean copy needs no announcement: home has the same.
+//! Owns the records that wait. An append is *announced* when the main set's members record durably that the
+//! log set has something of these rows, so no start goes on without it. A clean copy needs no announcement:
+//! the main set has the same.
 
 pub(crate) mod anchors;
 
@@ -82,8 +84,8 @@ impl Appends {
         durable || self.home().planted(Bug::RedirectNotAnnounced)
     }
 
-    /// Announces all of these, the last one as well where the first has to wait: what is announced together becomes durable together.
-    /// `None` until it is; an error if it never will be.
+    /// Announces all of these, the last one as well where the first has to wait: what is announced together
+    /// becomes durable together. `None` until it is; an error if it never will be.
     pub(crate) fn announced(&mut self, extents: &[Extent]) -> Option<Result<(), RequestError>> {
         let mut all = true;
         for extent in extents {

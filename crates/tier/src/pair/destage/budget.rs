@@ -1,4 +1,4 @@
-//! How often mirrors may sleep.
+//! How often mirrors may sleep, by the drives' rating of starts and stops.
 
 use restripe_array::Nanos;
 

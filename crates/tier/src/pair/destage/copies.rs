@@ -1,4 +1,8 @@
-//! Copies home.
+//! Copies into the main set: what lies side by side there is gathered from memory and from the log, and
+//! written at once.
+//!
+//! Owns the copies that wait for their time or a buffer, and those under way. While users are busy, copies
+//! go at a minimum rate.
 
 use super::staging::Staging;
 use crate::overlay::{Extent, Kind, PartTag, Pressure, Site, is_logged};
@@ -242,8 +246,8 @@ impl Copies {
         }
     }
 
-    /// Whether a copy of so many sectors may go home now: when users are idle, when they wait for room, or when nothing
-    /// went for so long that it is due.
+    /// Whether a copy of so many sectors may go home now: when users are idle, when they wait for room, or
+    /// when nothing went for so long that it is due.
     fn may_copy_home(&mut self, sectors: u32) -> bool {
         let overlay = self.overlay();
         let short =

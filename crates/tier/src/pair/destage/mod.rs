@@ -9,6 +9,8 @@
 //!
 //! While it is logging, mirrors may sleep (`power` of the set): their part of home is not written then. Before they do, home has it on record that
 //! any of its sectors may be current in the log alone, so that nothing has to be written down while they sleep.
+//!
+//! Owns the times of all this. [`copies`] writes into the main set, [`staging`] reads the log ahead for it.
 
 pub(crate) mod budget;
 pub(crate) mod copies;

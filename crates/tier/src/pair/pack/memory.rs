@@ -1,4 +1,4 @@
-//! Records of the log in memory.
+//! Records of the log in memory: being filled, being written, or landed and kept for reads.
 
 use crate::overlay::Extent;
 use alloc::vec::Vec;

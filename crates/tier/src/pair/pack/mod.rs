@@ -10,6 +10,8 @@
 //! | landed  | its memory is needed for another record, nobody reads it   | -       |
 //!
 //! A landed record is kept as long as memory is to spare: what was just written is read from there.
+//!
+//! Owns the copies that wait for memory, and the sealed records that wait for an announcement.
 
 pub(crate) mod memory;
 

@@ -1,6 +1,4 @@
-//! Parts of users' requests that are read or flushed: of home, of the log, of memory.
-//!
-//! Owns the reads that go through the read cache.
+//! Parts of users' requests that read or flush: from the main set, the log set, or memory.
 
 pub(crate) mod cached;
 

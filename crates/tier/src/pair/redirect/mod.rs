@@ -1,4 +1,7 @@
-//! Which requests go to the surrogate.
+//! Which requests go to the log set: none, all, or those of users whom a task would slow.
+//!
+//! Owns the users' requests while they pass through the overlay. [`hot_reads`] and [`hot_zones`] also bring
+//! data there that users read.
 
 pub(crate) mod hot_reads;
 pub(crate) mod hot_zones;
@@ -37,8 +40,8 @@ impl Redirects {
         Ok(())
     }
 
-    /// Whether a task runs that users are to be out of the way of: one that restores redundancy, or a scrub if that is asked
-    /// for.
+    /// Whether a task runs that users are to be out of the way of: one that restores redundancy, or a scrub
+    /// if that is asked for.
     pub(crate) fn moves_users(&self) -> bool {
         let counts = |kind: TaskKind| match kind {
             TaskKind::Check | TaskKind::Repair => self.surrogate.scrubs,

@@ -1,4 +1,7 @@
-//! What a start reads, and how it ends: the floor beneath the start.
+//! The lower floor of a start: what it reads ([`super::reading`], [`super::again`], [`super::slots`]), and
+//! how it ends.
+//!
+//! Owns the state of the start under way.
 
 use super::state::{Phase, Start, of_buffer};
 use crate::overlay::Site;
@@ -95,7 +98,8 @@ impl LogReader {
         self.end_start(Err(of_buffer(error)), Stage::Idle);
     }
 
-    /// A log that too few members are left of while the start is on its way is missing, as one that was not there.
+    /// A log that too few members are left of while the start is on its way is missing, as one that was not
+    /// there.
     pub(crate) fn refuse_without(&mut self, error: CommandError) {
         let missing = matches!(error, CommandError::TooFew { .. });
         match missing && !self.home().halted() && !self.firsts_have_it() {
@@ -111,7 +115,8 @@ impl LogReader {
         }
     }
 
-    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with it, whatever is accepted.
+    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with
+    /// it, whatever is accepted.
     pub(crate) fn firsts_have_it(&mut self) -> bool {
         self.home().records_primary_first() && self.start_mut().doubt.is_none()
     }

@@ -1,4 +1,4 @@
-//! The start of the sets, and its phases.
+//! The upper floor of a start: the phases, and the starts of the sets themselves.
 
 use super::reader::LogReader;
 use super::state::{Phase, Slots, Start, can_be_had};

@@ -1,4 +1,4 @@
-//! How far a start is.
+//! The state of a start under way.
 
 use crate::config::RECORD_SECTORS;
 use crate::overlay::format::{LogLayout, Read, RecordHeader, Recovered, Scan, Version};
