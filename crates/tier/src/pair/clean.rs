@@ -76,8 +76,7 @@ impl Cleaning {
         if result.is_err() {
             self.release_moved(buf);
         }
-        let overlay = self.overlay_mut();
-        overlay.moved_in(part, result.map(|()| buf));
+        self.overlay_mut().moved_in(part, result.map(|()| buf));
     }
 
     /// What was read is in records, or needed no more.

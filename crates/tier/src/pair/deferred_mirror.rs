@@ -241,8 +241,7 @@ impl DeferredMirror {
         }
         for range in self.firsts_gone() {
             self.lose_for_good(range.start, range.end - range.start);
-            let overlay = self.overlay_mut();
-            overlay.forget(range);
+            self.overlay_mut().forget(range);
         }
     }
 

@@ -219,8 +219,7 @@ impl Nvram {
 
     fn version_kept(&mut self, sequence: u64, result: Result<(), RequestError>) {
         self.memory.end_reading(sequence);
-        let overlay = self.overlay_mut();
-        overlay.kept(result);
+        self.overlay_mut().kept(result);
     }
 
     pub(crate) fn forgo_buffer(&mut self) {

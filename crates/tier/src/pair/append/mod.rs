@@ -166,7 +166,6 @@ impl Appends {
             RequestError::NoSpace => RequestError::NoSpace,
             _ => RequestError::Unavailable,
         });
-        let overlay = self.overlay_mut();
-        overlay.appended(sequence, result);
+        self.overlay_mut().appended(sequence, result);
     }
 }

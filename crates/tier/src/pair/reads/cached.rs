@@ -124,8 +124,7 @@ impl CachedReads {
 
     pub(crate) fn part_done(&mut self, part: PartTag, result: Result<(), RequestError>) {
         if let Some(result) = self.part_over(part, result) {
-            let overlay = self.overlay_mut();
-            overlay.part_done(part, result);
+            self.overlay_mut().part_done(part, result);
         }
     }
 }

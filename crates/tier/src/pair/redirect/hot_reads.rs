@@ -159,8 +159,7 @@ impl HotReads {
             if result.is_ok() && self.copy_out(part.copy, part.home, part.buf, tag) {
                 self.keeping.reads[index].copying += 1;
             } else {
-                let overlay = self.overlay_mut();
-                overlay.abandon_copy(part.copy);
+                self.overlay_mut().abandon_copy(part.copy);
             }
         }
         if self.keeping.reads[index].copying == 0 {

@@ -130,7 +130,7 @@ impl Starting {
         let doubt = self.start_mut().doubt.take();
         let doubt = doubt.map(|extents| CommandError::WouldLose { extents });
         match self.absent.take().or(doubt) {
-            Some(error) => self.end_start(Err(error), Stage::Idle),
+            Some(error) => self.fail_start(error),
             None => {
                 self.settle_copies();
                 self.end_start(Ok(()), Stage::Serving);
@@ -231,7 +231,7 @@ impl Starting {
             Redirect::Eraid => return self.open_overlay_of(LOGLESS, &NOTHING, LOGLESS_SHAPE),
             _ => "there is no surrogate to redirect to",
         };
-        self.end_start(Err(CommandError::Unsuited(why)), Stage::Idle);
+        self.fail_start(CommandError::Unsuited(why));
     }
 
     /// Nothing in the log counts.
@@ -368,13 +368,13 @@ impl Starting {
             return self.give_up_log(layout);
         }
         if let Some(extents) = self.start_mut().doubt.take() {
-            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+            return self.fail_start(CommandError::WouldLose { extents });
         }
         let error = CommandError::LogDamaged {
             surrogate: self.log().id(),
             extents: self.home().redirected_extents(),
         };
-        self.end_start(Err(error), Stage::Idle);
+        self.fail_start(error);
     }
 
     /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
@@ -385,7 +385,7 @@ impl Starting {
         }
         let (cut, extents) = lost_from(&recovered.extents, first);
         if !self.start_mut().mode.accept_loss {
-            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+            return self.fail_start(CommandError::WouldLose { extents });
         }
         self.at_home(|home| {
             for &(lba, sectors) in &extents {
@@ -420,7 +420,7 @@ impl Starting {
         match self.home().has_partner_durable() {
             Ok(false) => return false,
             Ok(true) => self.open_log_of(layout),
-            Err(error) => self.end_start(Err(error), Stage::Idle),
+            Err(error) => self.fail_start(error),
         }
         true
     }

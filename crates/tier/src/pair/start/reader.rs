@@ -89,13 +89,17 @@ impl LogReader {
         }
     }
 
-    pub(crate) fn refuse(&mut self, error: CommandError) {
-        let error = CommandError::OfSurrogate(Box::new(error));
+    pub(crate) fn fail_start(&mut self, error: CommandError) {
         self.end_start(Err(error), Stage::Idle);
     }
 
+    pub(crate) fn refuse(&mut self, error: CommandError) {
+        let error = CommandError::OfSurrogate(Box::new(error));
+        self.fail_start(error);
+    }
+
     pub(crate) fn refuse_buffer(&mut self, error: CommandError) {
-        self.end_start(Err(of_buffer(error)), Stage::Idle);
+        self.fail_start(of_buffer(error));
     }
 
     /// A log that too few members are left of while the start is on its way is missing, as one that was not
@@ -103,7 +107,7 @@ impl LogReader {
     pub(crate) fn refuse_without(&mut self, error: CommandError) {
         let missing = matches!(error, CommandError::TooFew { .. });
         match missing && !self.home().halted() && !self.firsts_have_it() {
-            true => self.end_start(Err(self.log_missing()), Stage::Idle),
+            true => self.fail_start(self.log_missing()),
             false => self.refuse(error),
         }
     }

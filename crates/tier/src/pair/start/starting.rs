@@ -81,7 +81,7 @@ impl Starting {
         ties.primaries_first = ties.attached;
         let serves = self.started[Site::Home];
         match self.absent.clone().filter(|_| serves) {
-            Some(error) => self.end_start(Err(error), Stage::Idle),
+            Some(error) => self.fail_start(error),
             None if serves => self.open_log(),
             None => {
                 let mut mode = self.start_mut().mode;
@@ -101,7 +101,7 @@ impl Starting {
     pub(crate) fn set_answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match (site, result) {
             (_, Err(error)) if matches!(error.innermost(), CommandError::Owned { .. }) => {
-                self.end_start(Err(error), Stage::Idle)
+                self.fail_start(error)
             }
             (Site::Log, Ok(())) => {
                 self.started[Site::Log] = true;
@@ -138,7 +138,7 @@ impl Starting {
             }
             (Site::Home, Err(error)) => {
                 let error = self.told_of_absence(error);
-                self.end_start(Err(error), Stage::Idle);
+                self.fail_start(error);
             }
         }
     }
@@ -195,7 +195,7 @@ impl Starting {
     pub(crate) fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)], gap: u64) {
         let extents = self.not_in_log(found, extents, gap);
         if !extents.is_empty() {
-            return self.end_start(Err(CommandError::WouldLose { extents }), Stage::Idle);
+            return self.fail_start(CommandError::WouldLose { extents });
         }
         let start = self.start_mut();
         start.phase = Phase::Sets;
