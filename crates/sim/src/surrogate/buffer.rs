@@ -1,6 +1,7 @@
 //! What happens to a code cache's buffer in persistent memory: its members fail, are away, or are there as they were before.
 
 use super::{End, Life, Run, Site, set_of};
+use super::{faults, removal};
 use crate::array::superblock_of;
 use crate::atlas::Atlas;
 use crate::disk::Disk;
@@ -60,153 +61,151 @@ fn with_images(disks: Vec<Disk>, images: Vec<Image>) -> Vec<Disk> {
     pairs.map(|(disk, image)| disk.restart(image)).collect()
 }
 
-impl Run {
-    /// The buffer's disks of the next life: all there are, or none, or as they were before the last life.
-    pub(super) fn take_buffer(&mut self, with: bool) -> Vec<Disk> {
-        let mut disks = std::mem::take(&mut self.buffer);
-        let needed = std::mem::take(&mut self.buffers.needed);
-        if disks.is_empty() {
-            return disks;
+/// The buffer's disks of the next life: all there are, or none, or as they were before the last life.
+pub(super) fn take(run: &mut Run, with: bool) -> Vec<Disk> {
+    let mut disks = std::mem::take(&mut run.buffer);
+    let needed = std::mem::take(&mut run.buffers.needed);
+    if disks.is_empty() {
+        return disks;
+    }
+    let left_out = !needed && run.buffers.rng.chance(1, 8);
+    if !with || left_out {
+        run.buffers.away = disks;
+        run.count("lives without the buffer", u64::from(with));
+        return Vec::new();
+    }
+    let copy = run.buffers.copy.take();
+    if let Some(copy) = copy.filter(|copy| copy.len() == disks.len() && !needed)
+        && run.buffers.rng.chance(1, 3)
+    {
+        let newest = images(&disks);
+        disks = with_images(disks, copy);
+        run.buffers.newest = Some((newest, session(&disks)));
+        run.count("old copies of buffers", 1);
+    } else {
+        run.buffers.copy = Some(images(&disks));
+    }
+    disks
+}
+
+/// The last life was refused for want of it.
+pub(super) fn is_needed(run: &Run) -> bool {
+    run.buffers.needed
+}
+
+/// The start may have been refused for the buffer.
+pub(super) fn refused(
+    run: &mut Run,
+    life: &Life,
+    error: &CommandError,
+    mode: &mut StartMode,
+) -> Option<Refused> {
+    let inner = match error {
+        CommandError::BufferMissing => error,
+        CommandError::OfBuffer(inner) => &**inner,
+        _ => return None,
+    };
+    let lost = run.buffers.gone || run.lost_lately[Site::Buffer as usize];
+    let refused = match inner {
+        CommandError::Minority { .. } if lost && !mode.from_minority => {
+            mode.from_minority = true;
+            Refused::Again
         }
-        let left_out = !needed && self.buffers.rng.chance(1, 8);
-        if !with || left_out {
-            self.buffers.away = disks;
-            self.count("lives without the buffer", u64::from(with));
-            return Vec::new();
+        CommandError::BufferMissing if !run.buffers.away.is_empty() => {
+            run.count("starts refused without a buffer", 1);
+            run.buffers.needed = true;
+            Refused::End(End::Without)
         }
-        let copy = self.buffers.copy.take();
-        if let Some(copy) = copy.filter(|copy| copy.len() == disks.len() && !needed)
-            && self.buffers.rng.chance(1, 3)
+        // An old copy of one member may know of the other.
+        CommandError::BufferIsOld | CommandError::Minority { .. }
+            if run.buffers.newest.is_some() =>
         {
-            let newest = images(&disks);
-            disks = with_images(disks, copy);
-            self.buffers.newest = Some((newest, session(&disks)));
-            self.count("old copies of buffers", 1);
-        } else {
-            self.buffers.copy = Some(images(&disks));
+            run.count("old buffers refused", 1);
+            run.buffers.needed = true;
+            Refused::End(End::Without)
         }
-        disks
-    }
-
-    /// The last life was refused for want of it.
-    pub(super) fn wants_buffer(&self) -> bool {
-        self.buffers.needed
-    }
-
-    /// The start may have been refused for the buffer.
-    pub(super) fn refused_for_buffer(
-        &mut self,
-        life: &Life,
-        error: &CommandError,
-        mode: &mut StartMode,
-    ) -> Option<Refused> {
-        let inner = match error {
-            CommandError::BufferMissing => error,
-            CommandError::OfBuffer(inner) => &**inner,
-            _ => return None,
-        };
-        let lost = self.buffers.gone || self.lost_lately[Site::Buffer as usize];
-        let refused = match inner {
-            CommandError::Minority { .. } if lost && !mode.from_minority => {
-                mode.from_minority = true;
-                Refused::Again
-            }
-            CommandError::BufferMissing if !self.buffers.away.is_empty() => {
-                self.count("starts refused without a buffer", 1);
-                self.buffers.needed = true;
-                Refused::End(End::Without)
-            }
-            // An old copy of one member may know of the other.
-            CommandError::BufferIsOld | CommandError::Minority { .. }
-                if self.buffers.newest.is_some() =>
-            {
-                self.count("old buffers refused", 1);
-                self.buffers.needed = true;
-                Refused::End(End::Without)
-            }
-            _ if lost => {
-                self.count("buffers lost with a crash", 1);
-                Refused::End(End::Beyond)
-            }
-            _ => return None,
-        };
-        self.say(|| format!("  {} steps", life.steps));
-        Some(refused)
-    }
-
-    /// Power went: what of the buffer is there afterwards.
-    pub(super) fn settle_buffer(&mut self) {
-        let away = std::mem::take(&mut self.buffers.away);
-        self.buffer.extend(away);
-        // One that a start has numbered is the buffer from then on.
-        if let Some((newest, before)) = self.buffers.newest.take()
-            && session(&self.buffer) == before
-            && newest.len() == self.buffer.len()
-        {
-            self.buffer = with_images(std::mem::take(&mut self.buffer), newest);
+        _ if lost => {
+            run.count("buffers lost with a crash", 1);
+            Refused::End(End::Beyond)
         }
-        let whole = Atlas::of(self.buffer.iter()).is_some_and(|atlas| atlas.whole(None));
-        if self.buffer.is_empty() || !whole {
-            self.buffers.gone = true;
-        }
-    }
+        _ => return None,
+    };
+    run.say(|| format!("  {} steps", life.steps));
+    Some(refused)
+}
 
-    /// It was taken away with the log, whatever it held.
-    pub(super) fn forget_buffer(&mut self) {
-        self.buffer.clear();
-        self.buffers.away.clear();
-        (self.buffers.copy, self.buffers.newest) = (None, None);
+/// Power went: what of the buffer is there afterwards.
+pub(super) fn settle(run: &mut Run) {
+    let away = std::mem::take(&mut run.buffers.away);
+    run.buffer.extend(away);
+    // One that a start has numbered is the buffer from then on.
+    if let Some((newest, before)) = run.buffers.newest.take()
+        && session(&run.buffer) == before
+        && newest.len() == run.buffer.len()
+    {
+        run.buffer = with_images(std::mem::take(&mut run.buffer), newest);
     }
+    let whole = Atlas::of(run.buffer.iter()).is_some_and(|atlas| atlas.whole(None));
+    if run.buffer.is_empty() || !whole {
+        run.buffers.gone = true;
+    }
+}
 
-    /// Now and then something happens to a member of the buffer.
-    pub(super) fn stir_buffer(&mut self, life: &mut Life) {
-        if self.plan.buffer.is_none() || self.is_removed() || !self.buffers.rng.chance(1, 12) {
-            return;
-        }
-        let status = life.session.world.status();
-        let Some(set) = set_of(&status, Site::Buffer) else {
-            return;
-        };
-        let set = self.standing(life, set, Site::Buffer);
-        if set.serving.is_empty() {
-            return;
-        }
-        let rng = &mut self.buffers.rng;
-        let member = *rng.pick(&set.serving);
-        let last = set.serving.len() == 1;
-        match rng.below(4) {
-            // Most runs would end with it.
-            0 if !last || rng.chance(1, 3) => {
-                let told = rng.chance(1, 2) && !last;
-                life.troubled[Site::Buffer as usize] = true;
-                match told {
-                    true => {
-                        life.session.command(Command::Fail(member));
-                    }
-                    false => life.session.world.inject(member, Fault::Death),
+/// It was taken away with the log, whatever it held.
+pub(super) fn forget(run: &mut Run) {
+    run.buffer.clear();
+    run.buffers.away.clear();
+    (run.buffers.copy, run.buffers.newest) = (None, None);
+}
+
+/// Now and then something happens to a member of the buffer.
+pub(super) fn perturb(run: &mut Run, life: &mut Life) {
+    if run.plan.buffer.is_none() || removal::is_removed(run) || !run.buffers.rng.chance(1, 12) {
+        return;
+    }
+    let status = life.session.world.status();
+    let Some(set) = set_of(&status, Site::Buffer) else {
+        return;
+    };
+    let set = faults::set_state(run, life, set, Site::Buffer);
+    if set.serving.is_empty() {
+        return;
+    }
+    let rng = &mut run.buffers.rng;
+    let member = *rng.pick(&set.serving);
+    let last = set.serving.len() == 1;
+    match rng.below(4) {
+        // Most runs would end with it.
+        0 if !last || rng.chance(1, 3) => {
+            let told = rng.chance(1, 2) && !last;
+            life.troubled[Site::Buffer as usize] = true;
+            match told {
+                true => {
+                    life.session.command(Command::Fail(member));
                 }
-                self.count("members of buffers lost", 1);
+                false => life.session.world.inject(member, Fault::Death),
             }
-            1 | 2 => {
-                let lasts = Nanos(rng.between(super::IO_TIMEOUT.0 / 4, 3 * super::IO_TIMEOUT.0));
-                let all = rng.chance(1, 2);
-                let until = life.session.world.now().after(lasts);
-                life.troubled[Site::Buffer as usize] = true;
-                let cut: Vec<Member> = match all {
-                    true => set.serving.clone(),
-                    false => vec![member],
-                };
-                for member in cut {
-                    life.session.world.inject(member, Fault::Hang);
-                    life.session.world.mark(until, u64::from(member.0));
-                }
-                self.count("buffers cut off", 1);
-            }
-            _ if !set.failed.is_empty() => {
-                let failed = *rng.pick(&set.failed);
-                life.session.command(Command::Add(failed));
-            }
-            _ => {}
+            run.count("members of buffers lost", 1);
         }
+        1 | 2 => {
+            let lasts = Nanos(rng.between(super::IO_TIMEOUT.0 / 4, 3 * super::IO_TIMEOUT.0));
+            let all = rng.chance(1, 2);
+            let until = life.session.world.now().after(lasts);
+            life.troubled[Site::Buffer as usize] = true;
+            let cut: Vec<Member> = match all {
+                true => set.serving.clone(),
+                false => vec![member],
+            };
+            for member in cut {
+                life.session.world.inject(member, Fault::Hang);
+                life.session.world.mark(until, u64::from(member.0));
+            }
+            run.count("buffers cut off", 1);
+        }
+        _ if !set.failed.is_empty() => {
+            let failed = *rng.pick(&set.failed);
+            life.session.command(Command::Add(failed));
+        }
+        _ => {}
     }
 }

@@ -5,12 +5,12 @@
 
 mod buffer;
 mod coverage;
+mod directed;
+mod faults;
 mod moment;
 mod plan;
-mod quest;
 mod removal;
 mod rot;
-mod stir;
 
 use crate::array::{Spec, earlier, superblock_of};
 use crate::atlas::Atlas;
@@ -27,9 +27,9 @@ use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 use buffer::{Buffers, Refused};
 pub use coverage::{Incident, Phase};
+use directed::Directed;
 pub use moment::{Event, Moment, seeds_for, why_not};
 use plan::Plan;
-use quest::Quest;
 use removal::{Removal, Removals};
 use restripe_array::layout::{Layout, Level};
 use restripe_array::report::MemberState;
@@ -143,9 +143,9 @@ struct Run {
     parities_rotten: bool,
     /// Generation and sequence of the newest superblock that a disk of each set has taken away for good.
     taken: [(u64, u64); 3],
-    quest: Option<Quest>,
-    /// Quests so far, of these for the run's own cell, and the cell that was the last.
-    quests: u64,
+    directed: Option<Directed>,
+    /// Directed scenarios so far, of these for the run's own cell, and the cell that was the last.
+    scenarios: u64,
     tries: u64,
     turn: u64,
     /// The run's own cell.
@@ -222,11 +222,11 @@ impl Run {
             rotten: false,
             parities_rotten: false,
             taken: [(0, 0); 3],
-            quest: None,
-            quests: 0,
+            directed: None,
+            scenarios: 0,
             tries: 0,
             turn: seed,
-            goal: Quest::cell(seed),
+            goal: Directed::cell(seed),
             crashed_at: BTreeSet::new(),
             deaths: Deaths::new(seed, options.has_deaths()),
             outcome: Outcome::default(),
@@ -252,14 +252,14 @@ impl Run {
             let most = *self.rng.pick(&[30, 200, 1000, 4000]);
             let crash_after = crash.then(|| self.rng.between(1, most));
             // What a run sets out for would seldom come before that.
-            let crash_after = crash_after.filter(|_| !self.seeks());
+            let crash_after = crash_after.filter(|_| !directed::seeks(&self));
             if !self.live(crash_after, false) {
                 return self.outcome;
             }
         }
-        self.end_quests();
+        directed::end_directed(&mut self);
         let mut whole = self.live(None, true);
-        while whole && self.wants_buffer() {
+        while whole && buffer::is_needed(&self) {
             whole = self.live(None, true);
         }
         if whole {
@@ -284,7 +284,7 @@ impl Run {
 
     fn begin(&mut self, with: bool, crash_after: Option<u64>) -> Life {
         self.log_away = self.log_gone;
-        let on_record = self.removal_is_on_record();
+        let on_record = removal::is_on_record(self);
         let removal = self.removals.of_life(on_record);
         let with = with && !on_record;
         let mut disks = std::mem::take(&mut self.home);
@@ -295,7 +295,7 @@ impl Run {
             Vec::new()
         };
         sites.resize(disks.len() + log.len(), Site::Log);
-        let buffer = self.take_buffer(with);
+        let buffer = buffer::take(self, with);
         sites.resize(sites.len() + buffer.len(), Site::Buffer);
         let (limits, surrogate) = self.plan.limits();
         let surrogate = SurrogateConfig {
@@ -377,7 +377,7 @@ impl Run {
                 Err(end) => return end,
             };
             self.say(|| format!("  start refused: {error:?}"));
-            if let Some(end) = self.refused_for_buffer(life, &error, &mut mode) {
+            if let Some(end) = buffer::refused(self, life, &error, &mut mode) {
                 match end {
                     Refused::Again => continue,
                     Refused::End(end) => return Some(end),
@@ -403,7 +403,7 @@ impl Run {
                 CommandError::SurrogateMissing { .. } | CommandError::LogDamaged { .. }
                     if self.may_miss(life) && !mode.accept_loss =>
                 {
-                    self.removal_is_not_on_record();
+                    removal::is_not_on_record(self);
                     life.session.oracle.allow_all_losses();
                     self.count("starts without a lost surrogate", 1);
                     mode.accept_loss = true;
@@ -453,10 +453,10 @@ impl Run {
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
         life.serving = true;
-        self.removal_started(life, mode);
+        removal::started(self, life, mode);
         self.rotten &= !life.sites.contains(&Site::Log);
         let crashed_at = std::mem::take(&mut self.crashed_at);
-        self.count_event(crashed_at, Event::Start);
+        directed::count_event(self, crashed_at, Event::Start);
         self.take_capacity(life);
         self.forgone |= mode.accept_loss && !life.sites.contains(&Site::Log);
     }
@@ -510,9 +510,9 @@ impl Run {
             return self.broken(life, Invariant::StuckRequest, detail);
         }
         if self.options.gathers {
-            self.watch_sleepers(life);
+            faults::watch_sleepers(life);
         }
-        self.pursue(life, more);
+        directed::look(self, life, more);
         let crashes = life.crash_after.is_some_and(|after| life.steps >= after);
         (self.options.quests && crashes).then_some(End::Crash)
     }
@@ -531,10 +531,10 @@ impl Run {
                     answer = Some(result);
                 }
                 News::CommandReply(answered, result) if life.removal.is_asked_by(answered) => {
-                    self.removal_answered(life, &result);
+                    removal::answered(self, life, &result);
                 }
                 News::Fact(fact) => self.fact(life, &fact),
-                News::Mark(member) => self.come_back(life, Member(member as u16)),
+                News::Mark(member) => faults::come_back(self, life, Member(member as u16)),
                 News::CommandReply(..) => {}
             }
         }
@@ -601,20 +601,26 @@ impl Run {
             max: pace,
         });
         let mut issued = 0;
-        while issued < self.plan.requests || life.session.outstanding() > 0 || self.is_at_it() {
+        while issued < self.plan.requests
+            || life.session.outstanding() > 0
+            || directed::is_at_it(self)
+        {
             while issued < self.plan.requests
                 && life.session.outstanding() < self.plan.depth
                 && life.session.world.ready()
-                && !self.holds()
+                && !directed::holds(self)
             {
                 let ask = self.workload.draw();
-                self.ask(life, ask);
+                directed::request(self, life, ask);
                 issued += 1;
                 let status = life.session.world.status();
                 let busy = !status.tasks.is_empty() || away(&status) > 0;
-                let calm = self.plan.calm.max(if self.seeks() { 4 } else { 1 });
+                let calm = self
+                    .plan
+                    .calm
+                    .max(if directed::seeks(self) { 4 } else { 1 });
                 if self.rng.chance(1, calm * if busy { 4 } else { 12 }) {
-                    self.stir(life, busy);
+                    faults::perturb(self, life, busy);
                 }
             }
             self.hear(life, None);
@@ -658,7 +664,7 @@ impl Run {
     }
 
     fn stop(&mut self, life: &mut Life) -> End {
-        self.note_event(life, Event::Stop);
+        directed::note_event(self, life, Event::Stop);
         life.stopping = true;
         let ticket = life.session.oracle.flush();
         life.session.refusals_expected = true;
@@ -670,7 +676,7 @@ impl Run {
                     return End::Stop;
                 }
                 Some(Err(CommandError::OfSurrogate(_)))
-                    if life.troubled[Site::Log as usize] && !self.is_removed() =>
+                    if life.troubled[Site::Log as usize] && !removal::is_removed(self) =>
                 {
                     life.session.oracle.flush_ended(ticket, false);
                     return End::Stop;
@@ -768,15 +774,15 @@ impl Run {
         let bears = end == End::Crash && !sweeps && !self.options.quests;
         let dies = bears && !life.troubled.contains(&true) && self.deaths.is_death();
         if dies {
-            self.note(&life, Incident::Death);
+            faults::note(self, &life, Incident::Death);
         } else if end == End::Crash {
-            self.note(&life, Incident::Crash);
-            self.note_event(&life, Event::Crash);
-            if self.options.gathers && !self.is_removed() {
+            faults::note(self, &life, Incident::Crash);
+            directed::note_event(self, &life, Event::Crash);
+            if self.options.gathers && !removal::is_removed(self) {
                 self.crashed_at = Moment::of_life(&life);
             }
         }
-        self.look_at_what_was_let_go(&mut life);
+        removal::look_at_what_was_let_go(&mut life);
         let world = &life.session.world;
         self.outcome.digest = mix(self.outcome.digest ^ world.digest());
         let violations = life.session.violations().cloned();
@@ -793,7 +799,7 @@ impl Run {
         let overlay = overlay.and_then(|surrogate| surrogate.overlay);
         let ahead = overlay.is_some_and(|overlay| overlay.ahead);
         let phase = Phase::of(&life.session.world.status(), life.serving);
-        let whole = self.log_is_whole(&life);
+        let whole = rot::log_is_whole(self, &life);
         let Life {
             session,
             sites,
@@ -842,12 +848,12 @@ impl Run {
             }
         }
         if self.plan.buffer.is_some() {
-            self.settle_buffer();
+            buffer::settle(self);
         }
-        self.settle_removal(&removal);
+        removal::settle(self, &removal);
         let ahead = ahead && !troubled[Site::Home as usize] && !dies;
         let goes_on = self.settle_cut(oracle, end, ahead);
-        if goes_on && whole && !dies && self.rot(end) {
+        if goes_on && whole && !dies && rot::rot(self, end) {
             *self
                 .outcome
                 .incidents
@@ -881,7 +887,7 @@ impl Run {
             self.count("outdated logs left out", 1);
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
-        let removed = self.removal_is_on_record();
+        let removed = removal::is_on_record(self);
         if !self.options.eraid && !removed && !whole(&self.log) {
             self.log_gone = true;
             if !self.options.graid {

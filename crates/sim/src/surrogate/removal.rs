@@ -2,6 +2,7 @@
 //! may go. While the array serves they are not yet somebody else's: a stop still puts on them that they were stopped.
 
 use super::{Life, Run, Site};
+use super::{buffer, directed};
 use crate::atlas::Atlas;
 use crate::fault::Fault;
 use crate::invariant::Invariant;
@@ -67,116 +68,114 @@ impl Removal {
     }
 }
 
-impl Run {
-    /// Whether it was, and nobody may miss it.
-    pub(super) fn is_removed(&self) -> bool {
-        self.removals.state == State::Removed
-    }
+/// Whether it was, and nobody may miss it.
+pub(super) fn is_removed(run: &Run) -> bool {
+    run.removals.state == State::Removed
+}
 
-    /// Whether home's disks, between two lives, name no surrogate any more.
-    pub(super) fn removal_is_on_record(&self) -> bool {
-        let unnamed = || {
-            let atlas = Atlas::of(self.home.iter());
-            atlas.is_some_and(|atlas| atlas.superblock().partner.is_none())
-        };
-        match self.removals.state {
-            State::There => false,
-            State::InDoubt => unnamed(),
-            State::Removed => true,
-        }
+/// Whether home's disks, between two lives, name no surrogate any more.
+pub(super) fn is_on_record(run: &Run) -> bool {
+    let unnamed = || {
+        let atlas = Atlas::of(run.home.iter());
+        atlas.is_some_and(|atlas| atlas.superblock().partner.is_none())
+    };
+    match run.removals.state {
+        State::There => false,
+        State::InDoubt => unnamed(),
+        State::Removed => true,
     }
+}
 
-    /// It may be that an operator takes it away now.
-    pub(super) fn stir_removal(&mut self, life: &mut Life) {
-        let Some(after) = &mut life.removal.after else {
-            return;
-        };
-        if *after > 0 {
-            *after -= 1;
-            return;
-        }
-        let named = life.session.world.status().has_surrogate.is_some();
-        if named && self.quest.is_none() && !self.seeks() {
-            life.removal.after = None;
-            life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
-            self.count("removals asked for", 1);
-        }
+/// It may be that an operator takes it away now.
+pub(super) fn perturb(run: &mut Run, life: &mut Life) {
+    let Some(after) = &mut life.removal.after else {
+        return;
+    };
+    if *after > 0 {
+        *after -= 1;
+        return;
     }
+    let named = life.session.world.status().has_surrogate.is_some();
+    if named && run.directed.is_none() && !directed::seeks(run) {
+        life.removal.after = None;
+        life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
+        run.count("removals asked for", 1);
+    }
+}
 
-    pub(super) fn removal_answered(&mut self, life: &mut Life, answer: &Result<(), CommandError>) {
-        if let Err(error) = answer {
-            if !life.stopping && life.troubled == [false; 3] && !self.log_gone {
-                let detail = format!("nothing is amiss, and no removal: {error:?}");
-                life.session.violation(Invariant::TaskFailed, detail);
-            }
-            return self.count("removals refused", 1);
+pub(super) fn answered(run: &mut Run, life: &mut Life, answer: &Result<(), CommandError>) {
+    if let Err(error) = answer {
+        if !life.stopping && life.troubled == [false; 3] && !run.log_gone {
+            let detail = format!("nothing is amiss, and no removal: {error:?}");
+            life.session.violation(Invariant::TaskFailed, detail);
         }
-        self.count("surrogates taken away", 1);
-        self.take_away();
-        self.end_quests();
-        life.session.refusals_expected &= life.stopping || life.troubled[Site::Home as usize];
-        life.removal.written = Some(written(life));
-        // They need not be there any more.
-        if self.removals.rng.chance(1, 2) {
-            let sites = (0..).map(Member).zip(&life.sites);
-            for (member, _) in sites.filter(|(_, site)| **site != Site::Home) {
-                life.session.world.inject(member, Fault::Death);
-            }
-            life.troubled[Site::Log as usize] = true;
-            life.troubled[Site::Buffer as usize] = true;
-            self.count("disks taken away at once", 1);
-        }
+        return run.count("removals refused", 1);
     }
+    run.count("surrogates taken away", 1);
+    take_away(run);
+    directed::end_directed(run);
+    life.session.refusals_expected &= life.stopping || life.troubled[Site::Home as usize];
+    life.removal.written = Some(written(life));
+    // They need not be there any more.
+    if run.removals.rng.chance(1, 2) {
+        let sites = (0..).map(Member).zip(&life.sites);
+        for (member, _) in sites.filter(|(_, site)| **site != Site::Home) {
+            life.session.world.inject(member, Fault::Death);
+        }
+        life.troubled[Site::Log as usize] = true;
+        life.troubled[Site::Buffer as usize] = true;
+        run.count("disks taken away at once", 1);
+    }
+}
 
-    /// Nothing goes into a log that was let go.
-    pub(super) fn look_at_what_was_let_go(&self, life: &mut Life) {
-        let since = life.removal.written;
-        if since.is_some_and(|since| since != written(life)) {
-            let detail = format!("{since:?} when it was taken away, then {:?}", written(life));
-            life.session.violation(Invariant::RemovedWritten, detail);
-        }
+/// Nothing goes into a log that was let go.
+pub(super) fn look_at_what_was_let_go(life: &mut Life) {
+    let since = life.removal.written;
+    if since.is_some_and(|since| since != written(life)) {
+        let detail = format!("{since:?} when it was taken away, then {:?}", written(life));
+        life.session.violation(Invariant::RemovedWritten, detail);
     }
+}
 
-    /// The array serves: what was in doubt is not any more.
-    pub(super) fn removal_started(&mut self, life: &mut Life, mode: StartMode) {
-        let named = life.session.world.status().has_surrogate;
-        if let Some(named) = named.filter(|_| self.is_removed() && !mode.from_minority) {
-            life.session
-                .violation(Invariant::RemovalForgotten, format!("{named}"));
-        }
-        if self.removals.state != State::InDoubt {
-            return;
-        }
-        self.removals.state = State::There;
-        if life.removal.on_record {
-            self.take_away();
-            self.count("removals on record without an answer", 1);
-        }
+/// The array serves: what was in doubt is not any more.
+pub(super) fn started(run: &mut Run, life: &mut Life, mode: StartMode) {
+    let named = life.session.world.status().has_surrogate;
+    if let Some(named) = named.filter(|_| is_removed(run) && !mode.from_minority) {
+        life.session
+            .violation(Invariant::RemovalForgotten, format!("{named}"));
     }
+    if run.removals.state != State::InDoubt {
+        return;
+    }
+    run.removals.state = State::There;
+    if life.removal.on_record {
+        take_away(run);
+        run.count("removals on record without an answer", 1);
+    }
+}
 
-    /// A start has missed it.
-    pub(super) fn removal_is_not_on_record(&mut self) {
-        self.removals.state = State::There;
-    }
+/// A start has missed it.
+pub(super) fn is_not_on_record(run: &mut Run) {
+    run.removals.state = State::There;
+}
 
-    /// A life has ended that may have asked for it.
-    pub(super) fn settle_removal(&mut self, removal: &Removal) {
-        if self.removals.state == State::There && removal.asked.is_some() {
-            self.removals.state = State::InDoubt;
-        }
-        if self.is_removed() {
-            self.take_away();
-        }
+/// A life has ended that may have asked for it.
+pub(super) fn settle(run: &mut Run, removal: &Removal) {
+    if run.removals.state == State::There && removal.asked.is_some() {
+        run.removals.state = State::InDoubt;
     }
+    if is_removed(run) {
+        take_away(run);
+    }
+}
 
-    fn take_away(&mut self) {
-        self.removals.state = State::Removed;
-        self.log.clear();
-        self.forget_buffer();
-        (self.log_gone, self.log_away) = (false, false);
-        self.lost_lately[Site::Log as usize] = false;
-        self.lost_lately[Site::Buffer as usize] = false;
-    }
+fn take_away(run: &mut Run) {
+    run.removals.state = State::Removed;
+    run.log.clear();
+    buffer::forget(run);
+    (run.log_gone, run.log_away) = (false, false);
+    run.lost_lately[Site::Log as usize] = false;
+    run.lost_lately[Site::Buffer as usize] = false;
 }
 
 fn written(life: &Life) -> Written {

@@ -20,61 +20,58 @@ const PAGE: u64 = 8;
 /// So many members that hold the same wrong bytes in place of a header are found out.
 const FOUND_ALIKE: usize = 2;
 
-impl Run {
-    /// Whether each slot of the log has a member in step: one that came back after it was failed is an old copy.
-    pub(super) fn log_is_whole(&self, life: &Life) -> bool {
-        let status = life.session.world.status();
-        set_of(&status, Site::Log).is_some_and(|set| {
-            let active = |line: &&MemberStatus| line.state == MemberState::Active;
-            let active = set.members.iter().filter(active).count();
-            set.tasks.is_empty() && active == usize::from(spec_of(&self.plan, Site::Log).slots)
-        })
-    }
+/// Whether each slot of the log has a member in step: one that came back after it was failed is an old copy.
+pub(super) fn log_is_whole(run: &Run, life: &Life) -> bool {
+    let status = life.session.world.status();
+    set_of(&status, Site::Log).is_some_and(|set| {
+        let active = |line: &&MemberStatus| line.state == MemberState::Active;
+        let active = set.members.iter().filter(active).count();
+        set.tasks.is_empty() && active == usize::from(spec_of(&run.plan, Site::Log).slots)
+    })
+}
 
-    /// Some pages of the log rot, if the log is whole and redundancy has them: after a crash what was being written without whole
-    /// rows is made anew from the data there are.
-    pub(super) fn rot(&mut self, end: End) -> bool {
-        let spec = spec_of(&self.plan, Site::Log);
-        let creation = spec.create().expect("plans are made to fit");
-        let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
-        let settled =
-            end == End::Stop || spec.write_hole == WriteHole::WholeRows && end == End::Crash;
-        let here = self.log.len() == usize::from(spec.slots) && !self.log_gone;
-        // One more life must have served before, so that what rotted last was found.
-        let quiet = !self.lost_lately[Site::Log as usize] && self.bears_loss_of_log();
-        let redundant = spec.level != Level::Raid0 && layout.tolerance() > 0;
-        let mut drawn = self.rng.clone().fork(ROT);
-        if !(settled && here && quiet && redundant && drawn.chance(1, 3)) {
-            return false;
-        }
-        let most = match layout.parity() {
-            true => u64::from(layout.tolerance()),
-            // The copies of one page may be anybody's.
-            false => 1,
-        };
-        let members = drawn.between(1, most) as usize;
-        let order = drawn.order(self.log.len());
-        let share = drawn.between(1, 4);
-        let mut spoilt = Vec::new();
-        for (number, member) in (0..).zip(order.into_iter().take(members)) {
-            let byte = if members > FOUND_ALIKE { number } else { 0 };
-            let pages = spoil(&self.log[member], byte, share, &mut drawn);
-            spoilt.extend(pages.map(|(at, page)| Spoilt { member, at, page }));
-        }
-        let spoilt = with_a_header(&self.log, spoilt);
-        for (Spoilt { member, at, page }, _) in &spoilt {
-            self.log[*member].meddle(|image| image.write_data(*at, PAGE, page));
-        }
-        self.rotten = !spoilt.is_empty();
-        self.parities_rotten = spoilt.iter().any(|(_, cell)| cell.parity);
-        self.count("pages of the log rotten", spoilt.len() as u64);
-        self.rotten
+/// Some pages of the log rot, if the log is whole and redundancy has them: after a crash what was being written without whole
+/// rows is made anew from the data there are.
+pub(super) fn rot(run: &mut Run, end: End) -> bool {
+    let spec = spec_of(&run.plan, Site::Log);
+    let creation = spec.create().expect("plans are made to fit");
+    let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
+    let settled = end == End::Stop || spec.write_hole == WriteHole::WholeRows && end == End::Crash;
+    let here = run.log.len() == usize::from(spec.slots) && !run.log_gone;
+    // One more life must have served before, so that what rotted last was found.
+    let quiet = !run.lost_lately[Site::Log as usize] && bears_loss_of_log(run);
+    let redundant = spec.level != Level::Raid0 && layout.tolerance() > 0;
+    let mut drawn = run.rng.clone().fork(ROT);
+    if !(settled && here && quiet && redundant && drawn.chance(1, 3)) {
+        return false;
     }
+    let most = match layout.parity() {
+        true => u64::from(layout.tolerance()),
+        // The copies of one page may be anybody's.
+        false => 1,
+    };
+    let members = drawn.between(1, most) as usize;
+    let order = drawn.order(run.log.len());
+    let share = drawn.between(1, 4);
+    let mut spoilt = Vec::new();
+    for (number, member) in (0..).zip(order.into_iter().take(members)) {
+        let byte = if members > FOUND_ALIKE { number } else { 0 };
+        let pages = spoil(&run.log[member], byte, share, &mut drawn);
+        spoilt.extend(pages.map(|(at, page)| Spoilt { member, at, page }));
+    }
+    let spoilt = with_a_header(&run.log, spoilt);
+    for (Spoilt { member, at, page }, _) in &spoilt {
+        run.log[*member].meddle(|image| image.write_data(*at, PAGE, page));
+    }
+    run.rotten = !spoilt.is_empty();
+    run.parities_rotten = spoilt.iter().any(|(_, cell)| cell.parity);
+    run.count("pages of the log rotten", spoilt.len() as u64);
+    run.rotten
+}
 
-    /// Whether nothing in the log is wrong already: what no start has read yet, and parities, which no start mends.
-    pub(super) fn bears_loss_of_log(&self) -> bool {
-        !self.rotten && !self.parities_rotten
-    }
+/// Whether nothing in the log is wrong already: what no start has read yet, and parities, which no start mends.
+pub(super) fn bears_loss_of_log(run: &Run) -> bool {
+    !run.rotten && !run.parities_rotten
 }
 
 /// What a page of a disk of the log is to hold.

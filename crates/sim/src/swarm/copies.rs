@@ -46,124 +46,122 @@ fn current_in(disk: &Disk) -> Option<u64> {
     active.then_some(found.generation)
 }
 
-impl Run {
-    pub fn copy_point(&self) -> Option<Copy> {
-        let mut drawn = self.rng.clone().fork(COPIES);
-        let redundant = self.layout.tolerance() > 0 && self.ruin.is_none();
-        let copies = self.options.roughness == Roughness::Faults && redundant;
-        (copies && drawn.chance(1, RARITY)).then(|| Copy::Due(drawn.below(400)))
+pub fn due(run: &Run) -> Option<Copy> {
+    let mut drawn = run.rng.clone().fork(COPIES);
+    let redundant = run.layout.tolerance() > 0 && run.excess.is_none();
+    let copies = run.options.roughness == Roughness::Faults && redundant;
+    (copies && drawn.chance(1, RARITY)).then(|| Copy::Due(drawn.below(400)))
+}
+
+/// Makes the copy that is due.
+pub fn make_copy(life: &mut Life) {
+    if let Some(Copy::Due(at)) = life.copy
+        && life.steps() >= at
+    {
+        let members: Vec<Member> = life.session.world.members().collect();
+        let member = members[at as usize % members.len()];
+        let image = life.session.world.disk(member).live().clone();
+        life.copy = Some(Copy::Made(member, image));
     }
+}
 
-    /// Makes the copy that is due.
-    pub fn make_copy(&mut self, life: &mut Life) {
-        if let Some(Copy::Due(at)) = life.copy
-            && life.steps() >= at
-        {
-            let members: Vec<Member> = life.session.world.members().collect();
-            let member = members[at as usize % members.len()];
-            let image = life.session.world.disk(member).live().clone();
-            life.copy = Some(Copy::Made(member, image));
-        }
+/// Puts an old copy in the place of its member, if the others can do without that.
+pub fn put_back(run: &mut Run, copy: Option<Copy>) {
+    let Some(Copy::Made(member, image)) = copy else {
+        return;
+    };
+    let index = usize::from(member.0);
+    let disk = &run.disks[index];
+    if disk.faults.doomed() || uuid_of(disk.live()) != uuid_of(&image) || !spares(run, index) {
+        return;
     }
+    run.say(|| format!("  an old copy of {member:?} is put back"));
+    run.outcome.coverage.count(COPIES_BACK, 1);
+    run.copied = uuid_of(&image);
+    let disk = run.disks.remove(index);
+    run.disks.insert(index, disk.restart(image));
+}
 
-    /// Puts an old copy in the place of its member, if the others can do without that.
-    pub fn put_back(&mut self, copy: Option<Copy>) {
-        let Some(Copy::Made(member, image)) = copy else {
-            return;
-        };
-        let index = usize::from(member.0);
-        let disk = &self.disks[index];
-        if disk.faults.doomed() || uuid_of(disk.live()) != uuid_of(&image) || !self.spares(index) {
-            return;
-        }
-        self.say(|| format!("  an old copy of {member:?} is put back"));
-        self.outcome.coverage.count(COPIES_BACK, 1);
-        self.copied = uuid_of(&image);
-        let disk = self.disks.remove(index);
-        self.disks.insert(index, disk.restart(image));
+/// Whether the others are whole without this one, and know as much.
+fn spares(run: &Run, index: usize) -> bool {
+    let others = || (run.disks.iter().enumerate()).filter(|(other, _)| *other != index);
+    let left = Atlas::of(others().map(|(_, disk)| disk));
+    let newest = super::ends::newest(run.disks.iter()).0;
+    left.is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest)
+}
+
+/// Whether a copy that was put back is not on record as one yet.
+pub fn is_copied(run: &mut Run) -> bool {
+    let atlas = Atlas::of(run.disks.iter());
+    let copied = run.copied;
+    let serves = |atlas: Atlas| copied.is_some_and(|uuid| atlas.serves(uuid));
+    let is_copied = atlas.is_some_and(serves);
+    if !is_copied {
+        run.copied = None;
     }
+    is_copied
+}
 
-    /// Whether the others are whole without this one, and know as much.
-    fn spares(&self, index: usize) -> bool {
-        let others = || (self.disks.iter().enumerate()).filter(|(other, _)| *other != index);
-        let left = Atlas::of(others().map(|(_, disk)| disk));
-        let newest = super::ends::newest(self.disks.iter()).0;
-        left.is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest)
+// --------------------------------------------------------------------------------------------- halves
+
+/// On copies of the disks: members that were left behind are started alone, and one that went on comes.
+pub fn part_halves(run: &mut Run) {
+    let drawn = run.rng.clone().fork(HALVES).chance(1, RARITY);
+    let faults = run.options.roughness == Roughness::Faults;
+    let sound = |disk: &&Disk| !disk.faults.doomed();
+    let current: Vec<(u64, &Disk)> = (run.disks.iter())
+        .filter(sound)
+        .filter_map(|disk| Some((current_in(disk)?, disk)))
+        .collect();
+    let generations = || current.iter().map(|(generation, _)| *generation);
+    let (Some(first), Some(last)) = (generations().min(), generations().max()) else {
+        return;
+    };
+    if !drawn || !faults || first == last || run.excess.is_some() {
+        return;
     }
-
-    /// Whether a copy that was put back is not on record as one yet.
-    pub fn is_copied(&mut self) -> bool {
-        let atlas = Atlas::of(self.disks.iter());
-        let copied = self.copied;
-        let serves = |atlas: Atlas| copied.is_some_and(|uuid| atlas.serves(uuid));
-        let is_copied = atlas.is_some_and(serves);
-        if !is_copied {
-            self.copied = None;
-        }
-        is_copied
+    let of = |generation: u64| {
+        let half = current.iter().filter(move |(one, ..)| *one == generation);
+        half.map(|(_, disk)| duplicate(disk))
+    };
+    let (older, newer) = (of(first).collect(), of(last).next());
+    if let Some(violation) = newer.and_then(|newer| meet(run, older, newer)) {
+        run.outcome.violations.push(violation);
     }
+}
 
-    // --------------------------------------------------------------------------------------------- halves
-
-    /// On copies of the disks: members that were left behind are started alone, and one that went on comes.
-    pub fn part_halves(&mut self) {
-        let drawn = self.rng.clone().fork(HALVES).chance(1, RARITY);
-        let faults = self.options.roughness == Roughness::Faults;
-        let sound = |disk: &&Disk| !disk.faults.doomed();
-        let current: Vec<(u64, &Disk)> = (self.disks.iter())
-            .filter(sound)
-            .filter_map(|disk| Some((current_in(disk)?, disk)))
-            .collect();
-        let generations = || current.iter().map(|(generation, _)| *generation);
-        let (Some(first), Some(last)) = (generations().min(), generations().max()) else {
-            return;
-        };
-        if !drawn || !faults || first == last || self.ruin.is_some() {
-            return;
-        }
-        let of = |generation: u64| {
-            let half = current.iter().filter(move |(one, ..)| *one == generation);
-            half.map(|(_, disk)| duplicate(disk))
-        };
-        let (older, newer) = (of(first).collect(), of(last).next());
-        if let Some(violation) = newer.and_then(|newer| self.meet(older, newer)) {
-            self.outcome.violations.push(violation);
-        }
-    }
-
-    fn meet(&mut self, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
-        let engine = Engine::new(Config {
-            members: older.iter().map(Disk::info).collect(),
-            limits: self.plan.limits,
-            surrogate: None,
-            io_timeout: IO_TIMEOUT,
-            bug: self.options.bug,
-        });
-        let config = WorldConfig {
-            payload: self.plan.spec.payload,
-            limits: self.plan.limits,
-            seed: 1,
-            compute_delay: Nanos(0),
-            strict: true,
-            record: false,
-            trace: false,
-        };
-        let world = World::at(config, self.now, engine, older);
-        let oracle = Oracle::new(self.plan.spec.payload, self.layout.size_sectors());
-        let mut session = Session::new(world, oracle);
-        let alone = StartMode {
-            from_minority: true,
-            ..StartMode::default()
-        };
-        order(&mut session, Command::Start(alone)).ok()?;
-        let member = session.world.arrive(newer);
-        self.outcome.coverage.count(HALVES_MET, 1);
-        match order(&mut session, Command::Add(member)) {
-            Err(CommandError::OtherHistory { .. }) => None,
-            other => {
-                let detail = format!("an older half did not refuse a newer member: {other:?}");
-                Some(Violation::new(Invariant::NewerOverwritten, detail))
-            }
+fn meet(run: &mut Run, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
+    let engine = Engine::new(Config {
+        members: older.iter().map(Disk::info).collect(),
+        limits: run.plan.limits,
+        surrogate: None,
+        io_timeout: IO_TIMEOUT,
+        bug: run.options.bug,
+    });
+    let config = WorldConfig {
+        payload: run.plan.spec.payload,
+        limits: run.plan.limits,
+        seed: 1,
+        compute_delay: Nanos(0),
+        strict: true,
+        record: false,
+        trace: false,
+    };
+    let world = World::at(config, run.now, engine, older);
+    let oracle = Oracle::new(run.plan.spec.payload, run.layout.size_sectors());
+    let mut session = Session::new(world, oracle);
+    let alone = StartMode {
+        from_minority: true,
+        ..StartMode::default()
+    };
+    order(&mut session, Command::Start(alone)).ok()?;
+    let member = session.world.arrive(newer);
+    run.outcome.coverage.count(HALVES_MET, 1);
+    match order(&mut session, Command::Add(member)) {
+        Err(CommandError::OtherHistory { .. }) => None,
+        other => {
+            let detail = format!("an older half did not refuse a newer member: {other:?}");
+            Some(Violation::new(Invariant::NewerOverwritten, detail))
         }
     }
 }

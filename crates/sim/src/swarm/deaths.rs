@@ -67,24 +67,22 @@ impl Deaths {
     }
 }
 
-impl Run {
-    /// Reads what the dead daemon left, flushes it, and ends: by a stop, which is a flush as well, or by a crash.
-    pub fn flush_alone(&mut self, life: &mut Life) -> End {
-        let stops = self.deaths.begin_flush();
-        self.outcome.coverage.count(DEATHS_ALONE, 1);
-        if !life
-            .session
-            .read_all(self.layout.chunk_sectors() * 3, PATIENCE)
-        {
-            return End::Broken;
-        }
-        if stops {
-            return self.stop(life);
-        }
-        life.session.flush();
-        match life.session.settle(PATIENCE) {
-            true => End::Crash,
-            false => End::Broken,
-        }
+/// Reads what the dead daemon left, flushes it, and ends: by a stop, which is a flush as well, or by a crash.
+pub fn flush_alone(run: &mut Run, life: &mut Life) -> End {
+    let stops = run.deaths.begin_flush();
+    run.outcome.coverage.count(DEATHS_ALONE, 1);
+    if !life
+        .session
+        .read_all(run.layout.chunk_sectors() * 3, PATIENCE)
+    {
+        return End::Broken;
+    }
+    if stops {
+        return run.stop(life);
+    }
+    life.session.flush();
+    match life.session.settle(PATIENCE) {
+        true => End::Crash,
+        false => End::Broken,
     }
 }

@@ -4,6 +4,7 @@ use super::coverage::{Incident, Scene};
 use super::life::{BLOCKS_CACHED, End, Life, Run, UNPLUGGED};
 use super::plan::Roughness;
 use super::verify;
+use super::{copies, excess};
 use crate::array::superblock_of;
 use crate::atlas::Atlas;
 use crate::crash::Site;
@@ -70,14 +71,14 @@ impl Run {
     /// What was left behind by an array that stopped in order meets what went on.
     fn part_after(&mut self, stopped: bool) -> bool {
         if stopped {
-            self.part_halves();
+            copies::part_halves(self);
         }
         self.outcome.violations.is_empty()
     }
 
     /// Whether what this run set out for bears that members outlive the daemon.
     fn may_die(&self) -> bool {
-        self.ruin.is_none() && !self.swept && !self.data_alone
+        self.excess.is_none() && !self.swept && !self.data_alone
     }
 
     /// Power goes, also after an orderly stop, or the daemon alone dies; some disks may not come back.
@@ -86,7 +87,7 @@ impl Run {
             world, mut oracle, ..
         } = life.session;
         self.now = world.now();
-        self.lost_lately = life.stirring.lost_any();
+        self.lost_lately = life.faults.lost_any();
         let site = world.site();
         match dies {
             true => oracle.death(),
@@ -106,7 +107,7 @@ impl Run {
             true => site.outlive(world.into_disks(), &cut),
             false => site.restart(world.into_disks(), &cut),
         };
-        self.put_back(life.copy);
+        copies::put_back(self, life.copy);
         for member in &life.unplugged {
             let disk = &mut self.disks[usize::from(member.0)];
             disk.faults.inject(Fault::Revive);
@@ -183,12 +184,12 @@ impl Run {
 
     /// A disk or two may stay away in the next life.
     fn take_aside(&mut self) {
-        let copied = self.is_copied();
-        if self.options.roughness < Roughness::Faults || self.ruin.is_some() || copied {
+        let copied = copies::is_copied(self);
+        if self.options.roughness < Roughness::Faults || self.excess.is_some() || copied {
             return;
         }
-        let bereft = std::mem::take(&mut self.bereft);
-        let often = if bereft { (7, 8) } else { (1, 3) };
+        let disks_away = std::mem::take(&mut self.disks_away);
+        let often = if disks_away { (7, 8) } else { (1, 3) };
         let mut chance = self.rng.chance(often.0, often.1);
         while chance && self.disks.len() > 1 {
             let disk = self
@@ -227,7 +228,7 @@ impl Run {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         };
-        if !atlas.whole(None) && self.ruin.is_none() {
+        if !atlas.whole(None) && self.excess.is_none() {
             self.outcome.coverage.count("runs beyond redundancy", 1);
             return false;
         }
@@ -260,7 +261,7 @@ impl Run {
 
     fn end_calmly(&mut self, life: Life, end: End) -> bool {
         assert!(
-            end != End::Crash || life.stirring.troubled(),
+            end != End::Crash || life.faults.troubled(),
             "nothing crashes in the last life"
         );
         self.end(life, end)
@@ -275,8 +276,8 @@ impl Run {
         }
         life.session.refusals_expected = self.in_ruins();
         let at_once = self.layout.chunk_sectors() * 3;
-        let read = if self.ruin.is_some() {
-            self.tells_exactly(life)
+        let read = if self.excess.is_some() {
+            excess::tells_exactly(self, life)
         } else {
             life.session.read_all(at_once, PATIENCE)
         };
@@ -295,7 +296,7 @@ impl Run {
             return end;
         }
         if pass == 0
-            && let Some(end) = self.ruin(life)
+            && let Some(end) = excess::inject(self, life)
         {
             return end;
         }

@@ -1,16 +1,17 @@
 //! The course of a run: lives, their ends, and what is on the disks between them.
 
 use super::Outcome;
-use super::ambush::Ambush;
 use super::copies::Copy;
 use super::coverage::Scene;
 use super::deaths::Deaths;
+use super::directed::{Directed, IDLE_STEPS};
 use super::ends::newest;
+use super::excess::{Excess, unreadable_sectors};
+use super::faults::{Schedule, UNPLUG_RARITY, UNPLUGGING};
 use super::hosts::Plot;
 use super::plan::{Options, Plan, Roughness};
-use super::quest::{IDLE_STEPS, Quest};
-use super::ruin::{Ruin, unreadable_sectors};
-use super::stir::{Stirring, UNPLUG_RARITY, UNPLUGGING};
+use super::triggers::Trigger;
+use super::{copies, deaths, directed, excess, faults, hosts, triggers};
 use crate::array::{Spec, earlier};
 use crate::disk::{Disk, Simple};
 use crate::invariant::Invariant;
@@ -67,11 +68,11 @@ pub struct Run {
     pub now: Nanos,
     /// A member was lost in the life that ended.
     pub lost_lately: bool,
-    pub quest: Option<Quest>,
-    pub ambush: Option<Ambush>,
-    pub ruin: Option<Ruin>,
+    pub directed: Option<Directed>,
+    pub trigger: Option<Trigger>,
+    pub excess: Option<Excess>,
     /// Disks are likely to stay away after the next crash.
-    pub bereft: bool,
+    pub disks_away: bool,
     /// Nothing that is under way survives the next cut.
     pub swept: bool,
     /// Of what is under way then, data arrive and metadata do not.
@@ -91,7 +92,7 @@ pub struct Run {
 /// One life: a started engine and what this life has seen.
 pub struct Life {
     pub session: Session<Engine>,
-    pub stirring: Stirring,
+    pub faults: Schedule,
     pub steps: u64,
     /// Steps since time last went on.
     still: u64,
@@ -102,7 +103,7 @@ pub struct Life {
     pub serving: bool,
     /// It was told to stop: no requests are taken any more.
     pub stopping: bool,
-    /// Tasks run: every step may be the moment of a quest.
+    /// Tasks run: every step may be the moment of a directed scenario.
     pub watchful: bool,
     /// Power goes when more replies than this were given.
     crash_at_reply: Option<u64>,
@@ -117,7 +118,7 @@ pub struct Life {
     /// Of a member, to be put back when the array has stopped.
     pub copy: Option<Copy>,
     /// When something happens to hosts of partitions.
-    pub vex_after: Option<u64>,
+    pub disturb_after: Option<u64>,
     pub plot: Option<Plot>,
     /// So much was brought about for it.
     pub provoked: u32,
@@ -183,10 +184,10 @@ impl Run {
             aside: Vec::new(),
             now: Nanos::ZERO,
             lost_lately: false,
-            quest: None,
-            ambush: None,
-            ruin: None,
-            bereft: false,
+            directed: None,
+            trigger: None,
+            excess: None,
+            disks_away: false,
             swept: false,
             data_alone: false,
             hosted_last: None,
@@ -226,22 +227,22 @@ impl Run {
     /// One life with everything that the seed has in store. False when the run is over.
     fn live(&mut self) -> bool {
         let crash_after = self.crash_point();
-        self.set_out();
-        self.lay_ambush();
+        directed::draw_next(self);
+        triggers::lay(self);
         let mut life = self.begin(crash_after);
         life.unplug_after = self.unplug_point();
-        life.copy = self.copy_point();
-        life.plot = self.hatch();
+        life.copy = copies::due(self);
+        life.plot = hosts::draw_plot(self);
         if life.plot.is_some() {
             life.crash_after = life.crash_after.map(|after| after + STEPS_OF_PLOT);
         }
         if self.options.roughness == Roughness::Faults && self.rng.chance(1, SHORT_OF_SPACE) {
-            self.fill_up(&mut life);
+            faults::fill_up(self, &mut life);
         }
         let hushed = self.deaths.hushes();
         let end = match self.start(&mut life) {
             Some(end) => end,
-            None if hushed => self.flush_alone(&mut life),
+            None if hushed => deaths::flush_alone(self, &mut life),
             None => self.serve(&mut life),
         };
         self.end(life, end)
@@ -283,7 +284,7 @@ impl Run {
             io_timeout: IO_TIMEOUT,
             bug: self.options.bug,
         });
-        let delays: &[u64] = if self.ponders() {
+        let delays: &[u64] = if triggers::ponders(self) {
             &[100_000, 20_000_000]
         } else {
             &[0, 1_000, 100_000]
@@ -305,12 +306,12 @@ impl Run {
         self.outcome.coverage.count("lives", 1);
         let mut session = Session::new(world, oracle);
         session.trace = self.options.trace;
-        if self.ruin.is_some() {
+        if self.excess.is_some() {
             session.unreadable = Some(unreadable_sectors);
         }
         Life {
             session,
-            stirring: Stirring::new(self.rng.fork(2)),
+            faults: Schedule::new(self.rng.fork(2)),
             steps: 0,
             still: 0,
             crash_after,
@@ -325,7 +326,7 @@ impl Run {
             resting: false,
             unplug_after: None,
             copy: None,
-            vex_after: None,
+            disturb_after: None,
             plot: None,
             provoked: 0,
             came_home: false,
@@ -348,7 +349,7 @@ impl Run {
             };
             self.say(|| format!("  start refused: {error:?}"));
             match error {
-                CommandError::NoSpace if life.stirring.troubled() => {
+                CommandError::NoSpace if life.faults.troubled() => {
                     self.outcome.coverage.count(STARTS_WITHOUT_SPACE, 1);
                     return Some(End::Crash);
                 }
@@ -365,7 +366,7 @@ impl Run {
                     mode.accept_loss = true
                 }
                 CommandError::TooFew { .. } if self.in_ruins() => {
-                    self.doubt_rows(life);
+                    excess::doubt_rows(self, life);
                     mode.accept_loss = true;
                 }
                 _ => {
@@ -389,7 +390,7 @@ impl Run {
 
     /// Members beyond redundancy are gone.
     pub fn in_ruins(&self) -> bool {
-        self.ruin.as_ref().is_some_and(|ruin| ruin.members)
+        self.excess.as_ref().is_some_and(|excess| excess.members)
     }
 
     pub fn loss_is_allowed(&self, life: &Life) -> bool {
@@ -419,11 +420,11 @@ impl Run {
         if life.session.violations().next().is_some() {
             return Some(End::Broken);
         }
-        if life.serving && !life.last && self.ambush.is_some() {
-            self.lie_in_wait(life);
+        if life.serving && !life.last && self.trigger.is_some() {
+            triggers::look(self, life);
         }
         if life.serving && !life.last && (life.watchful || life.steps.is_multiple_of(IDLE_STEPS)) {
-            self.pursue(life);
+            directed::look(self, life);
         }
         let replied = |most: u64| life.session.replies > most;
         if life.crash_after.is_some_and(|after| life.steps >= after)
@@ -435,11 +436,11 @@ impl Run {
         let serving = life.serving && !life.stopping && !life.last;
         if serving && life.unplug_after.is_some_and(|after| life.steps >= after) {
             life.unplug_after = None;
-            self.unplug(life);
+            faults::unplug(self, life);
         }
         if serving {
-            self.make_copy(life);
-            self.vex_hosts(life);
+            copies::make_copy(life);
+            hosts::disturb(self, life);
         }
         life.steps += 1;
         let before = life.session.world.now();
@@ -495,7 +496,7 @@ impl Run {
             issue(&mut life.session, ask);
             life.issued += 1;
             if self.options.roughness == Roughness::Faults && self.rng.chance(1, 16) {
-                self.stir(life);
+                faults::perturb(self, life);
             }
             if self.rng.chance(1, 8) {
                 self.rest(life);
@@ -514,7 +515,7 @@ impl Run {
     /// Lets time pass without requests, for tasks and lazy work. An end, when one has come.
     fn linger(&mut self, life: &mut Life) -> Option<End> {
         let mut steps = *self.rng.pick(&[0, 0, 50, 500]);
-        if self.quest.is_some() {
+        if self.directed.is_some() {
             steps += 1000;
         }
         if life.plot.is_some() {
@@ -548,7 +549,7 @@ impl Run {
                 End::Stop
             }
             Answer::Given(Err(error)) => {
-                if !life.stirring.troubled() {
+                if !life.faults.troubled() {
                     life.session.violation(
                         Invariant::StuckRequest,
                         format!("the array does not stop: {error:?}"),
@@ -565,11 +566,11 @@ impl Run {
         self.say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
         match news {
             News::Mark(0) => life.resting = false,
-            News::Mark(mark) => life.stirring.marked(mark, &mut life.session),
+            News::Mark(mark) => life.faults.marked(mark, &mut life.session),
             News::CommandReply(_, Ok(())) => self.outcome.coverage.count("commands done", 1),
             News::CommandReply(_, Err(_)) => self.outcome.coverage.count("commands refused", 1),
             News::Fact(fact) => {
-                self.look_for_crowds(life, &fact);
+                hosts::look_for_crowds(self, life, &fact);
                 self.fact(life, fact)
             }
         }
@@ -577,22 +578,22 @@ impl Run {
 
     fn fact(&mut self, life: &mut Life, fact: Fact) {
         if let Fact::MemberFailed { member, .. } = fact {
-            life.stirring.gone(member);
+            life.faults.gone(member);
         }
         match fact {
             // What nothing can repair is met again and again.
             Fact::MemberFailed {
                 why: FailCause::ReadErrors,
                 ..
-            } if self.ruin.is_some() => {}
+            } if self.excess.is_some() => {}
             Fact::MemberFailed {
                 member,
                 why:
                     FailCause::WriteError(IoError::NoSpace) | FailCause::FlushError(IoError::NoSpace),
-            } if life.stirring.full(member) => {
+            } if life.faults.full(member) => {
                 self.outcome.coverage.count("members without space", 1);
             }
-            Fact::MemberFailed { member, why } if !life.stirring.suspects(member) => {
+            Fact::MemberFailed { member, why } if !life.faults.suspects(member) => {
                 life.session.violation(
                     Invariant::MemberFailedWrongly,
                     format!("{member:?}: {why:?}"),
@@ -600,7 +601,7 @@ impl Run {
             }
             Fact::MemberFailed { .. } if life.last => {}
             Fact::TaskStarted { .. } => life.watchful = true,
-            Fact::MemberFailed { .. } => self.crash_at_failure(life),
+            Fact::MemberFailed { .. } => faults::crash_at_failure(self, life),
             Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
             Fact::TaskEnded { kind, outcome, .. } => self.task_ended(life, kind, outcome),
             Fact::Halted(Halt::NoSpace) if life.session.space_is_short => {
@@ -615,9 +616,9 @@ impl Run {
             }
             Fact::PartitionTaken { .. } => {
                 self.outcome.coverage.count("partitions taken by hosts", 1);
-                self.watch_hosts(life);
+                hosts::watch_hosts(self, life);
             }
-            Fact::SpareTaken { .. } => self.watch_hosts(life),
+            Fact::SpareTaken { .. } => hosts::watch_hosts(self, life),
             Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
             Fact::Started { recovered_rows, .. } => {
                 self.take_capacity(life);
@@ -631,7 +632,7 @@ impl Run {
 
     fn task_ended(&mut self, life: &mut Life, kind: TaskKind, outcome: TaskOutcome) {
         match outcome {
-            TaskOutcome::Failed if !life.stirring.troubled() => {
+            TaskOutcome::Failed if !life.faults.troubled() => {
                 life.session
                     .violation(Invariant::TaskFailed, format!("{kind:?}"));
             }
@@ -643,9 +644,9 @@ impl Run {
                 // A resynchronisation or a scrub brings nobody back who is about to fail.
                 if kind.fills() {
                     let status = life.session.world.status();
-                    life.stirring.rebuilt(&status);
+                    life.faults.rebuilt(&status);
                     life.came_home = kind == TaskKind::Replace;
-                    self.watch_hosts(life);
+                    hosts::watch_hosts(self, life);
                 }
                 self.outcome.coverage.count("tasks done", 1);
             }

@@ -4,28 +4,28 @@
 //! ends in a crash or an orderly stop. The last life is calm: it lets the tasks end, reads everything, checks parity on
 //! the media, stops, starts again and reads everything once more.
 
-mod ambush;
 mod copies;
 mod coverage;
 pub(crate) mod deaths;
+mod directed;
 mod ends;
+mod excess;
+mod faults;
 mod hosts;
 mod life;
 pub(crate) mod plan;
-mod quest;
-mod ruin;
-mod stir;
+mod triggers;
 mod verify;
 
 pub use copies::{COPIES_BACK, HALVES_MET};
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
 pub use deaths::DEATHS_ALONE;
 pub(crate) use deaths::Deaths;
+pub use excess::{RUINS, RUINS_IN_VAIN};
 pub use hosts::{HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED, crowded};
 pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
 pub use plan::bug;
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
-pub use ruin::{RUINS, RUINS_IN_VAIN};
 
 use crate::invariant::Violation;
 use life::Run;

@@ -44,7 +44,7 @@ pub fn rot(run: &mut Run, life: &mut Life) -> bool {
     };
     let sound = !members.iter().any(latent);
     // And nothing else comes over the array meanwhile.
-    let calm = life.vex_after.is_none();
+    let calm = life.disturb_after.is_none();
     complete
         && calm
         && sound
