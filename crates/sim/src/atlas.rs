@@ -8,9 +8,12 @@ use crate::array::{Lies, generations_written, superblock_of};
 use crate::disk::Disk;
 use crate::image::Image;
 use crate::oracle::Oracle;
+use crate::world::{World, members_in};
 use restripe_array::layout::{CellSet, Layout, RowMap};
 use restripe_array::meta::{MemberRole, Superblock, TaskRecord, WriteHole};
+use restripe_array::report::MemberState;
 use restripe_array::{Row, Slot, TaskKind, Uuid};
+use restripe_tier::Engine;
 
 /// Where a partition of a slot lies.
 pub struct Spot<'a> {
@@ -45,6 +48,12 @@ impl<'a> Atlas<'a> {
     /// What they would make up if power went now and every cached write were lost.
     pub fn durably(disks: impl Iterator<Item = &'a Disk>) -> Option<Atlas<'a>> {
         Atlas::by(disks, Disk::durable)
+    }
+
+    /// What the active members of a running array make up.
+    pub fn active(world: &'a World<Engine>) -> Option<Atlas<'a>> {
+        let active = members_in(&world.status(), MemberState::Active);
+        Atlas::of(active.into_iter().map(|member| world.disk(member)))
     }
 
     fn by(disks: impl Iterator<Item = &'a Disk>, image: fn(&Disk) -> &Image) -> Option<Atlas<'a>> {

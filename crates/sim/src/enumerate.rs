@@ -34,7 +34,8 @@ use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
 use crate::surrogate::{Moment, Phase};
-use crate::swarm::{Hosting, Scene, issue};
+use crate::swarm::{Hosting, Scene};
+use crate::tally::{Tally, add};
 use crate::workload::{Ask, Workload};
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::scaled::History;
@@ -46,7 +47,7 @@ use restripe_array::{
 use restripe_tier::destage::Order;
 use restripe_tier::overlay::format::slot::HALF_SECTORS;
 use restripe_tier::{Config, Destage, Engine, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// All subsets of so many open writes; more are sampled.
 const ALL_SUBSETS: usize = 10;
@@ -90,17 +91,33 @@ pub struct Report {
     /// Images with members away.
     pub reduced: u64,
     /// With a surrogate: images by where users' data were.
-    pub phases: BTreeMap<Phase, u64>,
+    pub phases: Tally<Phase>,
     /// With a code cache: images by what it was at.
-    pub at: BTreeMap<Moment, u64>,
+    pub at: Tally<Moment>,
     /// So many of them with records that a buffer had and the log did not.
     pub buffered: u64,
     /// And starts that were refused without the buffer.
     pub unbuffered: u64,
     /// With spare partitions: images by how they were in use.
-    pub hosting: BTreeMap<Hosting, u64>,
+    pub hosting: Tally<Hosting>,
     /// The first breach, with the number of the image that showed it.
     pub violation: Option<(u64, Violation)>,
+}
+
+impl Report {
+    /// Adds the counts of another seed, without its hashes and its violation.
+    pub fn add(&mut self, other: &Report) {
+        self.images += other.images;
+        self.moments += other.moments;
+        self.deaths += other.deaths;
+        self.repeats += other.repeats;
+        self.reduced += other.reduced;
+        self.buffered += other.buffered;
+        self.unbuffered += other.unbuffered;
+        add(&mut self.phases, &other.phases);
+        add(&mut self.at, &other.at);
+        add(&mut self.hosting, &other.hosting);
+    }
 }
 
 /// How far a seed goes.
@@ -114,13 +131,6 @@ pub struct Reach {
     pub trace: Option<u64>,
     /// The bug that the engine is to have.
     pub bug: Option<restripe_array::Bug>,
-}
-
-impl Reach {
-    /// Whether the daemon alone dies now and then.
-    fn has_deaths(&self) -> bool {
-        crate::swarm::deaths::show(self.bug)
-    }
 }
 
 impl Reach {
@@ -396,15 +406,9 @@ impl Enumeration {
     fn run(mut self) -> Report {
         let dirt = (self.spec.init == Init::Written).then(|| self.rng.word());
         let images = self.spec.format(dirt).expect("small arrays fit");
-        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
-        let mut session = self.session(images, oracle, false);
-        if let Err(violation) = self.start(&mut session) {
-            self.report.violation = Some((0, violation));
+        let Some((mut session, mut workload)) = self.begin(images) else {
             return self.report;
-        }
-        let (size, row) = (self.layout.size_sectors(), self.layout.row_sectors());
-        let mut workload =
-            Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
+        };
         let requests = self.rng.between(4, 12);
         for _ in 0..requests {
             ask(&mut session, &mut workload);
@@ -423,6 +427,26 @@ impl Enumeration {
         self.report
     }
 
+    /// Starts an array on new disks with these images, and its users. `None` if it does not start.
+    fn begin(&mut self, images: Vec<Image>) -> Option<(Session<Engine>, Workload)> {
+        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
+        let mut session = self.session(images, oracle, false);
+        if let Err(violation) = self.start(&mut session) {
+            self.report.violation = Some((0, violation));
+            return None;
+        }
+        let workload = Workload::over(&self.layout, self.rng.fork(1), 1);
+        Some((session, workload))
+    }
+
+    fn end(mut self, session: &Session<Engine>) -> Report {
+        if let Err(violation) = first(session) {
+            let number = self.report.images;
+            self.report.violation.get_or_insert((number, violation));
+        }
+        self.report
+    }
+
     /// What lay on the disks before.
     fn earlier(&self) -> Option<u64> {
         earlier(self.rng.clone().word())
@@ -435,23 +459,17 @@ impl Enumeration {
         for spec in [Some(&log.spec), log.buffer.as_ref()].into_iter().flatten() {
             images.extend(spec.format(None).expect("small arrays fit"));
         }
-        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
-        let mut session = self.session(images, oracle, false);
-        if let Err(violation) = self.start(&mut session) {
-            self.report.violation = Some((0, violation));
+        let Some((mut session, mut workload)) = self.begin(images) else {
             return self.report;
-        }
+        };
         let (min, max) = (1 << 20, 1 << 20);
         session.command(Command::Rate { min, max });
-        let (size, row) = (self.layout.size_sectors(), self.layout.row_sectors());
-        let mut workload =
-            Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
         let before = self.rng.between(4, 12);
         let log = self.surrogate.as_ref().expect("this is a pair");
         let fills = log.hot || log.extents == SMALL_MAP;
         let filling = if fills { FILLING } else { 0 };
         if log.hot {
-            workload.aim(0, row.min(HOT));
+            workload.aim(0, self.layout.row_sectors().min(HOT));
             workload.insist();
         }
         let requests = before + self.rng.between(8, 24) + filling;
@@ -465,7 +483,7 @@ impl Enumeration {
             }
             if session.outstanding() < 3 && issued < requests && session.world.ready() {
                 issued += 1;
-                issue(&mut session, workload.draw());
+                session.issue(workload.draw());
             }
             let more = session.step();
             while session.news().is_some() {}
@@ -485,12 +503,7 @@ impl Enumeration {
         if gathers && !self.over() {
             self.stop_gathering(&mut session);
         }
-        if let Err(violation) = first(&session) {
-            self.report
-                .violation
-                .get_or_insert((self.report.images, violation));
-        }
-        self.report
+        self.end(&session)
     }
 
     /// What the array is at.
@@ -641,9 +654,7 @@ impl Enumeration {
             record: false,
             trace,
         };
-        let mut session = Session::new(World::new(config, engine, disks), oracle);
-        session.trace = trace;
-        session
+        Session::new(World::new(config, engine, disks), oracle)
     }
 
     fn start(&mut self, session: &mut Session<Engine>) -> Result<(), Violation> {
@@ -670,7 +681,9 @@ impl Enumeration {
                 Err(CommandError::Minority { present, current }) if present * 2 <= current => {
                     mode.from_minority = true
                 }
-                Err(CommandError::WouldLose { .. }) if may_lose(session) => mode.accept_loss = true,
+                Err(CommandError::WouldLose { .. }) if session.oracle.allows_losses() => {
+                    mode.accept_loss = true
+                }
                 Err(error) => {
                     return Err(Violation::new(
                         Invariant::StartRefused,
@@ -879,10 +892,6 @@ fn first(session: &Session<Engine>) -> Result<(), Violation> {
         .map_or(Ok(()), |violation| Err(violation.clone()))
 }
 
-fn may_lose(session: &Session<Engine>) -> bool {
-    (0..session.oracle.sectors()).any(|lba| session.oracle.may_be_lost(lba, None))
-}
-
 /// One start; the answer, or what was broken meanwhile.
 fn start(
     session: &mut Session<Engine>,
@@ -909,13 +918,7 @@ fn start(
 fn ask(session: &mut Session<Engine>, workload: &mut Workload) {
     match workload.draw() {
         Ask::Read { .. } | Ask::Flush => session.flush(),
-        Ask::Write {
-            lba,
-            sectors,
-            kind,
-            fua,
-            fast,
-        } => session.write(lba, sectors, kind, fua, fast),
+        write => session.issue(write),
     }
 }
 

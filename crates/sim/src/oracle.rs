@@ -455,6 +455,11 @@ impl Oracle {
         self.all_may_be_lost = true;
     }
 
+    /// Whether any sector may be called lost.
+    pub fn allows_losses(&self) -> bool {
+        (0..self.sectors()).any(|lba| self.may_be_lost(lba, None))
+    }
+
     /// Whether a sector may be reported lost to a read, or to whoever looks now.
     pub fn may_be_lost(&self, lba: u64, read: Option<ReadTicket>) -> bool {
         let asked = read.map_or(self.clock, |ticket| ticket.issued);

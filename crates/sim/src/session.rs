@@ -2,12 +2,13 @@
 
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::{FlushTicket, Oracle, ReadTicket, WriteId, WriteKind};
+use crate::workload::Ask;
 use crate::world::{Happening, Machine, World};
 use restripe_array::layout::Layout;
 use restripe_array::report::ArrayState;
 use restripe_array::{
     Buf, BufRef, Command, CommandError, CommandTag, Fact, FailCause, Halt, Member, Nanos, Request,
-    RequestError, RequestOp, RequestTag, SECTOR_BYTES,
+    RequestError, RequestOp, RequestTag, SECTOR_BYTES, ScrubMode,
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -74,8 +75,6 @@ pub struct Session<M> {
     /// In ruins: the sectors that the media do not give any more. Asked whenever a member fails for its read errors,
     /// for what was one loss too many already may then be two.
     pub unreadable: Option<Survey<M>>,
-    /// Say what is asked and answered.
-    pub trace: bool,
 }
 
 impl<M: Machine> Session<M> {
@@ -99,7 +98,6 @@ impl<M: Machine> Session<M> {
             durable_replies: 0,
             told_lost: BTreeSet::new(),
             unreadable: None,
-            trace: false,
         }
     }
 
@@ -124,6 +122,21 @@ impl<M: Machine> Session<M> {
     }
 
     // ---------------------------------------------------------------------------------------------- asking
+
+    /// Makes this request.
+    pub fn issue(&mut self, ask: Ask) {
+        match ask {
+            Ask::Read { lba, sectors } => self.read(lba, sectors),
+            Ask::Write {
+                lba,
+                sectors,
+                kind,
+                fua,
+                fast,
+            } => self.write(lba, sectors, kind, fua, fast),
+            Ask::Flush => self.flush(),
+        }
+    }
 
     pub fn write(&mut self, lba: u64, sectors: u64, kind: WriteKind, fua: bool, fast: bool) {
         let id = self.oracle.write(lba, sectors, kind, fua);
@@ -197,7 +210,7 @@ impl<M: Machine> Session<M> {
             None => BufRef::new(Buf(Buf::USER), 0, 0),
         };
         let offset = open.lba * SECTOR_BYTES;
-        if self.trace {
+        if self.world.traces() {
             eprintln!(
                 "  {:>14} asks {tag}: {op:?} {} +{}{}",
                 self.world.now().0,
@@ -224,6 +237,10 @@ impl<M: Machine> Session<M> {
         self.world.command(tag, command);
         self.listen();
         tag
+    }
+
+    pub fn scrub(&mut self, repair: bool) {
+        self.command(Command::Scrub(ScrubMode::writing(repair)));
     }
 
     // -------------------------------------------------------------------------------------------- listening
@@ -287,7 +304,7 @@ impl<M: Machine> Session<M> {
             .open
             .remove(&tag.0)
             .expect("the world knows which requests are outstanding");
-        if self.trace {
+        if self.world.traces() {
             eprintln!("  {:>14} reply {} {result:?}", self.world.now().0, tag.0);
         }
         self.replies += 1;
@@ -397,6 +414,18 @@ impl<M: Machine> Session<M> {
             if !self.doubtful() {
                 self.reread(open);
             }
+        }
+    }
+
+    /// A fact calls sectors lost: that must be allowed for.
+    pub fn judge_loss(&mut self, lba: u64, sectors: u64) {
+        let allowed = |lba: &u64| self.oracle.may_be_lost(*lba, None);
+        let wrongly: Vec<u64> = (lba..lba + sectors).filter(|lba| !allowed(lba)).collect();
+        if !wrongly.is_empty() {
+            let detail = format!(
+                "a fact calls {sectors} sectors at {lba} lost; not allowed for {wrongly:?}"
+            );
+            self.violation(Invariant::LossReportedWrongly, detail);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use crate::oracle::WriteKind;
 use crate::rng::Rng;
+use restripe_array::layout::Layout;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ask {
@@ -17,6 +18,23 @@ pub enum Ask {
         fast: bool,
     },
     Flush,
+}
+
+impl Ask {
+    pub fn read(lba: u64, sectors: u64) -> Ask {
+        Ask::Read { lba, sectors }
+    }
+
+    pub fn write(lba: u64, sectors: u64, kind: WriteKind, fua: bool) -> Ask {
+        let fast = false;
+        Ask::Write {
+            lba,
+            sectors,
+            kind,
+            fua,
+            fast,
+        }
+    }
 }
 
 /// The temper of one run's users.
@@ -68,6 +86,12 @@ impl Workload {
             aim: None,
             insistent: false,
         }
+    }
+
+    /// The users of an array with this layout.
+    pub fn over(layout: &Layout, rng: Rng, block: u64) -> Workload {
+        let (size, row) = (layout.size_sectors(), layout.row_sectors());
+        Workload::new(rng, size, layout.chunk_sectors(), row, block)
     }
 
     /// The array has so many sectors from now on.

@@ -14,6 +14,7 @@ use crate::invariant::{Invariant, Violation};
 use crate::memory::{BufferTable, Private};
 use crate::payload::Payload;
 use crate::rng::Rng;
+use restripe_array::report::{self, MemberState};
 use restripe_array::{
     Action, Actions, BufRef, Command, CommandError, CommandTag, Compute, ComputeOp, DeviceIo,
     Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError, RequestTag,
@@ -59,6 +60,27 @@ pub struct WorldConfig {
     pub record: bool,
     /// Say what is sent and what ends.
     pub trace: bool,
+}
+
+impl WorldConfig {
+    /// A world that checks all it can, computes at once and records nothing.
+    pub fn strict(payload: Payload, limits: Limits) -> WorldConfig {
+        WorldConfig {
+            payload,
+            limits,
+            seed: 0,
+            compute_delay: Nanos::ZERO,
+            strict: true,
+            record: false,
+            trace: false,
+        }
+    }
+}
+
+/// The members of a set that are in this state.
+pub fn members_in(status: &report::Status, state: MemberState) -> Vec<Member> {
+    let lines = status.members.iter().filter(|line| line.state == state);
+    lines.map(|line| line.member).collect()
 }
 
 /// What a scenario learns from a step.
@@ -210,6 +232,10 @@ impl<M: Machine> World<M> {
         &self.disks[usize::from(member.0)]
     }
 
+    pub fn disks(&self) -> impl Iterator<Item = &Disk> {
+        self.disks.iter()
+    }
+
     pub fn disk_mut(&mut self, member: Member) -> &mut Disk {
         &mut self.disks[usize::from(member.0)]
     }
@@ -228,6 +254,10 @@ impl<M: Machine> World<M> {
 
     pub fn digest(&self) -> u64 {
         self.digest.value()
+    }
+
+    pub fn traces(&self) -> bool {
+        self.config.trace
     }
 
     pub fn tally(&self) -> Tally {
@@ -253,10 +283,6 @@ impl<M: Machine> World<M> {
     pub fn quiescent(&self) -> bool {
         let asked = self.requests.is_empty() && self.commands.is_empty();
         asked && self.operations.is_empty() && !self.turn_due && self.happenings.is_empty()
-    }
-
-    pub fn requests_outstanding(&self) -> usize {
-        self.requests.len()
     }
 
     /// When the oldest request or command without an answer was made.

@@ -4,8 +4,7 @@ use restripe_sim::enumerate::{
     Reach, Report, enumerate, enumerate_gathering, enumerate_grown, enumerate_growth,
     enumerate_hosts, enumerate_pair, enumerate_reshape,
 };
-use restripe_sim::invariant::{Invariant, Violation};
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use restripe_sim::program::{self, Arguments, caught, cores, in_threads};
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -57,61 +56,39 @@ enum Kind {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&arguments) {
-        Ok(Some(settings)) => crashes(&settings),
-        Ok(None) => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("crashes: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("crashes", HELP, parse, |settings| crashes(&settings))
 }
 
-fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
-    let jobs = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+fn parse(mut rest: Arguments) -> Result<Option<Settings>, String> {
     let mut settings = Settings {
         images: 10_000,
         each: IMAGES_A_SEED,
         seed: None,
         trace: None,
-        jobs,
+        jobs: cores(),
         keep_going: false,
         kind: Kind::Plain,
         stride: 1,
         bug: None,
     };
-    let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        if argument == "--bug" {
-            let name = rest.next().ok_or("--bug needs a value")?;
-            settings.bug = Some(restripe_sim::swarm::bug(name)?);
-            continue;
-        }
-        let mut value = || {
-            let text = rest.next().ok_or(format!("{argument} needs a value"))?;
-            text.parse::<u64>()
-                .map_err(|_| format!("{text} is not a number"))
-        };
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
-            "--images" => settings.images = value()?,
-            "--each" => settings.each = value()?,
-            "--seed" => settings.seed = Some(value()?),
-            "--trace" => settings.trace = Some(value()?),
-            "--jobs" => settings.jobs = value()?.max(1),
+            "--images" => settings.images = rest.number()?,
+            "--each" => settings.each = rest.number()?,
+            "--bug" => settings.bug = rest.bug()?,
+            "--seed" => settings.seed = Some(rest.number()?),
+            "--trace" => settings.trace = Some(rest.number()?),
+            "--jobs" => settings.jobs = rest.number()?.max(1),
             "--pair" => settings.kind = Kind::Pair,
             "--gathers" => settings.kind = Kind::Gathers,
             "--hosts" => settings.kind = Kind::Hosts,
             "--grown" => settings.kind = Kind::Grown,
             "--growth" => settings.kind = Kind::Growth,
             "--reshape" => settings.kind = Kind::Reshape,
-            "--stride" => settings.stride = value()?.max(1),
+            "--stride" => settings.stride = rest.number()?.max(1),
             "--keep-going" => settings.keep_going = true,
-            other => return Err(format!("unknown argument {other}; --help lists them")),
+            other => return program::unknown(other),
         }
     }
     if settings.images.min(settings.each) == 0 {
@@ -124,11 +101,7 @@ fn crashes(settings: &Settings) -> ExitCode {
     let begun = Instant::now();
     let next = AtomicU64::new(settings.seed.unwrap_or(0));
     let total = Mutex::new((Report::default(), 0u64));
-    std::thread::scope(|scope| {
-        for _ in 0..settings.jobs {
-            scope.spawn(|| work(settings, &next, &total));
-        }
-    });
+    in_threads(settings.jobs, || work(settings, &next, &total));
     let (report, failed) = total.into_inner().expect("no thread panics with the lock");
     println!(
         "{} different images ({} with members away) from {} moments and {} deaths of the daemon, {} repeats, in {:.1} s; {failed} seeds failed",
@@ -155,11 +128,7 @@ fn crashes(settings: &Settings) -> ExitCode {
     for (hosting, images) in report.hosting {
         println!("{images:>10}  {hosting:?}");
     }
-    if failed == 0 {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(failed > 0))
 }
 
 fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
@@ -178,24 +147,9 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
             bug: settings.bug,
             ..Reach::images(settings.each.min(settings.images))
         };
-        let report = caught(settings.kind, seed, reach);
+        let report = enumerated(settings.kind, seed, reach);
         let mut total = total.lock().expect("no thread panics with the lock");
-        total.0.images += report.images;
-        total.0.moments += report.moments;
-        total.0.deaths += report.deaths;
-        total.0.repeats += report.repeats;
-        total.0.reduced += report.reduced;
-        total.0.buffered += report.buffered;
-        total.0.unbuffered += report.unbuffered;
-        for (phase, images) in &report.phases {
-            *total.0.phases.entry(*phase).or_default() += images;
-        }
-        for (moment, images) in &report.at {
-            *total.0.at.entry(*moment).or_default() += images;
-        }
-        for (hosting, images) in &report.hosting {
-            *total.0.hosting.entry(*hosting).or_default() += images;
-        }
+        total.0.add(&report);
         if let Some((image, violation)) = report.violation {
             total.1 += 1;
             println!(
@@ -221,7 +175,7 @@ impl Kind {
     }
 }
 
-fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
+fn enumerated(kind: Kind, seed: u64, reach: Reach) -> Report {
     let run = match kind {
         Kind::Plain => enumerate,
         Kind::Pair => enumerate_pair,
@@ -231,14 +185,8 @@ fn caught(kind: Kind, seed: u64, reach: Reach) -> Report {
         Kind::Growth => enumerate_growth,
         Kind::Reshape => enumerate_reshape,
     };
-    catch_unwind(AssertUnwindSafe(|| run(seed, reach))).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().cloned();
-        let text = text
-            .or(payload.downcast_ref::<&str>().map(ToString::to_string))
-            .unwrap_or_default();
-        Report {
-            violation: Some((0, Violation::new(Invariant::Panic, text))),
-            ..Report::default()
-        }
+    caught(|| run(seed, reach)).unwrap_or_else(|panic| Report {
+        violation: Some((0, panic)),
+        ..Report::default()
     })
 }

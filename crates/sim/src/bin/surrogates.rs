@@ -1,7 +1,8 @@
 //! Runs seeds of arrays with a surrogate: `surrogates --seeds 0..1000`, or one that failed: `surrogates --seed N`.
 
-use restripe_sim::surrogate::{Event, Incident, Moment, Options, Outcome, Phase, run, why_not};
-use std::collections::BTreeMap;
+use restripe_sim::program::{self, Arguments};
+use restripe_sim::surrogate::{Event, Moment, Options, Outcome, run, why_not};
+use restripe_sim::tally::Tally;
 use std::ops::Range;
 use std::panic::catch_unwind;
 use std::process::ExitCode;
@@ -20,64 +21,31 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
 ";
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&arguments) {
-        Ok(Some((seeds, options))) => surrogates(seeds, options),
-        Ok(None) => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("surrogates: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("surrogates", HELP, parse, surrogates)
 }
 
-fn parse(arguments: &[String]) -> Result<Option<(Range<u64>, Options)>, String> {
+fn parse(mut rest: Arguments) -> Result<Option<(Range<u64>, Options)>, String> {
     let (mut seeds, mut options) = (0..1000, Options::default());
-    let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        if argument == "--bug" {
-            let name = rest.next().ok_or("--bug needs a value")?;
-            options.bug = Some(restripe_sim::swarm::bug(name)?);
-            continue;
-        }
-        let mut value = || rest.next().ok_or(format!("{argument} needs a value"));
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
-            "--seed" => seeds = number(value()?).map(|seed| seed..seed + 1)?,
-            "--seeds" => seeds = range(value()?)?,
+            "--seed" => seeds = rest.seed()?,
+            "--seeds" => seeds = rest.seeds()?,
+            "--bug" => options.bug = rest.bug()?,
             "--growth" => options.grows = true,
             "--gathers" => options.gathers = true,
             "--graid" => options.graid = true,
             "--eraid" => options.eraid = true,
             "--quests" => (options.gathers, options.quests) = (true, true),
             "--trace" => options.trace = true,
-            other => return Err(format!("unknown argument {other}; --help lists them")),
+            other => return program::unknown(other),
         }
     }
     Ok(Some((seeds, options)))
 }
 
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is not a number"))
-}
-
-fn range(text: &str) -> Result<Range<u64>, String> {
-    let ends = text.split_once("..");
-    let (from, to) = ends.ok_or(format!("{text} is not a range A..B"))?;
-    let seeds = number(from)?..number(to)?;
-    match seeds.is_empty() {
-        true => Err(format!("{text} has no seed, and would find nothing wrong")),
-        false => Ok(seeds),
-    }
-}
-
-fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
-    let mut met: BTreeMap<&str, u64> = BTreeMap::new();
-    let mut incidents: BTreeMap<(Phase, Incident), u64> = BTreeMap::new();
-    let mut events: BTreeMap<(Moment, Event), u64> = BTreeMap::new();
+fn surrogates((seeds, options): (Range<u64>, Options)) -> ExitCode {
+    let mut total = Outcome::default();
     let mut failed = 0;
     let family = options.family();
     for seed in seeds {
@@ -90,32 +58,23 @@ fn surrogates(seeds: Range<u64>, options: Options) -> ExitCode {
             failed += 1;
             println!("seed {seed}: {told}\n  replay: surrogates{family} --seed {seed} --trace");
         }
-        let outcome = outcome.unwrap_or_default();
-        for (what, times) in outcome.met {
-            *met.entry(what).or_default() += times;
-        }
-        for (what, times) in outcome.incidents {
-            *incidents.entry(what).or_default() += times;
-        }
-        for (what, times) in outcome.events {
-            *events.entry(what).or_default() += times;
-        }
+        total.add(&outcome.unwrap_or_default());
     }
-    for (what, times) in met {
+    for (what, times) in total.met {
         println!("{times:>10}  {what}");
     }
-    for ((phase, incident), times) in incidents {
+    for ((phase, incident), times) in total.incidents {
         println!("{times:>10}  {phase:?}: {incident}");
     }
     if options.gathers {
-        print!("{}", table(&events));
+        print!("{}", table(&total.events));
     }
     println!("{failed} failed");
     ExitCode::from(u8::from(failed > 0))
 }
 
 /// Events by what a code cache was at; a dash where one cannot meet the other.
-fn table(events: &BTreeMap<(Moment, Event), u64>) -> String {
+fn table(events: &Tally<(Moment, Event)>) -> String {
     let mut out = format!("{:>18}", "");
     for event in Event::ALL {
         out += &format!(" {:>14}", format!("{event:?}"));

@@ -3,13 +3,13 @@
 use restripe_array::meta::{Init, WriteHole};
 use restripe_sim::invariant::{Invariant, Violation};
 use restripe_sim::payload::Payload;
+use restripe_sim::program::{self, Arguments, caught, cores, in_threads};
 use restripe_sim::swarm::{Coverage, FAMILIES, Options, Outcome, Roughness, run};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 const HELP: &str = "\
@@ -40,55 +40,36 @@ struct Settings {
 }
 
 fn main() -> ExitCode {
-    let arguments: Vec<String> = std::env::args().skip(1).collect();
-    match parse(&arguments) {
-        Ok(Some(settings)) => swarm(Arc::new(settings)),
-        Ok(None) => {
-            print!("{HELP}");
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("swarm: {error}");
-            ExitCode::from(2)
-        }
-    }
+    program::main("swarm", HELP, parse, swarm)
 }
 
-fn parse(arguments: &[String]) -> Result<Option<Settings>, String> {
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let options = Options::default();
+fn parse(mut rest: Arguments) -> Result<Option<Settings>, String> {
     let mut settings = Settings {
         seeds: 0..1000,
-        jobs: cores,
-        options,
+        jobs: cores(),
+        options: Options::default(),
         twice: false,
         keep_going: false,
         coverage: false,
     };
-    let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
-        let mut value = || {
-            rest.next()
-                .map(String::as_str)
-                .ok_or(format!("{argument} needs a value"))
-        };
         match argument.as_str() {
             "--help" | "-h" => return Ok(None),
-            "--seed" => settings.seeds = number(value()?).map(|seed| seed..seed + 1)?,
-            "--seeds" => settings.seeds = range(value()?)?,
-            "--jobs" => settings.jobs = number(value()?)?.max(1),
-            "--bug" => settings.options.bug = Some(restripe_sim::swarm::bug(value()?)?),
+            "--seed" => settings.seeds = rest.seed()?,
+            "--seeds" => settings.seeds = rest.seeds()?,
+            "--jobs" => settings.jobs = rest.number()?.max(1),
+            "--bug" => settings.options.bug = rest.bug()?,
             "--twice" => settings.twice = true,
             "--keep-going" => settings.keep_going = true,
             "--coverage" => settings.coverage = true,
             "--canary" => settings.options.canary = true,
             "--trace" => settings.options.trace = true,
-            "--level" => settings.options.family = Some(named(value()?, &FAMILIES)?),
-            "--rough" => settings.options.roughness = named(value()?, &ROUGHNESS)?,
-            "--hole" => settings.options.write_hole = Some(named(value()?, &HOLES)?),
-            "--init" => settings.options.init = Some(named(value()?, &INITS)?),
-            "--payload" => settings.options.payload = Some(named(value()?, &PAYLOADS)?),
-            other => return Err(format!("unknown argument {other}; --help lists them")),
+            "--level" => settings.options.family = Some(named(rest.value()?, &FAMILIES)?),
+            "--rough" => settings.options.roughness = named(rest.value()?, &ROUGHNESS)?,
+            "--hole" => settings.options.write_hole = Some(named(rest.value()?, &HOLES)?),
+            "--init" => settings.options.init = Some(named(rest.value()?, &INITS)?),
+            "--payload" => settings.options.payload = Some(named(rest.value()?, &PAYLOADS)?),
+            other => return program::unknown(other),
         }
     }
     Ok(Some(settings))
@@ -116,27 +97,12 @@ const PAYLOADS: [(&str, Payload); 3] = [
     ("none", Payload::None),
 ];
 
-fn named<T: Copy>(name: &str, choices: &[(&str, T)]) -> Result<T, String> {
+fn named<T: Copy>(name: String, choices: &[(&str, T)]) -> Result<T, String> {
     let names: Vec<&str> = choices.iter().map(|choice| choice.0).collect();
-    let found = choices.iter().find(|choice| choice.0 == name);
-    found
-        .map(|choice| choice.1)
-        .ok_or(format!("{name} is none of {}", names.join(", ")))
-}
-
-fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| format!("{text} is not a number"))
-}
-
-fn range(text: &str) -> Result<Range<u64>, String> {
-    let (from, to) = text
-        .split_once("..")
-        .ok_or(format!("{text} is not a range A..B"))?;
-    let seeds = number(from)?..number(to)?;
-    match seeds.is_empty() {
-        true => Err(format!("{text} has no seed, and would find nothing wrong")),
-        false => Ok(seeds),
-    }
+    let mut choices = choices.iter();
+    let found = choices.find(|choice| choice.0 == name);
+    let found = found.map(|choice| choice.1);
+    found.ok_or(format!("{name} is none of {}", names.join(", ")))
 }
 
 /// What all threads have found.
@@ -149,23 +115,15 @@ struct Found {
     failures: BTreeMap<Invariant, Vec<u64>>,
 }
 
-fn swarm(settings: Arc<Settings>) -> ExitCode {
+fn swarm(settings: Settings) -> ExitCode {
     let begun = Instant::now();
     if !settings.options.trace {
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let next = Arc::new(AtomicU64::new(settings.seeds.start));
-    let found = Arc::new(Mutex::new(Found::default()));
-    let threads: Vec<_> = (0..settings.jobs)
-        .map(|_| {
-            let (settings, next, found) = (settings.clone(), next.clone(), found.clone());
-            std::thread::spawn(move || work(&settings, &next, &found))
-        })
-        .collect();
-    for thread in threads {
-        thread.join().expect("a run that panics is caught");
-    }
-    let found = found.lock().expect("no thread is left");
+    let next = AtomicU64::new(settings.seeds.start);
+    let found = Mutex::new(Found::default());
+    in_threads(settings.jobs, || work(&settings, &next, &found));
+    let found = found.into_inner().expect("no thread panics with the lock");
     report(&settings, &found, begun.elapsed().as_secs_f64())
 }
 
@@ -195,9 +153,9 @@ fn work(settings: &Settings, next: &AtomicU64, found: &Mutex<Found>) {
 }
 
 fn judge(seed: u64, settings: &Settings) -> Outcome {
-    let first = caught(seed, &settings.options);
+    let first = judged(seed, &settings.options);
     if settings.twice && first.violations.is_empty() {
-        let second = caught(seed, &settings.options);
+        let second = judged(seed, &settings.options);
         if second != first {
             let detail = format!("digests {:#x} and {:#x}", first.digest, second.digest);
             let violations = vec![Violation::new(Invariant::NotDeterministic, detail)];
@@ -210,17 +168,11 @@ fn judge(seed: u64, settings: &Settings) -> Outcome {
     first
 }
 
-fn caught(seed: u64, options: &Options) -> Outcome {
+fn judged(seed: u64, options: &Options) -> Outcome {
     // The hook is silent so that a swarm's output stays readable; a replay with --trace shows where it happened.
-    catch_unwind(AssertUnwindSafe(|| run(seed, options))).unwrap_or_else(|payload| {
-        let text = payload.downcast_ref::<String>().cloned();
-        let text = text
-            .or(payload.downcast_ref::<&str>().map(ToString::to_string))
-            .unwrap_or_default();
-        Outcome {
-            violations: vec![Violation::new(Invariant::Panic, text)],
-            ..Outcome::default()
-        }
+    caught(|| run(seed, options)).unwrap_or_else(|panic| Outcome {
+        violations: vec![panic],
+        ..Outcome::default()
     })
 }
 
@@ -228,44 +180,29 @@ fn caught(seed: u64, options: &Options) -> Outcome {
 fn replay(seed: u64, settings: &Settings) -> String {
     let options = &settings.options;
     let mut line = format!("swarm --seed {seed}");
-    let mut add = |flag: &str, name: Option<&str>| {
-        if let Some(name) = name {
-            line += &format!(" {flag} {name}");
-        }
-    };
-    add(
-        "--level",
-        options.family.and_then(|family| name_of(family, &FAMILIES)),
-    );
-    add(
-        "--rough",
-        name_of(options.roughness, &ROUGHNESS).filter(|name| *name != "faults"),
-    );
-    add(
-        "--hole",
-        options.write_hole.and_then(|hole| name_of(hole, &HOLES)),
-    );
-    add(
-        "--init",
-        options.init.and_then(|init| name_of(init, &INITS)),
-    );
-    add(
-        "--payload",
-        options
-            .payload
-            .and_then(|payload| name_of(payload, &PAYLOADS)),
-    );
+    let rough = name_of(Some(options.roughness), &ROUGHNESS).filter(|name| *name != "faults");
+    for (flag, name) in [
+        ("--level", name_of(options.family, &FAMILIES)),
+        ("--rough", rough),
+        ("--hole", name_of(options.write_hole, &HOLES)),
+        ("--init", name_of(options.init, &INITS)),
+        ("--payload", name_of(options.payload, &PAYLOADS)),
+    ] {
+        line += &name.map_or(String::new(), |name| format!(" {flag} {name}"));
+    }
     if let Some(bug) = options.bug {
         line += &format!(" --bug {bug:?}");
     }
     line
 }
 
-fn name_of<T: PartialEq>(value: T, choices: &'static [(&'static str, T)]) -> Option<&'static str> {
-    choices
-        .iter()
-        .find(|choice| choice.1 == value)
-        .map(|choice| choice.0)
+fn name_of<T: PartialEq>(
+    value: Option<T>,
+    choices: &'static [(&'static str, T)],
+) -> Option<&'static str> {
+    let mut choices = choices.iter();
+    let choice = choices.find(|choice| value.as_ref() == Some(&choice.1));
+    choice.map(|choice| choice.0)
 }
 
 fn report(settings: &Settings, found: &Found, seconds: f64) -> ExitCode {
@@ -290,13 +227,9 @@ fn report(settings: &Settings, found: &Found, seconds: f64) -> ExitCode {
         print!("{}", found.coverage);
     }
     let expected = if settings.options.canary {
-        found.runs as usize
+        found.runs
     } else {
         0
     };
-    if failed == expected {
-        ExitCode::SUCCESS
-    } else {
-        ExitCode::FAILURE
-    }
+    ExitCode::from(u8::from(failed as u64 != expected))
 }

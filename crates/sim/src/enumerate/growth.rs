@@ -1,14 +1,12 @@
 //! Crash images of arrays that grow, once or twice in a row: from the command until the new capacity has been written for a
 //! while.
 
-use super::{Enumeration, Reach, Report, first};
+use super::{Enumeration, Reach, Report};
 use crate::array::Spec;
-use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, Session};
-use crate::swarm::{Scene, issue};
-use crate::workload::Workload;
+use crate::swarm::Scene;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::{Command, Fact, TaskKind};
@@ -90,15 +88,9 @@ fn small(rng: &mut Rng, level: Level, slots: u16) -> Spec {
 impl Enumeration {
     fn run_growth(mut self, grow: impl Fn(u16) -> Command) -> Report {
         let images = self.spec.format(self.earlier()).expect("small arrays fit");
-        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
-        let mut session = self.session(images, oracle, false);
-        if let Err(violation) = self.start(&mut session) {
-            self.report.violation = Some((0, violation));
+        let Some((mut session, mut workload)) = self.begin(images) else {
             return self.report;
-        }
-        let (size, row) = (self.layout.size_sectors(), self.layout.row_sectors());
-        let mut workload =
-            Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
+        };
         let before = self.rng.between(4, 12);
         let mut growths = self.growths().into_iter();
         let (mut issued, mut most) = (0, u64::MAX);
@@ -110,7 +102,7 @@ impl Enumeration {
             }
             if session.outstanding() < 2 && issued < most && session.world.ready() {
                 issued += 1;
-                issue(&mut session, workload.draw());
+                session.issue(workload.draw());
             }
             let more = session.step();
             if has_ended(&mut session) {
@@ -129,11 +121,7 @@ impl Enumeration {
                 break;
             }
         }
-        if let Err(violation) = first(&session) {
-            let number = self.report.images;
-            self.report.violation.get_or_insert((number, violation));
-        }
-        self.report
+        self.end(&session)
     }
 
     /// By how many members the array grows, each time.

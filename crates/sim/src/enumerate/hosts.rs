@@ -7,11 +7,10 @@ use crate::array::{Spec, earlier};
 use crate::disk::{Disk, Simple};
 use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
-use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
 use crate::session::{News, PATIENCE, Session};
-use crate::swarm::{Hosting, Scene, crowded, issue};
+use crate::swarm::{Hosting, Scene, crowded};
 use crate::workload::Workload;
 use restripe_array::layout::{Level, Rotation, Skew};
 use restripe_array::meta::{Init, WriteHole};
@@ -252,15 +251,9 @@ impl Enumeration {
     fn run_hosts(mut self) -> Report {
         let images = self.spec.format(self.earlier()).expect("small arrays fit");
         self.far = Nanos(*self.rng.pick(&[0, 0, 30_000, 100_000]));
-        let oracle = Oracle::new(self.spec.payload, self.layout.size_sectors());
-        let mut session = self.session(images, oracle, false);
-        if let Err(violation) = self.start(&mut session) {
-            self.report.violation = Some((0, violation));
+        let Some((mut session, mut workload)) = self.begin(images) else {
             return self.report;
-        }
-        let (size, row) = (self.layout.size_sectors(), self.layout.row_sectors());
-        let mut workload =
-            Workload::new(self.rng.fork(1), size, self.layout.chunk_sectors(), row, 1);
+        };
         let first_lost = self.aim(&mut workload);
         let mut course = Course::draw(self.rng.fork(2), first_lost);
         let before = self.rng.between(4, 12);
@@ -280,7 +273,7 @@ impl Enumeration {
             }
             if session.outstanding() < 2 && calm < CALM && session.world.ready() {
                 issued += 1;
-                issue(&mut session, workload.draw());
+                session.issue(workload.draw());
             }
             let more = session.step();
             let moved = self.look(&mut session);
@@ -301,11 +294,7 @@ impl Enumeration {
                 break;
             }
         }
-        if let Err(violation) = first(&session) {
-            let number = self.report.images;
-            self.report.violation.get_or_insert((number, violation));
-        }
-        self.report
+        self.end(&session)
     }
 
     /// Sends most requests to one row, perhaps. The slot that is to lose its member: the one with the row's parity, if it

@@ -1,6 +1,6 @@
 //! What happens to a code cache's buffer in persistent memory: its members fail, are away, or are there as they were before.
 
-use super::{End, Life, Run, Site, set_of};
+use super::{Life, Run, Site, set_of};
 use super::{faults, removal};
 use crate::array::superblock_of;
 use crate::atlas::Atlas;
@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::image::Image;
 use crate::rng::Rng;
+use crate::run::End;
 use restripe_array::{Command, CommandError, Member, Nanos, StartMode};
 
 /// Of a run, beside its buffer's disks.
@@ -71,7 +72,7 @@ pub(super) fn take(run: &mut Run, with: bool) -> Vec<Disk> {
     let left_out = !needed && run.buffers.rng.chance(1, 8);
     if !with || left_out {
         run.buffers.away = disks;
-        run.count("lives without the buffer", u64::from(with));
+        run.base.count("lives without the buffer", u64::from(with));
         return Vec::new();
     }
     let copy = run.buffers.copy.take();
@@ -81,7 +82,7 @@ pub(super) fn take(run: &mut Run, with: bool) -> Vec<Disk> {
         let newest = images(&disks);
         disks = with_images(disks, copy);
         run.buffers.newest = Some((newest, session(&disks)));
-        run.count("old copies of buffers", 1);
+        run.base.count("old copies of buffers", 1);
     } else {
         run.buffers.copy = Some(images(&disks));
     }
@@ -112,7 +113,7 @@ pub(super) fn refused(
             Refused::Again
         }
         CommandError::BufferMissing if !run.buffers.away.is_empty() => {
-            run.count("starts refused without a buffer", 1);
+            run.base.count("starts refused without a buffer", 1);
             run.buffers.needed = true;
             Refused::End(End::Without)
         }
@@ -120,17 +121,17 @@ pub(super) fn refused(
         CommandError::BufferIsOld | CommandError::Minority { .. }
             if run.buffers.newest.is_some() =>
         {
-            run.count("old buffers refused", 1);
+            run.base.count("old buffers refused", 1);
             run.buffers.needed = true;
             Refused::End(End::Without)
         }
         _ if lost => {
-            run.count("buffers lost with a crash", 1);
+            run.base.count("buffers lost with a crash", 1);
             Refused::End(End::Beyond)
         }
         _ => return None,
     };
-    run.say(|| format!("  {} steps", life.steps));
+    run.base.say(|| format!("  {} steps", life.steps));
     Some(refused)
 }
 
@@ -185,7 +186,7 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life) {
                 }
                 false => life.session.world.inject(member, Fault::Death),
             }
-            run.count("members of buffers lost", 1);
+            run.base.count("members of buffers lost", 1);
         }
         1 | 2 => {
             let lasts = Nanos(rng.between(super::IO_TIMEOUT.0 / 4, 3 * super::IO_TIMEOUT.0));
@@ -200,7 +201,7 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life) {
                 life.session.world.inject(member, Fault::Hang);
                 life.session.world.mark(until, u64::from(member.0));
             }
-            run.count("buffers cut off", 1);
+            run.base.count("buffers cut off", 1);
         }
         _ if !set.failed.is_empty() => {
             let failed = *rng.pick(&set.failed);

@@ -10,12 +10,11 @@ use super::{Life, Plan, Run, Site, set_of};
 use super::{faults, removal, rot};
 use crate::fault::Fault;
 use crate::oracle::WriteKind;
-use crate::swarm::issue;
 use crate::workload::Ask;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, RegionKind};
 use restripe_array::report::{MemberState, MemberStatus};
-use restripe_array::{Command, Member, Nanos, ScrubMode};
+use restripe_array::{Command, Member, Nanos};
 use restripe_tier::Sleep;
 use restripe_tier::overlay::{Cleans, SealCause};
 use std::collections::BTreeSet;
@@ -185,7 +184,7 @@ pub(super) fn note_event(run: &mut Run, life: &Life, event: Event) {
 }
 
 pub(super) fn count_event(run: &mut Run, met: BTreeSet<Moment>, event: Event) {
-    run.say(|| format!("  {event:?} at {met:?}"));
+    run.base.say(|| format!("  {event:?} at {met:?}"));
     for moment in met {
         *run.outcome.events.entry((moment, event)).or_default() += 1;
     }
@@ -194,7 +193,7 @@ pub(super) fn count_event(run: &mut Run, met: BTreeSet<Moment>, event: Event) {
 /// A user asks.
 pub(super) fn request(run: &mut Run, life: &mut Life, ask: Ask) {
     note_event(run, life, Event::of(&ask));
-    issue(&mut life.session, ask);
+    life.session.issue(ask);
 }
 
 /// Looks whether the moment has come.
@@ -267,7 +266,7 @@ fn next_directed(run: &mut Run) {
     };
     run.scenarios += 1;
     run.directed = Some(Directed::of(turn));
-    run.say(|| format!("  quest: {:?}", run.directed));
+    run.base.say(|| format!("  quest: {:?}", run.directed));
 }
 
 /// The next cell that this array suits.
@@ -309,7 +308,7 @@ fn trigger(run: &mut Run, life: &mut Life, met: &BTreeSet<Moment>, directed: &Di
         Moment::Stopping => life.stop_due = true,
         Moment::Sealed(SealCause::Stop) if met.contains(&Moment::Filling) => {
             if !life.spoilt.is_empty() {
-                scrub(life);
+                life.session.scrub(false);
             }
             life.stop_due = true;
         }
@@ -376,28 +375,21 @@ fn write(run: &mut Run, life: &mut Life, sectors: u64, fua: bool) {
 /// Of the little that is written again and again, so that most of the log is dead.
 fn write_anew(run: &mut Run, life: &mut Life) {
     for _ in 0..FEW {
-        let sectors = LONG.min(run.layout.size_sectors()) / 2;
+        let sectors = LONG.min(run.base.layout.size_sectors()) / 2;
         let ask = write_within(run, 2 * sectors - 1, sectors, WriteKind::Data, false);
         may_ask(run, life, ask);
     }
 }
 
 fn some_write(run: &mut Run, sectors: u64, kind: WriteKind, fua: bool) -> Ask {
-    let size = run.layout.size_sectors();
+    let size = run.base.layout.size_sectors();
     write_within(run, size, sectors.min(size), kind, fua)
 }
 
 /// Somewhere in the beginning of the array.
 fn write_within(run: &mut Run, room: u64, sectors: u64, kind: WriteKind, fua: bool) -> Ask {
-    let lba = run.rng.below(room - sectors + 1);
-    let fast = false;
-    Ask::Write {
-        lba,
-        sectors,
-        kind,
-        fua,
-        fast,
-    }
+    let lba = run.base.rng.below(room - sectors + 1);
+    Ask::write(lba, sectors, kind, fua)
 }
 
 /// Something is asked of mirrors: of all, or of one, where there are as many as it takes.
@@ -409,19 +401,13 @@ fn wake(run: &mut Run, life: &mut Life, directed: &Directed) {
     let bears = late || matches!(run.plan.home.level, Level::Raid10 { copies: 3 });
     // Others are to sleep on, where one of them is to be lost, or are still to come to rest.
     let one = directed.event == Event::AsleepLoss || directed.moment == Moment::Resting;
-    if bears && (one || run.rng.chance(1, 2)) {
+    if bears && (one || run.base.rng.chance(1, 2)) {
         return wake_one(run, life);
     }
-    if run.rng.chance(1, 2) {
-        scrub(life);
+    if run.base.rng.chance(1, 2) {
+        life.session.scrub(false);
     }
     life.session.command(Command::Destage);
-}
-
-fn scrub(life: &mut Life) {
-    let repair = false;
-    life.session
-        .command(Command::Scrub(ScrubMode::writing(repair)));
 }
 
 /// The first copy of a sector cannot be read: so a mirror is asked that sleeps.
@@ -435,9 +421,9 @@ fn wake_one(run: &mut Run, life: &mut Life) {
     };
     let status = life.session.world.status();
     for _ in 0..SECTORS {
-        let lba = run.rng.below(run.layout.size_sectors());
-        let place = run.layout.place(lba);
-        let cell = run.layout.row(place.row).cells[usize::from(place.data)];
+        let lba = run.base.rng.below(run.base.layout.size_sectors());
+        let place = run.base.layout.place(lba);
+        let cell = run.base.layout.row(place.row).cells[usize::from(place.data)];
         let mut lines = status.members.iter();
         let first = lines
             .find(|line| line.slot == Some(cell.slot.0) && line.read_errors < ERRORS_BORNE)
@@ -476,7 +462,7 @@ fn spoil_one(run: &mut Run, life: &mut Life, late: bool, before: bool) {
     let sets = whole_mirrors(run, life, &home).into_iter();
     let mut mirrors = sets.flat_map(|set| set.into_iter().skip(1));
     if let Some(member) = mirrors.find(sleeps) {
-        let after = late.then(|| Nanos(run.rng.between(1, 30) * 1_000_000_000));
+        let after = late.then(|| Nanos(run.base.rng.between(1, 30) * 1_000_000_000));
         faults::spoil_member(run, life, member, after);
     }
 }
@@ -485,7 +471,7 @@ fn spoil_one(run: &mut Run, life: &mut Life, late: bool, before: bool) {
 
 /// Lets it happen; false if it cannot now.
 fn strike(run: &mut Run, life: &mut Life, met: Moment, event: Event) -> bool {
-    let sectors = run.rng.between(1, 40);
+    let sectors = run.base.rng.between(1, 40);
     match event {
         Event::Write | Event::Fua => {
             let ask = some_write(run, sectors, WriteKind::Data, event == Event::Fua);
@@ -500,7 +486,7 @@ fn strike(run: &mut Run, life: &mut Life, met: Moment, event: Event) -> bool {
             may_ask(run, life, ask)
         }
         Event::Read => {
-            let lba = run.rng.below(run.layout.size_sectors() - sectors);
+            let lba = run.base.rng.below(run.base.layout.size_sectors() - sectors);
             may_ask(run, life, Ask::Read { lba, sectors })
         }
         Event::Flush => may_ask(run, life, Ask::Flush),
@@ -512,8 +498,8 @@ fn strike(run: &mut Run, life: &mut Life, met: Moment, event: Event) -> bool {
         Event::Crash | Event::Start => {
             // What was moved is to be in the log when the old records are void, and so it is soon after.
             let late = matches!(met, Moment::Cleaning(Cleans::Voiding));
-            let late = late && run.rng.chance(1, 2);
-            let steps = if late { run.rng.below(SOON) } else { 0 };
+            let late = late && run.base.rng.chance(1, 2);
+            let steps = if late { run.base.rng.below(SOON) } else { 0 };
             life.crash_after = Some(life.steps + steps);
             true
         }
@@ -634,13 +620,13 @@ fn take_disk(run: &mut Run, life: &mut Life, firsts: &mut Vec<Member>, beside: &
 /// Whether a second one is lost now: while the first is missing, or at the same moment with it.
 fn takes_another(run: &mut Run, whole: bool, misses_one: bool) -> bool {
     match whole {
-        true => run.rng.chance(1, 2),
+        true => run.base.rng.chance(1, 2),
         false => misses_one,
     }
 }
 
 fn pick_out(run: &mut Run, members: &mut Vec<Member>) -> Member {
-    let index = run.rng.below(members.len() as u64);
+    let index = run.base.rng.below(members.len() as u64);
     members.remove(index as usize)
 }
 
@@ -693,12 +679,12 @@ fn lose(run: &mut Run, life: &mut Life, site: Site, member: Member) {
 
 fn take(run: &mut Run, life: &mut Life, site: Site, member: Member) {
     life.troubled[site as usize] = true;
-    if run.rng.chance(1, 3) && life.serving && !life.stopping {
+    if run.base.rng.chance(1, 3) && life.serving && !life.stopping {
         life.session.command(Command::Fail(member));
     } else {
         life.session.world.inject(member, Fault::Death);
     }
-    run.count("members lost", 1);
+    run.base.count("members lost", 1);
 }
 
 /// A new disk takes the place of one that is gone.

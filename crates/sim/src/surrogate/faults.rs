@@ -7,17 +7,18 @@ use crate::array::earlier;
 use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::Invariant;
+use crate::world::members_in;
 use restripe_array::layout::Level;
 use restripe_array::report::Status as SetStatus;
 use restripe_array::report::{MapExtent, MemberState};
-use restripe_array::{Command, Member, Nanos, ScrubMode, TaskKind};
+use restripe_array::{Command, Member, Nanos, TaskKind};
 
 /// The stream that it is drawn from who is cut off with most of a surrogate.
 const MOST: u64 = 0x305;
 
 /// What is told with room for a few extents is what is told of the same sectors with room for all.
 fn look_at_map(run: &mut Run, life: &mut Life) {
-    let sectors = run.layout.size_sectors();
+    let sectors = run.base.layout.size_sectors();
     let engine = life.session.world.machine();
     let [mut whole, mut short] = [Vec::new(), Vec::new()];
     let (from, most) = (life.steps * 11 % sectors, 1 + (life.steps % 2) as usize);
@@ -32,7 +33,7 @@ fn look_at_map(run: &mut Run, life: &mut Life) {
         let detail = format!("with room for {most}: {short:?}, of {whole:?}");
         life.session.violation(Invariant::WrongMap, detail);
     }
-    run.count("maps looked at", 1);
+    run.base.count("maps looked at", 1);
 }
 
 /// Nothing goes home, and nothing is announced there, while a mirror stands still.
@@ -51,7 +52,7 @@ pub(super) fn watch_sleepers(life: &mut Life) {
 /// Counts an incident against where users' data are.
 pub(super) fn note(run: &mut Run, life: &Life, incident: Incident) {
     let phase = Phase::of(&life.session.world.status(), life.serving);
-    run.say(|| format!("  {:?}: {incident}", phase));
+    run.base.say(|| format!("  {:?}: {incident}", phase));
     *run.outcome.incidents.entry((phase, incident)).or_default() += 1;
 }
 
@@ -61,14 +62,14 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life, busy: bool) {
     buffer::perturb(run, life);
     removal::perturb(run, life);
     let status = life.session.world.status();
-    if busy && run.rng.chance(1, 6) {
-        life.crash_after = Some(life.steps + run.rng.between(0, 60));
+    if busy && run.base.rng.chance(1, 6) {
+        life.crash_after = Some(life.steps + run.base.rng.between(0, 60));
     }
     let third = match busy && !run.options.eraid {
         true => Site::Log,
         false => Site::Home,
     };
-    let site = *run.rng.pick(&[Site::Home, Site::Log, third]);
+    let site = *run.base.rng.pick(&[Site::Home, Site::Log, third]);
     if site == Site::Log && (run.options.eraid || removal::is_removed(run)) {
         return;
     }
@@ -77,16 +78,16 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life, busy: bool) {
     };
     let set = set_state(run, life, set, site);
     if run.options.graid && site == Site::Log {
-        if run.rng.chance(1, 20) && !set.serving.is_empty() {
+        if run.base.rng.chance(1, 20) && !set.serving.is_empty() {
             lose_log_disk(run, life, &set.serving);
         }
         return;
     }
-    if site == Site::Log && run.rng.chance(1, if busy { 15 } else { 30 }) {
+    if site == Site::Log && run.base.rng.chance(1, if busy { 15 } else { 30 }) {
         return lose_surrogate(run, life, &set.serving);
     }
     let sleeps = run.plan.redirect.is_constant() && site == Site::Home && !set.serving.is_empty();
-    if sleeps && run.rng.chance(1, 6) {
+    if sleeps && run.base.rng.chance(1, 6) {
         return spoil_sleep(run, life, &set);
     }
     happen(run, life, site, &set);
@@ -94,12 +95,12 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life, busy: bool) {
 
 fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
     let incidents = if run.plan.grows { 7 } else { 5 };
-    match run.rng.below(incidents) {
+    match run.base.rng.below(incidents) {
         0 | 1 if set.whole && set.quiet => lose_member(run, life, site, set),
         0 | 1 if set.bears_more => lose_member(run, life, site, set),
         2 if !set.failed.is_empty() => {
             life.session
-                .command(Command::Add(*run.rng.pick(&set.failed)));
+                .command(Command::Add(*run.base.rng.pick(&set.failed)));
         }
         3 if site == Site::Home && !set.whole => {
             let disk = blank(run, site);
@@ -109,24 +110,24 @@ fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
         }
         3 if site == Site::Log && set.quiet && (set.whole || !set.failed.is_empty()) => {
             let old = *run
+                .base
                 .rng
                 .pick(if set.whole { &set.serving } else { &set.failed });
             let disk = blank(run, site);
             let new = life.session.world.arrive(disk);
             life.sites.push(Site::Log);
             life.session.command(Command::Replace { old, new });
-            run.count("members of the surrogate replaced", 1);
+            run.base.count("members of the surrogate replaced", 1);
         }
         4 if site == Site::Home && set.whole && set.quiet => {
-            let repair = run.rng.chance(1, 2);
-            life.session
-                .command(Command::Scrub(ScrubMode::writing(repair)));
-            run.count("scrubs", 1);
+            let repair = run.base.rng.chance(1, 2);
+            life.session.scrub(repair);
+            run.base.count("scrubs", 1);
         }
         4 if site == Site::Log && set.whole && set.quiet => cut_off(run, life, set),
         4 if site == Site::Home => cut_off_home(run, life, set),
         5 | 6 if site == Site::Home && set.whole && set.quiet => {
-            let by = run.rng.between(1, 2) as u16;
+            let by = run.base.rng.between(1, 2) as u16;
             life.session.command(Command::Grow { by });
         }
         5 | 6 if site == Site::Home => {
@@ -140,12 +141,8 @@ fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
 }
 
 pub(super) fn set_state(run: &Run, life: &Life, set: &SetStatus, site: Site) -> SetState {
-    let of_state = |state| -> Vec<Member> {
-        let members = set.members.iter();
-        let of_state = members.filter(|member| member.state == state);
-        of_state.map(|member| member.member).collect()
-    };
-    let (serving, failed) = (of_state(MemberState::Active), of_state(MemberState::Failed));
+    let serving = members_in(set, MemberState::Active);
+    let failed = members_in(set, MemberState::Failed);
     // One that is dead, or cut off, may not have been found out yet.
     let faults = |member: &Member| &life.session.world.disk(*member).faults;
     let gone = |member: &Member| {
@@ -184,22 +181,22 @@ fn lose_member(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
             Site::Log | Site::Buffer => Incident::LogLoss,
         },
     );
-    let member = *run.rng.pick(&set.serving);
+    let member = *run.base.rng.pick(&set.serving);
     directed::note_event(run, life, loss_of(life, site, member));
     life.troubled[site as usize] = true;
     if site == Site::Log && !set.whole {
-        run.count("further losses of the surrogate", 1);
+        run.base.count("further losses of the surrogate", 1);
     }
     if site == Site::Home {
         trouble_home(run, life);
         lose_beside(run, life);
     }
-    if run.rng.chance(1, 2) {
+    if run.base.rng.chance(1, 2) {
         life.session.command(Command::Fail(member));
     } else {
         life.session.world.inject(member, Fault::Death);
     }
-    run.count("members lost", 1);
+    run.base.count("members lost", 1);
 }
 
 /// What the loss of a member is to a code cache.
@@ -220,19 +217,19 @@ fn lose_beside(run: &mut Run, life: &mut Life) {
     };
     let log = set_state(run, life, set, Site::Log);
     let bears = log.whole && log.quiet || log.bears_more && !log.serving.is_empty();
-    if bears && run.rng.chance(1, 2) {
-        let beside = *run.rng.pick(&log.serving);
+    if bears && run.base.rng.chance(1, 2) {
+        let beside = *run.base.rng.pick(&log.serving);
         life.troubled[Site::Log as usize] = true;
         life.session.world.inject(beside, Fault::Death);
-        run.count("disks lost with both", 1);
+        run.base.count("disks lost with both", 1);
     }
 }
 
 /// A member of home wakes late from its next standby, or never: then it is one that is lost.
 fn spoil_sleep(run: &mut Run, life: &mut Life, set: &SetState) {
-    let late = Nanos(run.rng.between(1, 30) * 1_000_000_000);
-    let never = set.whole && set.quiet && run.rng.chance(1, 3);
-    let member = *run.rng.pick(&set.serving);
+    let late = Nanos(run.base.rng.between(1, 30) * 1_000_000_000);
+    let never = set.whole && set.quiet && run.base.rng.chance(1, 3);
+    let member = *run.base.rng.pick(&set.serving);
     spoil_member(run, life, member, (!never).then_some(late));
 }
 
@@ -243,7 +240,7 @@ pub(super) fn spoil_member(run: &mut Run, life: &mut Life, member: Member, after
         life.spoilt.push(member);
     }
     life.session.world.inject(member, Fault::Wakes { after });
-    run.count("sleeps spoilt", 1);
+    run.base.count("sleeps spoilt", 1);
 }
 
 /// The log disk dies. If first copies are believed nobody loses anything, nor is anybody refused.
@@ -261,14 +258,14 @@ fn lose_log_disk(run: &mut Run, life: &mut Life, members: &[Member]) {
     note(run, life, Incident::SurrogateLoss);
     life.troubled[Site::Log as usize] = true;
     // It may be there again with the next start, with what it had: that must not count then.
-    let returns = run.rng.clone().fork(MOST).chance(1, 2);
+    let returns = run.base.rng.clone().fork(MOST).chance(1, 2);
     let fault = if returns { Fault::Hang } else { Fault::Death };
     for member in members {
         life.session.world.inject(*member, fault);
     }
     run.log_gone = !returns;
     run.log_away = true;
-    run.count("log disks lost", 1);
+    run.base.count("log disks lost", 1);
 }
 
 /// Home loses something: what first copies alone have, since the log is lost, may be lost with it.
@@ -291,16 +288,16 @@ pub(super) fn lose_surrogate(run: &mut Run, life: &mut Life, members: &[Member])
     life.session.refusals_expected = true;
     life.session.oracle.allow_all_losses();
     run.log_gone = true;
-    run.count("surrogates lost", 1);
+    run.base.count("surrogates lost", 1);
 }
 
 /// One member of the surrogate, or more than it bears, is beyond reach for a while: shorter or longer than is waited
 /// for. What was on its way there arrives late.
 fn cut_off(run: &mut Run, life: &mut Life, set: &SetState) {
-    let all = run.rng.chance(1, 3);
-    let lasts = Nanos(run.rng.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
+    let all = run.base.rng.chance(1, 3);
+    let lasts = Nanos(run.base.rng.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
     let until = life.session.world.now().after(lasts);
-    let one = *run.rng.pick(&set.serving);
+    let one = *run.base.rng.pick(&set.serving);
     let incident = match all {
         true => Incident::WholeCut,
         false => Incident::Cut,
@@ -323,7 +320,7 @@ fn cut_off(run: &mut Run, life: &mut Life, set: &SetState) {
 fn cut_off_home(run: &mut Run, life: &mut Life, set: &SetState) {
     note(run, life, Incident::HomeCut);
     // Drawn from a stream of its own.
-    let mut drawn = run.rng.clone().fork(MOST);
+    let mut drawn = run.base.rng.clone().fork(MOST);
     let lasts = Nanos(drawn.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
     let until = life.session.world.now().after(lasts);
     trouble_home(run, life);
@@ -342,7 +339,7 @@ fn cut_off_home(run: &mut Run, life: &mut Life, set: &SetState) {
 /// More than half of the members, or all of them: those that are left may keep a record of who went first.
 fn most_of(run: &Run, members: &[Member]) -> Vec<Member> {
     // Drawn from a stream of its own.
-    let mut drawn = run.rng.clone().fork(MOST);
+    let mut drawn = run.base.rng.clone().fork(MOST);
     let least = members.len() as u64 / 2 + 1;
     let count = drawn.between(least.min(members.len() as u64), members.len() as u64);
     let order = drawn.order(members.len()).into_iter();
@@ -371,13 +368,13 @@ pub(super) fn come_back(run: &mut Run, life: &mut Life, member: Member) {
     if failed && life.serving {
         life.session.command(Command::Add(member));
     }
-    run.count("members come back", 1);
+    run.base.count("members come back", 1);
 }
 
 pub(super) fn blank(run: &mut Run, site: Site) -> Disk {
     let spec = spec_of(&run.plan, site).clone();
     let index = spec.slots + spec.spares;
-    let seed = run.rng.word();
+    let seed = run.base.rng.word();
     let image = spec.blank(index, earlier(seed));
     disk(&run.plan, &spec, index, image, seed)
 }

@@ -20,11 +20,11 @@ use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::payload::Payload;
-use crate::rng::{Rng, mix};
+use crate::rng::Rng;
+use crate::run::{Base, Course, End, HasSession};
 use crate::session::{News, PATIENCE, Session};
-use crate::swarm::{DEATHS_ALONE, Deaths};
-use crate::workload::Workload;
-use crate::world::{World, WorldConfig};
+use crate::tally::{Tally, add};
+use crate::world::{World, WorldConfig, members_in};
 use buffer::{Buffers, Refused};
 pub use coverage::{Incident, Phase};
 use directed::Directed;
@@ -34,10 +34,10 @@ use removal::{Removal, Removals};
 use restripe_array::layout::{Layout, Level};
 use restripe_array::report::MemberState;
 use restripe_array::report::Status as SetStatus;
-use restripe_array::{Command, CommandError, Fact, Limits, Member, Nanos, StartMode};
+use restripe_array::{Command, CommandError, CommandTag, Fact, Limits, Member, Nanos, StartMode};
 use restripe_tier::report::Status;
 use restripe_tier::{Config, Engine, SurrogateConfig};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 /// What is not left to the seed.
 #[derive(Clone, Copy, Debug, Default)]
@@ -56,13 +56,6 @@ pub struct Options {
     pub quests: bool,
     /// The bug that the engine is to have.
     pub bug: Option<restripe_array::Bug>,
-}
-
-impl Options {
-    /// Whether the daemon alone dies now and then.
-    fn has_deaths(&self) -> bool {
-        crate::swarm::deaths::show(self.bug)
-    }
 }
 
 impl Options {
@@ -86,11 +79,20 @@ pub struct Outcome {
     /// Of all actions of all lives.
     pub digest: u64,
     /// How often was met what a run is to meet.
-    pub met: BTreeMap<&'static str, u64>,
+    pub met: Tally<&'static str>,
     /// Incidents by where users' data were.
-    pub incidents: BTreeMap<(Phase, Incident), u64>,
+    pub incidents: Tally<(Phase, Incident)>,
     /// Of a code cache: events by what it was at.
-    pub events: BTreeMap<(Moment, Event), u64>,
+    pub events: Tally<(Moment, Event)>,
+}
+
+impl Outcome {
+    /// Adds what another run met.
+    pub fn add(&mut self, other: &Outcome) {
+        add(&mut self.met, &other.met);
+        add(&mut self.incidents, &other.incidents);
+        add(&mut self.events, &other.events);
+    }
 }
 
 /// A device that does not answer for so long is given up.
@@ -101,34 +103,16 @@ pub fn run(seed: u64, options: Options) -> Outcome {
     Run::new(seed, options).finish()
 }
 
-/// How a life ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
-    Crash,
-    Stop,
-    Broken,
-    /// Refused for good: an operator goes on without the surrogate that is here.
-    Forgo,
-    /// What is left of home holds what was replaced long ago; or a buffer is lost, with what users flushed last.
-    Beyond,
-    /// Refused without its buffer, or with an old copy of it: an operator brings the right one.
-    Without,
-}
-
 struct Run {
     seed: u64,
+    base: Base,
     options: Options,
-    rng: Rng,
     plan: Plan,
-    layout: Layout,
-    oracle: Option<Oracle>,
-    workload: Workload,
     home: Vec<Disk>,
     log: Vec<Disk>,
     buffer: Vec<Disk>,
     buffers: Buffers,
     removals: Removals,
-    now: Nanos,
     /// Members of each set were lost in the life that ended, or in one before that since when nothing was served.
     lost_lately: [bool; 3],
     /// The surrogate is lost as a whole.
@@ -152,7 +136,6 @@ struct Run {
     goal: (Moment, Event),
     /// What the code cache was at when it crashed.
     crashed_at: BTreeSet<Moment>,
-    deaths: Deaths,
     outcome: Outcome,
 }
 
@@ -193,10 +176,17 @@ impl Run {
         }
         let creation = plan.home.create().expect("plans are made to fit");
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
-        let (size, row) = (layout.size_sectors(), layout.row_sectors());
-        let workload = Workload::new(rng.fork(1), size, layout.chunk_sectors(), row, 1);
-        let home = format(&plan, &plan.home, rng.word());
-        let mut log = format(&plan, &plan.log, rng.word());
+        let mut base = Base::new(
+            seed,
+            rng,
+            layout,
+            Payload::Bytes,
+            1,
+            options.bug,
+            options.trace,
+        );
+        let home = format(&plan, &plan.home, base.rng.word());
+        let mut log = format(&plan, &plan.log, base.rng.word());
         if options.eraid {
             log.clear();
         }
@@ -204,17 +194,13 @@ impl Run {
         let buffer = buffer.map_or(Vec::new(), |spec| format(&plan, &spec, 0xb0f ^ seed));
         let run = Run {
             seed,
-            oracle: Some(Oracle::new(Payload::Bytes, size)),
+            base,
             options,
-            rng,
-            layout,
-            workload,
             home,
             log,
             buffer,
             buffers: Buffers::new(seed),
             removals: Removals::new(seed),
-            now: Nanos::ZERO,
             lost_lately: [false; 3],
             log_gone: false,
             log_away: false,
@@ -228,51 +214,49 @@ impl Run {
             turn: seed,
             goal: Directed::cell(seed),
             crashed_at: BTreeSet::new(),
-            deaths: Deaths::new(seed, options.has_deaths()),
             outcome: Outcome::default(),
             plan,
         };
-        run.say(|| format!("seed {seed}: {:?}", run.plan));
+        run.base.say(|| format!("seed {seed}: {:?}", run.plan));
         run
     }
 
-    fn say(&self, what: impl FnOnce() -> String) {
-        if self.options.trace {
-            eprintln!("{}", what());
+    fn finish(mut self) -> Outcome {
+        self.live_all();
+        Outcome {
+            violations: self.base.violations,
+            digest: self.base.digest,
+            met: self.base.counts,
+            ..self.outcome
         }
     }
 
-    fn count(&mut self, what: &'static str, times: u64) {
-        *self.outcome.met.entry(what).or_default() += times;
-    }
-
-    fn finish(mut self) -> Outcome {
+    fn live_all(&mut self) {
         for _ in 0..self.plan.lives {
-            let crash = self.rng.chance(3, 4);
-            let most = *self.rng.pick(&[30, 200, 1000, 4000]);
-            let crash_after = crash.then(|| self.rng.between(1, most));
+            let crash = self.base.rng.chance(3, 4);
+            let most = *self.base.rng.pick(&[30, 200, 1000, 4000]);
+            let crash_after = crash.then(|| self.base.rng.between(1, most));
             // What a run sets out for would seldom come before that.
-            let crash_after = crash_after.filter(|_| !directed::seeks(&self));
+            let crash_after = crash_after.filter(|_| !directed::seeks(self));
             if !self.live(crash_after, false) {
-                return self.outcome;
+                return;
             }
         }
-        directed::end_directed(&mut self);
+        directed::end_directed(self);
         let mut whole = self.live(None, true);
-        while whole && buffer::is_needed(&self) {
+        while whole && buffer::is_needed(self) {
             whole = self.live(None, true);
         }
         if whole {
             self.without_surrogate();
         }
-        self.outcome
     }
 
     /// One life. False when something was broken.
     fn live(&mut self, crash_after: Option<u64>, last: bool) -> bool {
-        let with = !self.log_gone || !self.log.is_empty() && self.rng.chance(1, 2);
+        let with = !self.log_gone || !self.log.is_empty() && self.base.rng.chance(1, 2);
         let mut life = self.begin(with, crash_after);
-        let hushed = self.deaths.hushes() && !last;
+        let hushed = self.base.deaths.hushes() && !last;
         let end = match self.start(&mut life) {
             Some(end) => end,
             None if last => self.come_to_rest(&mut life),
@@ -308,29 +292,19 @@ impl Run {
         };
         disks.extend(log);
         disks.extend(buffer);
-        let engine = Engine::new(Config {
-            members: disks.iter().map(Disk::info).collect(),
+        let config = Config {
+            members: Vec::new(),
             limits,
             surrogate: with.then_some(surrogate),
             io_timeout: IO_TIMEOUT,
             bug: self.options.bug,
-        });
-        let config = WorldConfig {
-            payload: Payload::Bytes,
-            limits: Limits {
-                ios: 1 << 16,
-                ..limits
-            },
-            seed: self.rng.word(),
-            compute_delay: Nanos(*self.rng.pick(&[0, 1_000, 3_000_000])),
-            strict: true,
-            record: false,
-            trace: self.options.trace,
         };
-        let world = World::at(config, self.now, engine, disks);
-        let oracle = self.oracle.take().expect("it is here between lives");
-        let mut session = Session::new(world, oracle);
-        session.trace = self.options.trace;
+        let of_world = Limits {
+            ios: 1 << 16,
+            ..limits
+        };
+        let world = WorldConfig::strict(Payload::Bytes, of_world);
+        let session = self.base.boot(disks, config, world, &[0, 1_000, 3_000_000]);
         Life {
             session,
             sites,
@@ -349,21 +323,9 @@ impl Run {
 
     /// Home may have grown.
     fn take_capacity(&mut self, life: &mut Life) {
-        let status = life.session.world.status();
-        let size = status.size_bytes / 512;
-        if !self.plan.grows || size <= self.layout.size_sectors() {
-            return;
+        if self.plan.grows && self.base.take_capacity(&mut life.session) {
+            self.base.count("growths of home", 1);
         }
-        let geometry = status.geometry.expect("it serves");
-        let layout = Layout::new(geometry).expect("it serves by that");
-        // The next growth may have begun.
-        self.layout = match layout.size_sectors() > size {
-            true => layout.growing(),
-            false => layout,
-        };
-        life.session.oracle.grow(size);
-        self.workload.grow(size);
-        self.count("growths of home", 1);
     }
 
     // ----------------------------------------------------------------------------------------------------- starting
@@ -372,11 +334,16 @@ impl Run {
     fn start(&mut self, life: &mut Life) -> Option<End> {
         let mut mode = StartMode::default();
         for _ in 0..4 {
-            let error = match self.ask_start(life, mode) {
-                Ok(error) => error,
-                Err(end) => return end,
+            let tag = life.session.command(Command::Start(mode));
+            let error = match self.answer(life, tag) {
+                Ok(Ok(())) => {
+                    self.started(life, mode);
+                    return None;
+                }
+                Ok(Err(error)) => error,
+                Err(end) => return Some(end),
             };
-            self.say(|| format!("  start refused: {error:?}"));
+            self.base.say(|| format!("  start refused: {error:?}"));
             if let Some(end) = buffer::refused(self, life, &error, &mut mode) {
                 match end {
                     Refused::Again => continue,
@@ -389,11 +356,11 @@ impl Run {
             };
             match inner {
                 CommandError::Foreign(_) if site == Site::Log && self.forgone => {
-                    self.count("surrogates that were given up refused", 1);
+                    self.base.count("surrogates that were given up refused", 1);
                     return Some(End::Forgo);
                 }
                 CommandError::Minority { .. } if self.outdated(life, site) => {
-                    self.count("outdated minorities refused", 1);
+                    self.base.count("outdated minorities refused", 1);
                     return Some(match site {
                         Site::Home => End::Beyond,
                         Site::Log | Site::Buffer => End::Forgo,
@@ -405,7 +372,7 @@ impl Run {
                 {
                     removal::is_not_on_record(self);
                     life.session.oracle.allow_all_losses();
-                    self.count("starts without a lost surrogate", 1);
+                    self.base.count("starts without a lost surrogate", 1);
                     mode.accept_loss = true;
                 }
                 // What is left of the log can be read in part, and not be written.
@@ -414,7 +381,7 @@ impl Run {
                 {
                     return Some(End::Forgo);
                 }
-                CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
+                CommandError::WouldLose { .. } if life.session.oracle.allows_losses() => {
                     mode.accept_loss = true;
                 }
                 _ => {
@@ -431,24 +398,6 @@ impl Run {
             Invariant::StartRefused,
             format!("{mode:?}, over and over"),
         )
-    }
-
-    /// Why it does not start; or how its life ended meanwhile, and nothing if it serves.
-    fn ask_start(&mut self, life: &mut Life, mode: StartMode) -> Result<CommandError, Option<End>> {
-        let tag = life.session.command(Command::Start(mode));
-        loop {
-            match self.hear(life, Some(tag)) {
-                Some(Ok(())) => {
-                    self.started(life, mode);
-                    return Err(None);
-                }
-                Some(Err(error)) => return Ok(error),
-                None => {}
-            }
-            if let Some(end) = self.step(life) {
-                return Err(Some(end));
-            }
-        }
     }
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
@@ -482,65 +431,6 @@ impl Run {
         Some(End::Broken)
     }
 
-    fn loss_is_allowed(&self, life: &Life) -> bool {
-        let oracle = &life.session.oracle;
-        (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None))
-    }
-
-    /// One step. An end, when one has come.
-    fn step(&mut self, life: &mut Life) -> Option<End> {
-        if life.session.violations().next().is_some() {
-            return Some(End::Broken);
-        }
-        if life.crash_after.is_some_and(|after| life.steps >= after) {
-            return Some(End::Crash);
-        }
-        life.steps += 1;
-        let more = life.session.step();
-        let oldest = life.session.world.oldest_outstanding();
-        let now = life.session.world.now();
-        if oldest.is_some_and(|since| !more || now.since(since) > PATIENCE) {
-            let detail = format!(
-                "{} requests and the commands wait; {} operations under way; {}; {:?}",
-                life.session.outstanding(),
-                life.session.world.operations(),
-                life.session.waiting(),
-                life.session.world.status().surrogate
-            );
-            return self.broken(life, Invariant::StuckRequest, detail);
-        }
-        if self.options.gathers {
-            faults::watch_sleepers(life);
-        }
-        directed::look(self, life, more);
-        let crashes = life.crash_after.is_some_and(|after| life.steps >= after);
-        (self.options.quests && crashes).then_some(End::Crash)
-    }
-
-    /// Takes note of what is told; the answer to a command, if it has come.
-    fn hear(
-        &mut self,
-        life: &mut Life,
-        tag: Option<restripe_array::CommandTag>,
-    ) -> Option<Result<(), CommandError>> {
-        let mut answer = None;
-        while let Some(news) = life.session.news() {
-            self.say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
-            match news {
-                News::CommandReply(answered, result) if Some(answered) == tag => {
-                    answer = Some(result);
-                }
-                News::CommandReply(answered, result) if life.removal.is_asked_by(answered) => {
-                    removal::answered(self, life, &result);
-                }
-                News::Fact(fact) => self.fact(life, &fact),
-                News::Mark(member) => faults::come_back(self, life, Member(member as u16)),
-                News::CommandReply(..) => {}
-            }
-        }
-        answer
-    }
-
     fn fact(&mut self, life: &mut Life, fact: &Fact) {
         match fact {
             Fact::MemberFailed { member, why } if !life.troubled[Site::Home as usize] => {
@@ -563,19 +453,12 @@ impl Run {
                 life.session
                     .violation(Invariant::MemberFailedWrongly, detail);
             }
-            Fact::BufferFailed => self.count("buffers failed", 1),
-            Fact::BufferAbsent { .. } => self.count("starts without a buffer", 1),
-            Fact::TaskStarted { .. } => self.count("tasks of home", 1),
+            Fact::BufferFailed => self.base.count("buffers failed", 1),
+            Fact::BufferAbsent { .. } => self.base.count("starts without a buffer", 1),
+            Fact::TaskStarted { .. } => self.base.count("tasks of home", 1),
             Fact::TaskEnded { .. } => self.take_capacity(life),
             Fact::Lost { lba, sectors } => {
-                let oracle = &life.session.oracle;
-                let wrongly = (*lba..lba + sectors).find(|lba| !oracle.may_be_lost(*lba, None));
-                if let Some(lba) = wrongly {
-                    life.session.violation(
-                        Invariant::LossReportedWrongly,
-                        format!("{lba} is told to be lost"),
-                    );
-                }
+                life.session.judge_loss(*lba, *sectors);
             }
             Fact::OfSurrogate(fact) => match &**fact {
                 Fact::MemberFailed { member, why } if !life.troubled[Site::Log as usize] => {
@@ -584,8 +467,8 @@ impl Run {
                         format!("of the surrogate: {member:?}: {why:?}"),
                     );
                 }
-                Fact::TaskStarted { .. } => self.count("tasks of the surrogate", 1),
-                Fact::Repaired { rotten: true, .. } => self.count("repairs of rot", 1),
+                Fact::TaskStarted { .. } => self.base.count("tasks of the surrogate", 1),
+                Fact::Repaired { rotten: true, .. } => self.base.count("repairs of rot", 1),
                 _ => {}
             },
             _ => {}
@@ -610,7 +493,7 @@ impl Run {
                 && life.session.world.ready()
                 && !directed::holds(self)
             {
-                let ask = self.workload.draw();
+                let ask = self.base.workload.draw();
                 directed::request(self, life, ask);
                 issued += 1;
                 let status = life.session.world.status();
@@ -619,7 +502,7 @@ impl Run {
                     .plan
                     .calm
                     .max(if directed::seeks(self) { 4 } else { 1 });
-                if self.rng.chance(1, calm * if busy { 4 } else { 12 }) {
+                if self.base.rng.chance(1, calm * if busy { 4 } else { 12 }) {
                     faults::perturb(self, life, busy);
                 }
             }
@@ -631,7 +514,7 @@ impl Run {
                 return self.stop(life);
             }
         }
-        for _ in 0..*self.rng.pick(&[0, 0, 100, 1000]) {
+        for _ in 0..*self.base.rng.pick(&[0, 0, 100, 1000]) {
             if let Some(end) = self.step(life) {
                 return end;
             }
@@ -643,61 +526,6 @@ impl Run {
         self.stop(life)
     }
 
-    /// Reads what a dead daemon left, flushes it, and ends: by a stop, which is a flush as well, or by a crash.
-    fn flush_alone(&mut self, life: &mut Life) -> End {
-        let stops = self.deaths.begin_flush();
-        self.count(DEATHS_ALONE, 1);
-        if !life
-            .session
-            .read_all(self.layout.chunk_sectors() * 3, PATIENCE)
-        {
-            return End::Broken;
-        }
-        if stops {
-            return self.stop(life);
-        }
-        life.session.flush();
-        match life.session.settle(PATIENCE) {
-            true => End::Crash,
-            false => End::Broken,
-        }
-    }
-
-    fn stop(&mut self, life: &mut Life) -> End {
-        directed::note_event(self, life, Event::Stop);
-        life.stopping = true;
-        let ticket = life.session.oracle.flush();
-        life.session.refusals_expected = true;
-        let tag = life.session.command(Command::Stop);
-        loop {
-            match self.hear(life, Some(tag)) {
-                Some(Ok(())) => {
-                    life.session.oracle.flush_ended(ticket, true);
-                    return End::Stop;
-                }
-                Some(Err(CommandError::OfSurrogate(_)))
-                    if life.troubled[Site::Log as usize] && !removal::is_removed(self) =>
-                {
-                    life.session.oracle.flush_ended(ticket, false);
-                    return End::Stop;
-                }
-                Some(Err(CommandError::TooFew { .. })) if life.session.halted.is_some() => {
-                    life.session.oracle.flush_ended(ticket, false);
-                    return End::Stop;
-                }
-                Some(Err(error)) => {
-                    let detail = format!("it does not stop: {error:?}");
-                    life.session.violation(Invariant::StuckRequest, detail);
-                    return End::Broken;
-                }
-                None => {}
-            }
-            if let Some(end) = self.step(life) {
-                return end;
-            }
-        }
-    }
-
     // --------------------------------------------------------------------------------------------------------- ends
 
     /// Everything comes home, and is looked at.
@@ -705,15 +533,7 @@ impl Run {
         life.session.command(Command::Pause(false));
         let (min, max) = (u64::MAX, u64::MAX);
         life.session.command(Command::Rate { min, max });
-        let failed: Vec<Member> = life
-            .session
-            .world
-            .status()
-            .members
-            .iter()
-            .filter(|member| member.state == MemberState::Failed)
-            .map(|member| member.member)
-            .collect();
+        let failed = members_in(&life.session.world.status(), MemberState::Failed);
         for member in failed {
             life.session.command(Command::Add(member));
         }
@@ -737,10 +557,7 @@ impl Run {
             life.session.violation(Invariant::TaskFailed, detail);
             return End::Broken;
         }
-        if !life
-            .session
-            .read_all(self.layout.chunk_sectors() * 3, PATIENCE)
-        {
+        if !self.base.read_all(&mut life.session) {
             return End::Broken;
         }
         self.stop(life)
@@ -748,31 +565,35 @@ impl Run {
 
     fn end(&mut self, mut life: Life, end: End) -> bool {
         let status = life.session.world.status();
-        self.say(|| {
+        self.base.say(|| {
             format!(
                 "  life ends: {end:?} after {} steps, {:?}",
                 life.steps, status.surrogate
             )
         });
-        self.count("blocks from the read cache", status.counters.blocks_cached);
+        self.base
+            .count("blocks from the read cache", status.counters.blocks_cached);
         if let Some(overlay) = status.surrogate.as_ref().and_then(|one| one.overlay) {
             let counters = overlay.counters;
-            self.count("writes redirected", counters.redirected_writes);
-            self.count("reads of the log", counters.reads_of_log);
-            self.count("reads of both", counters.reads_of_both);
-            self.count("sectors home", counters.sectors_home);
-            self.count("clusters read", counters.clusters_read);
-            self.count("clusters read again", counters.clusters_reread);
-            self.count("rests of mirrors", overlay.rests);
-            self.count("destages", overlay.destages);
-            self.count("cleanings", counters.cleanings);
-            self.count("sectors moved", counters.sectors_moved);
-            self.count("clean copies", counters.clean_copies);
-            self.count("records kept in buffers", counters.versions);
+            self.base
+                .count("writes redirected", counters.redirected_writes);
+            self.base.count("reads of the log", counters.reads_of_log);
+            self.base.count("reads of both", counters.reads_of_both);
+            self.base.count("sectors home", counters.sectors_home);
+            self.base.count("clusters read", counters.clusters_read);
+            self.base
+                .count("clusters read again", counters.clusters_reread);
+            self.base.count("rests of mirrors", overlay.rests);
+            self.base.count("destages", overlay.destages);
+            self.base.count("cleanings", counters.cleanings);
+            self.base.count("sectors moved", counters.sectors_moved);
+            self.base.count("clean copies", counters.clean_copies);
+            self.base
+                .count("records kept in buffers", counters.versions);
         }
-        let sweeps = self.deaths.sweeps();
+        let sweeps = self.base.deaths.sweeps();
         let bears = end == End::Crash && !sweeps && !self.options.quests;
-        let dies = bears && !life.troubled.contains(&true) && self.deaths.is_death();
+        let dies = bears && !life.troubled.contains(&true) && self.base.deaths.is_death();
         if dies {
             faults::note(self, &life, Incident::Death);
         } else if end == End::Crash {
@@ -783,11 +604,7 @@ impl Run {
             }
         }
         removal::look_at_what_was_let_go(&mut life);
-        let world = &life.session.world;
-        self.outcome.digest = mix(self.outcome.digest ^ world.digest());
-        let violations = life.session.violations().cloned();
-        self.outcome.violations.extend(violations);
-        if !self.outcome.violations.is_empty() {
+        if !self.base.settle(&life.session) {
             return false;
         }
         self.cut(life, end, sweeps, dies)
@@ -817,7 +634,7 @@ impl Run {
             ..
         } = session;
         mend(&mut world);
-        self.now = world.now();
+        self.base.now = world.now();
         let site = world.site();
         // What was acknowledged may lie in the memory of a code cache.
         match dies && !self.options.gathers {
@@ -827,9 +644,9 @@ impl Run {
         if dies {
             oracle.outlived();
         }
-        let cut = match self.rng.chance(1, 4) {
+        let cut = match self.base.rng.chance(1, 4) {
             true => site.nothing(),
-            false => site.sample(&mut self.rng),
+            false => site.sample(&mut self.base.rng),
         };
         let cut = if sweeps { site.nothing() } else { cut };
         let disks = match dies {
@@ -865,11 +682,11 @@ impl Run {
 
     /// What of both sets is there afterwards, and what may be lost with the rest.
     fn settle_cut(&mut self, mut oracle: Oracle, end: End, ahead: bool) -> bool {
-        if self.options.graid && ahead && self.rng.chance(1, 8) {
+        if self.options.graid && ahead && self.base.rng.chance(1, 8) {
             // First copies have all that was flushed.
             self.log.clear();
             self.log_gone = true;
-            self.count("log disks lost with a crash", 1);
+            self.base.count("log disks lost with a crash", 1);
         }
         if end == End::Forgo {
             self.log.clear();
@@ -884,7 +701,7 @@ impl Run {
             self.log.clear();
             self.log_gone = true;
             oracle.allow_all_losses();
-            self.count("outdated logs left out", 1);
+            self.base.count("outdated logs left out", 1);
         }
         let whole = |disks: &[Disk]| Atlas::of(disks.iter()).is_some_and(|atlas| atlas.whole(None));
         let removed = removal::is_on_record(self);
@@ -895,7 +712,7 @@ impl Run {
             }
         }
         if !whole(&self.home) || end == End::Beyond {
-            self.count("runs beyond redundancy", 1);
+            self.base.count("runs beyond redundancy", 1);
             return false;
         }
         if let Some(atlas) = Atlas::of(self.home.iter()) {
@@ -912,7 +729,7 @@ impl Run {
                 .collect();
             unsettled.into_iter().for_each(|lba| oracle.allow_loss(lba));
         }
-        self.oracle = Some(oracle);
+        self.base.oracle = Some(oracle);
         true
     }
 
@@ -921,16 +738,108 @@ impl Run {
         let mut life = self.begin(false, None);
         let end = match self.start(&mut life) {
             Some(end) => end,
-            None if life
-                .session
-                .read_all(self.layout.chunk_sectors() * 3, PATIENCE) =>
-            {
-                self.stop(&mut life)
-            }
+            None if self.base.read_all(&mut life.session) => self.stop(&mut life),
             None => End::Broken,
         };
         if self.end(life, end) {
-            self.count("runs to the end", 1);
+            self.base.count("runs to the end", 1);
+        }
+    }
+}
+
+impl HasSession for Life {
+    fn session(&mut self) -> &mut Session<Engine> {
+        &mut self.session
+    }
+}
+
+impl Course for Run {
+    type Life = Life;
+
+    fn base(&mut self) -> &mut Base {
+        &mut self.base
+    }
+
+    fn hear(
+        &mut self,
+        life: &mut Life,
+        tag: Option<CommandTag>,
+    ) -> Option<Result<(), CommandError>> {
+        let mut answer = None;
+        while let Some(news) = life.session.news() {
+            self.base
+                .say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
+            match news {
+                News::CommandReply(answered, result) if Some(answered) == tag => {
+                    answer = Some(result);
+                }
+                News::CommandReply(answered, result) if life.removal.is_asked_by(answered) => {
+                    removal::answered(self, life, &result);
+                }
+                News::Fact(fact) => self.fact(life, &fact),
+                News::Mark(member) => faults::come_back(self, life, Member(member as u16)),
+                News::CommandReply(..) => {}
+            }
+        }
+        answer
+    }
+
+    fn step(&mut self, life: &mut Life) -> Option<End> {
+        if life.session.violations().next().is_some() {
+            return Some(End::Broken);
+        }
+        if life.crash_after.is_some_and(|after| life.steps >= after) {
+            return Some(End::Crash);
+        }
+        life.steps += 1;
+        let more = life.session.step();
+        let oldest = life.session.world.oldest_outstanding();
+        let now = life.session.world.now();
+        if oldest.is_some_and(|since| !more || now.since(since) > PATIENCE) {
+            let detail = format!(
+                "{} requests and the commands wait; {} operations under way; {}; {:?}",
+                life.session.outstanding(),
+                life.session.world.operations(),
+                life.session.waiting(),
+                life.session.world.status().surrogate
+            );
+            return self.broken(life, Invariant::StuckRequest, detail);
+        }
+        if self.options.gathers {
+            faults::watch_sleepers(life);
+        }
+        directed::look(self, life, more);
+        let crashes = life.crash_after.is_some_and(|after| life.steps >= after);
+        (self.options.quests && crashes).then_some(End::Crash)
+    }
+
+    fn stop(&mut self, life: &mut Life) -> End {
+        directed::note_event(self, life, Event::Stop);
+        life.stopping = true;
+        let ticket = life.session.oracle.flush();
+        life.session.refusals_expected = true;
+        let tag = life.session.command(Command::Stop);
+        match self.answer(life, tag) {
+            Err(end) => end,
+            Ok(Ok(())) => {
+                life.session.oracle.flush_ended(ticket, true);
+                End::Stop
+            }
+            Ok(Err(CommandError::OfSurrogate(_)))
+                if life.troubled[Site::Log as usize] && !removal::is_removed(self) =>
+            {
+                life.session.oracle.flush_ended(ticket, false);
+                End::Stop
+            }
+            Ok(Err(CommandError::TooFew { .. })) if life.session.halted.is_some() => {
+                life.session.oracle.flush_ended(ticket, false);
+                End::Stop
+            }
+            Ok(Err(error)) => {
+                let detail = format!("it does not stop: {error:?}");
+                life.session.violation(Invariant::StuckRequest, detail);
+                End::Broken
+            }
         }
     }
 }

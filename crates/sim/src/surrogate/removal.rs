@@ -99,7 +99,7 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life) {
     if named && run.directed.is_none() && !directed::seeks(run) {
         life.removal.after = None;
         life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
-        run.count("removals asked for", 1);
+        run.base.count("removals asked for", 1);
     }
 }
 
@@ -109,9 +109,9 @@ pub(super) fn answered(run: &mut Run, life: &mut Life, answer: &Result<(), Comma
             let detail = format!("nothing is amiss, and no removal: {error:?}");
             life.session.violation(Invariant::TaskFailed, detail);
         }
-        return run.count("removals refused", 1);
+        return run.base.count("removals refused", 1);
     }
-    run.count("surrogates taken away", 1);
+    run.base.count("surrogates taken away", 1);
     take_away(run);
     directed::end_directed(run);
     life.session.refusals_expected &= life.stopping || life.troubled[Site::Home as usize];
@@ -124,7 +124,7 @@ pub(super) fn answered(run: &mut Run, life: &mut Life, answer: &Result<(), Comma
         }
         life.troubled[Site::Log as usize] = true;
         life.troubled[Site::Buffer as usize] = true;
-        run.count("disks taken away at once", 1);
+        run.base.count("disks taken away at once", 1);
     }
 }
 
@@ -150,7 +150,7 @@ pub(super) fn started(run: &mut Run, life: &mut Life, mode: StartMode) {
     run.removals.state = State::There;
     if life.removal.on_record {
         take_away(run);
-        run.count("removals on record without an answer", 1);
+        run.base.count("removals on record without an answer", 1);
     }
 }
 

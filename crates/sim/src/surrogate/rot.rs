@@ -1,10 +1,11 @@
 //! Pages of the log that rot while the power is off: headers and anchors, on as many members as redundancy bears.
 
-use super::{End, Life, Run, Site, set_of, spec_of};
+use super::{Life, Run, Site, set_of, spec_of};
 use crate::array::superblock_of;
 use crate::atlas::Atlas;
 use crate::disk::Disk;
 use crate::rng::Rng;
+use crate::run::End;
 use restripe_array::layout::{Layout, Level};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus};
@@ -41,7 +42,7 @@ pub(super) fn rot(run: &mut Run, end: End) -> bool {
     // One more life must have served before, so that what rotted last was found.
     let quiet = !run.lost_lately[Site::Log as usize] && bears_loss_of_log(run);
     let redundant = spec.level != Level::Raid0 && layout.tolerance() > 0;
-    let mut drawn = run.rng.clone().fork(ROT);
+    let mut drawn = run.base.rng.clone().fork(ROT);
     if !(settled && here && quiet && redundant && drawn.chance(1, 3)) {
         return false;
     }
@@ -65,7 +66,8 @@ pub(super) fn rot(run: &mut Run, end: End) -> bool {
     }
     run.rotten = !spoilt.is_empty();
     run.parities_rotten = spoilt.iter().any(|(_, cell)| cell.parity);
-    run.count("pages of the log rotten", spoilt.len() as u64);
+    run.base
+        .count("pages of the log rotten", spoilt.len() as u64);
     run.rotten
 }
 

@@ -1,7 +1,7 @@
 //! What operators do with copies and halves of arrays: an old copy of a member is put back after a clean stop, and members that were left behind
 //! are started alone, and are given one that went on without them.
 
-use super::life::{IO_TIMEOUT, Life, Run};
+use super::life::{Life, Run};
 use super::plan::Roughness;
 use crate::array::superblock_of;
 use crate::atlas::Atlas;
@@ -10,11 +10,12 @@ use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
+use crate::run::boot;
 use crate::session::{News, Session};
-use crate::world::{World, WorldConfig};
+use crate::world::WorldConfig;
 use restripe_array::meta::MemberRole;
 use restripe_array::{Command, CommandError, Member, Nanos, StartMode, Uuid};
-use restripe_tier::{Config, Engine};
+use restripe_tier::Engine;
 
 /// Streams of random numbers, one for copies and one for halves.
 const COPIES: u64 = 0x01dc;
@@ -47,8 +48,8 @@ fn current_in(disk: &Disk) -> Option<u64> {
 }
 
 pub fn due(run: &Run) -> Option<Copy> {
-    let mut drawn = run.rng.clone().fork(COPIES);
-    let redundant = run.layout.tolerance() > 0 && run.excess.is_none();
+    let mut drawn = run.base.rng.clone().fork(COPIES);
+    let redundant = run.base.layout.tolerance() > 0 && run.excess.is_none();
     let copies = run.options.roughness == Roughness::Faults && redundant;
     (copies && drawn.chance(1, RARITY)).then(|| Copy::Due(drawn.below(400)))
 }
@@ -75,8 +76,9 @@ pub fn put_back(run: &mut Run, copy: Option<Copy>) {
     if disk.faults.doomed() || uuid_of(disk.live()) != uuid_of(&image) || !spares(run, index) {
         return;
     }
-    run.say(|| format!("  an old copy of {member:?} is put back"));
-    run.outcome.coverage.count(COPIES_BACK, 1);
+    run.base
+        .say(|| format!("  an old copy of {member:?} is put back"));
+    run.base.count(COPIES_BACK, 1);
     run.copied = uuid_of(&image);
     let disk = run.disks.remove(index);
     run.disks.insert(index, disk.restart(image));
@@ -106,7 +108,7 @@ pub fn is_copied(run: &mut Run) -> bool {
 
 /// On copies of the disks: members that were left behind are started alone, and one that went on comes.
 pub fn part_halves(run: &mut Run) {
-    let drawn = run.rng.clone().fork(HALVES).chance(1, RARITY);
+    let drawn = run.base.rng.clone().fork(HALVES).chance(1, RARITY);
     let faults = run.options.roughness == Roughness::Faults;
     let sound = |disk: &&Disk| !disk.faults.doomed();
     let current: Vec<(u64, &Disk)> = (run.disks.iter())
@@ -126,37 +128,24 @@ pub fn part_halves(run: &mut Run) {
     };
     let (older, newer) = (of(first).collect(), of(last).next());
     if let Some(violation) = newer.and_then(|newer| meet(run, older, newer)) {
-        run.outcome.violations.push(violation);
+        run.base.violations.push(violation);
     }
 }
 
 fn meet(run: &mut Run, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
-    let engine = Engine::new(Config {
-        members: older.iter().map(Disk::info).collect(),
-        limits: run.plan.limits,
-        surrogate: None,
-        io_timeout: IO_TIMEOUT,
-        bug: run.options.bug,
-    });
-    let config = WorldConfig {
-        payload: run.plan.spec.payload,
-        limits: run.plan.limits,
+    let world = WorldConfig {
         seed: 1,
-        compute_delay: Nanos(0),
-        strict: true,
-        record: false,
-        trace: false,
+        ..run.world_config()
     };
-    let world = World::at(config, run.now, engine, older);
-    let oracle = Oracle::new(run.plan.spec.payload, run.layout.size_sectors());
-    let mut session = Session::new(world, oracle);
+    let oracle = Oracle::new(run.plan.spec.payload, run.base.layout.size_sectors());
+    let mut session = boot(older, run.config(), world, run.base.now, oracle);
     let alone = StartMode {
         from_minority: true,
         ..StartMode::default()
     };
     order(&mut session, Command::Start(alone)).ok()?;
     let member = session.world.arrive(newer);
-    run.outcome.coverage.count(HALVES_MET, 1);
+    run.base.count(HALVES_MET, 1);
     match order(&mut session, Command::Add(member)) {
         Err(CommandError::OtherHistory { .. }) => None,
         other => {

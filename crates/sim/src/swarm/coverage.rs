@@ -1,9 +1,10 @@
 //! What a swarm has met, counted: incidents by what the array was doing at that moment.
 
+use crate::tally::{Tally, add};
 use restripe_array::TaskKind;
 use restripe_array::report::TaskStatus;
 use restripe_tier::report::Status;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// Something that happened to a running array.
@@ -98,11 +99,11 @@ impl Scene {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    incidents: BTreeMap<(Option<Moment>, Incident), u64>,
-    of_hosts: BTreeMap<(Hosting, Incident), u64>,
-    counts: BTreeMap<&'static str, u64>,
+    incidents: Tally<(Option<Moment>, Incident)>,
+    of_hosts: Tally<(Hosting, Incident)>,
+    pub(super) counts: Tally<&'static str>,
     /// Transitions of the slice table: kind, from, to.
-    slices: BTreeMap<(&'static str, &'static str, &'static str), u64>,
+    slices: Tally<(&'static str, &'static str, &'static str)>,
 }
 
 impl Coverage {
@@ -144,10 +145,6 @@ impl Coverage {
             .map(|(&(kind, from, to), &times)| (kind, from, to, times))
     }
 
-    pub fn count(&mut self, what: &'static str, times: u64) {
-        *self.counts.entry(what).or_default() += times;
-    }
-
     /// How often something of this name was counted.
     pub fn total(&self, what: &str) -> u64 {
         self.counts.get(what).copied().unwrap_or(0)
@@ -164,18 +161,10 @@ impl Coverage {
     }
 
     pub fn merge(&mut self, other: &Coverage) {
-        for (key, times) in &other.incidents {
-            *self.incidents.entry(*key).or_default() += times;
-        }
-        for (key, times) in &other.of_hosts {
-            *self.of_hosts.entry(*key).or_default() += times;
-        }
-        for (key, times) in &other.slices {
-            *self.slices.entry(*key).or_default() += times;
-        }
-        for (key, times) in &other.counts {
-            *self.counts.entry(key).or_default() += times;
-        }
+        add(&mut self.incidents, &other.incidents);
+        add(&mut self.of_hosts, &other.of_hosts);
+        add(&mut self.slices, &other.slices);
+        add(&mut self.counts, &other.counts);
     }
 }
 

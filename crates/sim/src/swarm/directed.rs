@@ -11,7 +11,7 @@ use crate::rng::Rng;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Init, WriteHole};
 use restripe_array::report::MemberState;
-use restripe_array::{Command, ScrubMode, TaskKind};
+use restripe_array::{Command, TaskKind};
 use restripe_tier::report::Status;
 
 /// What is to happen, and when.
@@ -69,18 +69,18 @@ pub fn draw_next(run: &mut Run) {
     if run.options.roughness < Roughness::Faults || run.directed.is_some() {
         return;
     }
-    let mut directed = Directed::draw(&mut run.rng);
+    let mut directed = Directed::draw(&mut run.base.rng);
     let spec = &run.plan.spec;
     let resyncs = spec.write_hole != WriteHole::Ppl || spec.init == Init::Sync;
     if spec.level == Level::Raid0 {
         directed.kind = TaskKind::Replace;
     }
-    if run.plan.grows && run.rng.clone().fork(GROWTH).chance(3, 4) {
+    if run.plan.grows && run.base.rng.clone().fork(GROWTH).chance(3, 4) {
         directed.kind = TaskKind::Growth;
     } else if directed.kind == TaskKind::Resync && !resyncs {
         directed.kind = TaskKind::Rebuild;
     }
-    run.directed = run.rng.chance(3, 4).then_some(directed);
+    run.directed = run.base.rng.chance(3, 4).then_some(directed);
 }
 
 /// Looks whether the moment has come.
@@ -129,8 +129,7 @@ fn trigger(run: &mut Run, life: &mut Life, status: &Status, kind: TaskKind) {
     match kind {
         TaskKind::Check | TaskKind::Repair => {
             let repair = kind == TaskKind::Repair;
-            life.session
-                .command(Command::Scrub(ScrubMode::writing(repair)));
+            life.session.scrub(repair);
         }
         TaskKind::Growth if any(MemberState::Spare) => faults::grow(run, life),
         TaskKind::Replace if any(MemberState::Spare) => faults::replace(life),

@@ -1,7 +1,7 @@
 //! How lives end: power goes, disks stay away, and the oracle is told what may be lost. In the last one all comes to rest and is looked at.
 
 use super::coverage::{Incident, Scene};
-use super::life::{BLOCKS_CACHED, End, Life, Run, UNPLUGGED};
+use super::life::{BLOCKS_CACHED, Life, Run, UNPLUGGED};
 use super::plan::Roughness;
 use super::verify;
 use super::{copies, excess};
@@ -12,10 +12,11 @@ use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::WriteKind;
-use crate::rng::mix;
+use crate::run::{Course, End};
 use crate::session::{PATIENCE, Session};
-use restripe_array::report::ArrayState;
-use restripe_array::{Command, ScrubMode, TaskKind};
+use crate::world::members_in;
+use restripe_array::report::{ArrayState, MemberState};
+use restripe_array::{Command, TaskKind};
 
 /// Steps in which the tasks of the last life must end.
 const TASK_STEPS: u64 = 400_000;
@@ -23,15 +24,15 @@ const TASK_STEPS: u64 = 400_000;
 impl Run {
     /// Ends a life. False when the run is over.
     pub fn end(&mut self, mut life: Life, end: End) -> bool {
-        self.say(|| {
+        self.base.say(|| {
             format!(
                 "  life ends: {end:?} after {} steps at {}",
                 life.steps,
                 life.session.world.now().0
             )
         });
-        let sweeps = self.deaths.sweeps();
-        let dies = end == End::Crash && !sweeps && self.may_die() && self.deaths.is_death();
+        let sweeps = self.base.deaths.sweeps();
+        let dies = end == End::Crash && !sweeps && self.may_die() && self.base.deaths.is_death();
         if end == End::Crash {
             if life.serving {
                 self.cut_short = Scene::of(&life.session.world.status());
@@ -51,17 +52,11 @@ impl Run {
         let world = &life.session.world;
         self.outcome.coverage.slices(world.machine().coverage());
         let cached = world.machine().status().counters.blocks_cached;
-        self.outcome.coverage.count(BLOCKS_CACHED, cached);
-        self.outcome.digest = mix(self.outcome.digest ^ world.digest());
+        self.base.count(BLOCKS_CACHED, cached);
         self.outcome.ios += world.tally().ios;
-        self.outcome
-            .coverage
-            .count("late completions", world.tally().late);
+        self.base.count("late completions", world.tally().late);
         self.outcome.requests += life.session.replies;
-        self.outcome
-            .violations
-            .extend(life.session.violations().cloned());
-        if !self.outcome.violations.is_empty() {
+        if !self.base.settle(&life.session) {
             return false;
         }
         self.swept |= sweeps;
@@ -73,7 +68,7 @@ impl Run {
         if stopped {
             copies::part_halves(self);
         }
-        self.outcome.violations.is_empty()
+        self.base.violations.is_empty()
     }
 
     /// Whether what this run set out for bears that members outlive the daemon.
@@ -86,21 +81,20 @@ impl Run {
         let Session {
             world, mut oracle, ..
         } = life.session;
-        self.now = world.now();
+        self.base.now = world.now();
         self.lost_lately = life.faults.lost_any();
         let site = world.site();
         match dies {
             true => oracle.death(),
             false => oracle.crash(),
         }
-        self.outcome
-            .coverage
+        self.base
             .count("open writes at crashes", site.open_count() as u64);
         let data_alone = std::mem::take(&mut self.data_alone);
         let cut = match std::mem::take(&mut self.swept) {
             true => site.nothing(),
             false if data_alone => site.without_metadata(self.plan.data_start),
-            false => site.sample(&mut self.rng),
+            false => site.sample(&mut self.base.rng),
         };
         self.say_cut(&site, &cut);
         self.disks = match dies {
@@ -113,7 +107,7 @@ impl Run {
             disk.faults.inject(Fault::Revive);
         }
         self.disks.append(&mut self.aside);
-        self.oracle = Some(oracle);
+        self.base.oracle = Some(oracle);
         self.disks.retain(|disk| !disk.faults.doomed());
         if !life.unplugged.is_empty() && !self.whole_again() {
             return false;
@@ -127,11 +121,11 @@ impl Run {
     fn whole_again(&mut self) -> bool {
         let whole = Atlas::of(self.disks.iter()).is_some_and(|atlas| atlas.stands());
         if whole {
-            self.outcome.coverage.count(UNPLUGGED, 1);
+            self.base.count(UNPLUGGED, 1);
         } else {
             let detail = "too few members are current, though all are back";
             let breach = Violation::new(Invariant::NotWholeAgain, detail);
-            self.outcome.violations.push(breach);
+            self.base.violations.push(breach);
         }
         whole
     }
@@ -140,7 +134,7 @@ impl Run {
         for (disk, fates) in cut.0.iter().enumerate() {
             for (write, fate) in site.open(disk).iter().zip(fates) {
                 let durable = if write.durable { " durable" } else { "" };
-                self.say(|| {
+                self.base.say(|| {
                     format!(
                         "  cut m{disk} {} +{}{durable} {fate:?}",
                         write.at, write.sectors
@@ -172,7 +166,7 @@ impl Run {
                     roles.join(", ")
                 )
             });
-            self.say(|| {
+            self.base.say(|| {
                 format!(
                     "  disk{}: {}",
                     if away { " (away)" } else { "" },
@@ -190,11 +184,11 @@ impl Run {
         }
         let disks_away = std::mem::take(&mut self.disks_away);
         let often = if disks_away { (7, 8) } else { (1, 3) };
-        let mut chance = self.rng.chance(often.0, often.1);
+        let mut chance = self.base.rng.chance(often.0, often.1);
         while chance && self.disks.len() > 1 {
             let disk = self
                 .disks
-                .swap_remove(self.rng.below(self.disks.len() as u64) as usize);
+                .swap_remove(self.base.rng.below(self.disks.len() as u64) as usize);
             let newest = newest(self.disks.iter().chain([&disk])).0;
             let left = Atlas::of(self.disks.iter());
             // Going on without the one that knows best would make two histories.
@@ -204,10 +198,10 @@ impl Run {
                 self.disks.push(disk);
                 return;
             }
-            self.say(|| "  a disk stays away".to_string());
-            self.outcome.coverage.count("disks lost with a crash", 1);
+            self.base.say(|| "  a disk stays away".to_string());
+            self.base.count("disks lost with a crash", 1);
             self.put_aside(disk);
-            chance = self.rng.chance(often.0, often.1);
+            chance = self.base.rng.chance(often.0, often.1);
         }
     }
 
@@ -215,24 +209,25 @@ impl Run {
     fn put_aside(&mut self, disk: Disk) {
         let site = Site::new(std::slice::from_ref(&disk), vec![Vec::new()]);
         if site.open_count() > 0 {
-            let oracle = self.oracle.as_mut();
+            let oracle = self.base.oracle.as_mut();
             oracle.expect("it is here between lives").crash();
         }
-        let cut = site.sample(self.deaths.rng());
+        let cut = site.sample(self.base.deaths.rng());
         self.aside.extend(site.restart(vec![disk], &cut));
     }
 
     /// Tells the oracle what may be lost in the next life. False when the array is beyond redundancy.
     fn judge_losses(&mut self) -> bool {
         let Some(atlas) = Atlas::of(self.disks.iter()) else {
-            self.outcome.coverage.count("runs beyond redundancy", 1);
+            self.base.count("runs beyond redundancy", 1);
             return false;
         };
         if !atlas.whole(None) && self.excess.is_none() {
-            self.outcome.coverage.count("runs beyond redundancy", 1);
+            self.base.count("runs beyond redundancy", 1);
             return false;
         }
         let oracle = self
+            .base
             .oracle
             .as_mut()
             .expect("the oracle is here between lives");
@@ -275,11 +270,10 @@ impl Run {
             return end;
         }
         life.session.refusals_expected = self.in_ruins();
-        let at_once = self.layout.chunk_sectors() * 3;
         let read = if self.excess.is_some() {
             excess::tells_exactly(self, life)
         } else {
-            life.session.read_all(at_once, PATIENCE)
+            self.base.read_all(&mut life.session)
         };
         if !read {
             return End::Broken;
@@ -290,7 +284,7 @@ impl Run {
         verify::media(self, life);
         let rots = pass == 0 && self.options.roughness == Roughness::Faults;
         if rots
-            && self.rng.chance(2, 3)
+            && self.base.rng.chance(2, 3)
             && let Some(end) = self.scrub_rot(life)
         {
             return end;
@@ -312,8 +306,7 @@ impl Run {
             return None;
         }
         for repair in [false, true] {
-            life.session
-                .command(Command::Scrub(ScrubMode::writing(repair)));
+            life.session.scrub(repair);
             if let Some(end) = self.await_tasks(life) {
                 return Some(end);
             }
@@ -332,15 +325,10 @@ impl Run {
 
     /// Takes every disk back that can come back.
     fn add_all(&mut self, life: &mut Life) {
-        use restripe_array::report::MemberState;
         let status = life.session.world.status();
-        for member in status
-            .members
-            .iter()
-            .filter(|member| member.state == MemberState::Failed)
-        {
-            if self.rng.chance(3, 4) {
-                life.session.command(Command::Add(member.member));
+        for member in members_in(&status, MemberState::Failed) {
+            if self.base.rng.chance(3, 4) {
+                life.session.command(Command::Add(member));
             }
         }
         life.session.command(Command::Pause(false));
@@ -348,9 +336,7 @@ impl Run {
 
     pub fn await_tasks(&mut self, life: &mut Life) -> Option<End> {
         for _ in 0..TASK_STEPS {
-            while let Some(news) = life.session.news() {
-                self.hear(life, news);
-            }
+            self.hear(life, None);
             let status = life.session.world.status();
             // An array in ruins writes nothing, and what tasks it has stand.
             let waits = status

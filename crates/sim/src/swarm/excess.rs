@@ -6,19 +6,19 @@
 
 use super::faults;
 use super::faults::unsynced;
-use super::life::{End, Life, Run, issue};
+use super::life::{Life, Run};
 use super::plan::Roughness;
 use crate::atlas::Atlas;
-use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::Invariant;
 use crate::oracle::WriteKind;
 use crate::payload::Payload;
+use crate::run::{Course, End};
 use crate::session::PATIENCE;
 use crate::workload::Ask;
 use crate::world::World;
 use restripe_array::report::{ArrayState, MemberState, MemberStatus};
-use restripe_array::{Command, Member, Row, ScrubMode};
+use restripe_array::{Member, Row};
 use restripe_tier::Engine;
 use std::collections::BTreeSet;
 
@@ -53,20 +53,21 @@ pub fn inject(run: &mut Run, life: &mut Life) -> Option<End> {
     let rough = run.options.roughness == Roughness::Faults;
     let blind = run.plan.spec.payload == Payload::None;
     // What is lost must be known exactly: nothing may be in doubt before.
-    let doubtful = unsynced(life) || run.loss_is_allowed(life);
-    if !rough || blind || doubtful || !run.rng.chance(1, RARITY) {
+    let doubtful = unsynced(life) || life.session.oracle.allows_losses();
+    if !rough || blind || doubtful || !run.base.rng.chance(1, RARITY) {
         return None;
     }
     let members = destroy(run, life);
     let gone = unreadable_blocks(run, life);
     let lost = written_only(life, &gone);
-    run.say(|| format!("  ruin: members {members}, blocks {lost:?}"));
-    run.outcome.coverage.count(RUINS, 1);
+    run.base
+        .say(|| format!("  ruin: members {members}, blocks {lost:?}"));
+    run.base.count(RUINS, 1);
     if lost.is_empty() {
-        run.outcome.coverage.count(RUINS_IN_VAIN, 1);
+        run.base.count(RUINS_IN_VAIN, 1);
     }
     let count = lost.len() as u64;
-    run.outcome.coverage.count("blocks ruined", count);
+    run.base.count("blocks ruined", count);
     let block = faults::block_sectors(run);
     // What was never written reads as zeros, but no longer once its extent has become real.
     for lba in gone.iter().flat_map(|first| *first..first + block) {
@@ -82,16 +83,15 @@ fn live_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
     if !tells_exactly(run, life) {
         return Some(End::Broken);
     }
-    let repair = run.rng.chance(1, 2);
-    match run.rng.below(4) {
+    let repair = run.base.rng.chance(1, 2);
+    match run.base.rng.below(4) {
         0 => {}
         1 => {
             lose_in_ruins(run, life);
             faults::arrive(run, life);
         }
         _ => {
-            life.session
-                .command(Command::Scrub(ScrubMode::writing(repair)));
+            life.session.scrub(repair);
         }
     }
     if let Some(end) = ask_in_ruins(run, life) {
@@ -106,13 +106,19 @@ fn live_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
 /// A member goes from an array in which sectors are lost already: what fills its place meets them.
 fn lose_in_ruins(run: &mut Run, life: &mut Life) {
     let status = life.session.world.status();
-    if run.in_ruins() || run.layout.tolerance() == 0 || status.state != ArrayState::Healthy {
+    if run.in_ruins() || run.base.layout.tolerance() == 0 || status.state != ArrayState::Healthy {
         return;
     }
     let active = |line: &&MemberStatus| line.state == MemberState::Active;
     let serving: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
     // Drawn from a stream of its own.
-    let member = run.rng.clone().fork(LOST_IN_RUINS).pick(&serving).member;
+    let member = run
+        .base
+        .rng
+        .clone()
+        .fork(LOST_IN_RUINS)
+        .pick(&serving)
+        .member;
     life.faults.gone(member);
     life.session.world.depart(member);
     for lba in unreadable_sectors(&life.session.world) {
@@ -124,10 +130,10 @@ fn lose_in_ruins(run: &mut Run, life: &mut Life) {
 /// would have to tell is lost meanwhile.
 pub fn doubt_rows(run: &mut Run, life: &mut Life) {
     let oracle = &mut life.session.oracle;
-    for row in 0..run.layout.rows() {
-        let cells = 0..run.layout.data_cells() as u8;
-        let first = |data| run.layout.lba(Row(row), data, 0);
-        let chunk = run.layout.chunk_sectors();
+    for row in 0..run.base.layout.rows() {
+        let cells = 0..run.base.layout.data_cells() as u8;
+        let first = |data| run.base.layout.lba(Row(row), data, 0);
+        let chunk = run.base.layout.chunk_sectors();
         let sectors = cells.map(first).flat_map(|first| first..first + chunk);
         if sectors.clone().any(|lba| oracle.failed_write(lba)) {
             sectors.for_each(|lba| oracle.allow_loss(lba));
@@ -143,15 +149,15 @@ fn destroy(run: &mut Run, life: &mut Life) -> bool {
     members
         .iter()
         .for_each(|member| life.faults.suspect(*member));
-    let mirror = run.layout.tolerance() + 1 == run.layout.geometry().slots as u8;
-    if !mirror && run.rng.chance(1, 3) {
+    let mirror = run.base.layout.tolerance() + 1 == run.base.layout.geometry().slots as u8;
+    if !mirror && run.base.rng.chance(1, 3) {
         destroy_members(run, life);
         return true;
     }
-    if run.rng.chance(1, 3) {
+    if run.base.rng.chance(1, 3) {
         lose_tolerated(run, life);
     }
-    for _ in 0..run.rng.between(1, ROWS) {
+    for _ in 0..run.base.rng.between(1, ROWS) {
         destroy_sectors(run, life);
     }
     false
@@ -160,10 +166,10 @@ fn destroy(run: &mut Run, life: &mut Life) -> bool {
 /// Members go until some row cannot be decoded. One stays: an array of which nothing current is left is not what is
 /// asked for.
 fn destroy_members(run: &mut Run, life: &mut Life) {
-    let slots = usize::from(run.layout.geometry().slots);
+    let slots = usize::from(run.base.layout.geometry().slots);
     let mut left = life.session.world.status().set.members;
     left.retain(|line| line.state == MemberState::Active);
-    for slot in run.rng.order(slots) {
+    for slot in run.base.rng.order(slots) {
         let here = |line: &MemberStatus| line.slot == Some(slot as u16);
         let Some(index) = left.iter().position(here).filter(|_| left.len() > 1) else {
             continue;
@@ -171,7 +177,7 @@ fn destroy_members(run: &mut Run, life: &mut Life) {
         let member = left.remove(index).member;
         let world = &mut life.session.world;
         world.inject(member, Fault::Death);
-        if !atlas(&life.session.world).is_some_and(|atlas| atlas.whole(None)) {
+        if !Atlas::active(&life.session.world).is_some_and(|atlas| atlas.whole(None)) {
             return;
         }
     }
@@ -179,7 +185,7 @@ fn destroy_members(run: &mut Run, life: &mut Life) {
 
 /// One member less, which redundancy bears: then a sector is enough. If there is a spare, it is filled first.
 fn lose_tolerated(run: &mut Run, life: &mut Life) {
-    if run.layout.tolerance() > 0 {
+    if run.base.layout.tolerance() > 0 {
         faults::lose_member(run, life, 6);
         // What ends this is a breach, and that stands until the next step.
         let _ = run.await_tasks(life);
@@ -190,16 +196,16 @@ fn lose_tolerated(run: &mut Run, life: &mut Life) {
 fn destroy_sectors(run: &mut Run, life: &mut Life) {
     let block = faults::block_sectors(run);
     let row = written_row(run, life);
-    let offset = run.rng.below(run.layout.chunk_sectors() / block) * block;
-    let map = run.layout.row(row);
-    let least = u64::from(run.layout.tolerance()).min(u64::from(map.width) - 1) + 1;
-    let count = run.rng.between(least, u64::from(map.width)) as usize;
-    let cells = run.rng.order(usize::from(map.width));
+    let offset = run.base.rng.below(run.base.layout.chunk_sectors() / block) * block;
+    let map = run.base.layout.row(row);
+    let least = u64::from(run.base.layout.tolerance()).min(u64::from(map.width) - 1) + 1;
+    let count = run.base.rng.between(least, u64::from(map.width)) as usize;
+    let cells = run.base.rng.order(usize::from(map.width));
     for cell in cells.into_iter().take(count) {
         let place = map.cells[cell];
         let world = &life.session.world;
         let status = world.status();
-        let spot = atlas(world).and_then(|atlas| {
+        let spot = Atlas::active(world).and_then(|atlas| {
             let spot = atlas.spot_of(place.slot.0, row)?;
             Some((spot.member, spot.at(place.at + offset)))
         });
@@ -214,17 +220,17 @@ fn destroy_sectors(run: &mut Run, life: &mut Life) {
 
 /// A row, and a written one if there are many.
 fn written_row(run: &mut Run, life: &Life) -> Row {
-    let atlas = atlas(&life.session.world);
+    let atlas = Atlas::active(&life.session.world);
     let written = |row: Row| {
         let atlas = atlas.as_ref();
         atlas.is_some_and(|atlas| atlas.written(row))
     };
-    let mut row = Row(run.rng.below(run.layout.rows()));
+    let mut row = Row(run.base.rng.below(run.base.layout.rows()));
     for _ in 0..ROW_TRIES {
         if written(row) {
             break;
         }
-        row = Row(run.rng.below(run.layout.rows()));
+        row = Row(run.base.rng.below(run.base.layout.rows()));
     }
     row
 }
@@ -235,14 +241,14 @@ fn written_row(run: &mut Run, life: &Life) -> Row {
 fn unreadable_blocks(run: &Run, life: &Life) -> BTreeSet<u64> {
     let block = faults::block_sectors(run) as usize;
     let blocks = (0..life.session.oracle.sectors()).step_by(block);
-    let atlas = atlas(&life.session.world);
+    let atlas = Atlas::active(&life.session.world);
     let readable = |lba: &u64| atlas.as_ref().is_some_and(|atlas| atlas.readable(*lba));
     blocks.filter(|lba| !readable(lba)).collect()
 }
 
 /// Those of them that are not zeros for want of a first write.
 fn written_only(life: &Life, blocks: &BTreeSet<u64>) -> BTreeSet<u64> {
-    let atlas = atlas(&life.session.world);
+    let atlas = Atlas::active(&life.session.world);
     let real = |lba: &&u64| atlas.as_ref().is_some_and(|atlas| atlas.written_at(**lba));
     blocks.iter().filter(real).copied().collect()
 }
@@ -255,7 +261,7 @@ pub fn tells_exactly(run: &mut Run, life: &mut Life) -> bool {
     let block = faults::block_sectors(run);
     life.session.told_lost.clear();
     let size = life.session.oracle.sectors();
-    let at_once = run.layout.chunk_sectors() * 3;
+    let at_once = run.base.layout.chunk_sectors() * 3;
     let mut lba = 0;
     while lba < size {
         let next = excess.lost.range(lba..).next().copied().unwrap_or(size);
@@ -308,10 +314,12 @@ fn ask_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
     let excess = run.excess.clone()?;
     let lost: Vec<u64> = excess.lost.iter().copied().collect();
     for _ in 0..if lost.is_empty() { 0 } else { REQUESTS } {
-        let row = run.layout.place(*run.rng.pick(&lost)).row;
-        run.workload
-            .aim(run.layout.lba(row, 0, 0), run.layout.row_sectors());
-        let ask = run.workload.draw();
+        let row = run.base.layout.place(*run.base.rng.pick(&lost)).row;
+        run.base.workload.aim(
+            run.base.layout.lba(row, 0, 0),
+            run.base.layout.row_sectors(),
+        );
+        let ask = run.base.workload.draw();
         if let Ask::Write {
             lba,
             sectors,
@@ -326,21 +334,19 @@ fn ask_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
                 return Some(end);
             }
         }
-        issue(&mut life.session, ask);
-        for _ in 0..run.rng.below(6) {
+        life.session.issue(ask);
+        for _ in 0..run.base.rng.below(6) {
             if let Some(end) = step_in_ruins(run, life) {
                 return Some(end);
             }
         }
     }
-    run.workload.relax();
+    run.base.workload.relax();
     None
 }
 
 fn step_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
-    while let Some(news) = life.session.news() {
-        run.hear(life, news);
-    }
+    run.hear(life, None);
     run.step(life)
 }
 
@@ -356,20 +362,8 @@ fn forget_lost(run: &mut Run, lba: u64, sectors: u64) {
 
 /// Sectors that no member and no code gives any more.
 pub fn unreadable_sectors(world: &World<Engine>) -> Vec<u64> {
-    atlas(world).map_or(Vec::new(), |atlas| {
+    Atlas::active(world).map_or(Vec::new(), |atlas| {
         let sectors = 0..atlas.layout().size_sectors();
         sectors.filter(|lba| !atlas.readable(*lba)).collect()
     })
-}
-
-/// What the members that still answer make up.
-fn atlas(world: &World<Engine>) -> Option<Atlas<'_>> {
-    let status = world.status();
-    let active: Vec<&Disk> = status
-        .members
-        .iter()
-        .filter(|line| line.state == MemberState::Active)
-        .map(|line| world.disk(line.member))
-        .collect();
-    Atlas::of(active.into_iter())
 }

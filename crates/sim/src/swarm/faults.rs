@@ -8,6 +8,7 @@ use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
+use crate::world::members_in;
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{Command, Member, Moves, Nanos, Order, ScrubMode, Uuid};
@@ -220,7 +221,7 @@ fn lose(run: &mut Run, life: &mut Life, member: Member, way: u64) {
     life.faults.suspects.insert(member);
     life.faults.lost.insert(member);
     // Where redundancy could not bear that it takes over, a replacement must be seen to fail before it does.
-    let way = if run.layout.tolerance() == 0 || !whole(life, || dependable(life)) {
+    let way = if run.base.layout.tolerance() == 0 || !whole(life, || dependable(life)) {
         *life.faults.rng.pick(&[1, 6])
     } else {
         way
@@ -231,7 +232,7 @@ fn lose(run: &mut Run, life: &mut Life, member: Member, way: u64) {
     if status.members.iter().any(filled) {
         life.faults.unseen.insert(member);
     }
-    run.say(|| {
+    run.base.say(|| {
         format!(
             "  {:>14} {member:?} is lost, way {way}",
             life.session.world.now().0
@@ -303,7 +304,7 @@ pub fn crash_at_failure(run: &mut Run, life: &mut Life) {
 
 /// False if redundancy could not bear one there.
 pub fn latent_error(run: &mut Run, life: &mut Life) -> bool {
-    let slots = u64::from(run.layout.geometry().slots);
+    let slots = u64::from(run.base.layout.geometry().slots);
     let slot = life.faults.rng.below(slots) as u16;
     let at = latent_place(run, life);
     latent_at(run, life, slot, at)
@@ -314,8 +315,9 @@ pub fn unplug(run: &mut Run, life: &mut Life) {
     expose(run, life);
     note(run, life, Incident::Unplugged);
     life.session.refusals_expected = true;
-    run.say(|| format!("  {:>14} the shelf goes", life.session.world.now().0));
-    for _ in 0..run.layout.tolerance() {
+    run.base
+        .say(|| format!("  {:>14} the shelf goes", life.session.world.now().0));
+    for _ in 0..run.base.layout.tolerance() {
         if let Some(member) = expendable(life) {
             unplug_one(life, member);
         }
@@ -383,7 +385,7 @@ pub fn latent_at(run: &mut Run, life: &mut Life, slot: u16, at: u64) -> bool {
     expose(run, life);
     note(run, life, Incident::LatentError);
     life.faults.suspects.insert(member);
-    run.say(|| {
+    run.base.say(|| {
         let now = life.session.world.now().0;
         format!("  {now:>14} {member:?} cannot read {at} +{sectors}")
     });
@@ -401,18 +403,18 @@ pub fn block_sectors(run: &Run) -> u64 {
 /// though no sector of it is.
 fn latent_place(run: &Run, life: &mut Life) -> u64 {
     let (world, rng) = (&life.session.world, &mut life.faults.rng);
-    let anywhere = rng.below(run.layout.geometry().slot_sectors);
-    let disks = || world.members().map(|member| world.disk(member));
+    let anywhere = rng.below(run.base.layout.geometry().slot_sectors);
+    let disks = || world.disks();
     let Some(atlas) = Atlas::of(disks()).filter(|_| rng.chance(2, 3)) else {
         return anywhere;
     };
-    let known: Vec<u64> = (0..run.layout.geometry().slots)
+    let known: Vec<u64> = (0..run.base.layout.geometry().slots)
         .filter_map(|slot| atlas.first_latent(slot))
         .collect();
     if known.is_empty() {
         return anywhere;
     }
-    let (near, chunk) = (*rng.pick(&known), run.layout.chunk_sectors());
+    let (near, chunk) = (*rng.pick(&known), run.base.layout.chunk_sectors());
     let further = rng.between(1, 7) * block_sectors(run);
     near / chunk * chunk + (near + further) % chunk
 }
@@ -420,7 +422,7 @@ fn latent_place(run: &Run, life: &mut Life) -> u64 {
 /// Where parity may be out of step, a loss now may cost data.
 pub fn expose(run: &mut Run, life: &mut Life) {
     let closed = run.plan.spec.write_hole == WriteHole::Ppl && !unsynced(life);
-    if closed || !run.layout.parity() {
+    if closed || !run.base.layout.parity() {
         return;
     }
     let status = life.session.world.status();
@@ -436,7 +438,8 @@ pub fn fill_up(run: &mut Run, life: &mut Life) {
     let some = *life.faults.rng.pick(&members);
     let all = life.faults.rng.chance(1, 3);
     let now = life.session.world.now().0;
-    run.say(|| format!("  {now:>14} no space on {some:?}, or all: {all}"));
+    run.base
+        .say(|| format!("  {now:>14} no space on {some:?}, or all: {all}"));
     let status = life.session.world.status();
     let doomed = |line: &MemberStatus| {
         line.state == MemberState::Active && life.faults.lost.contains(&line.member)
@@ -483,12 +486,7 @@ fn slow_down(life: &mut Life) {
 /// A failed member comes back: the same disk, stale.
 pub fn take_back(run: &mut Run, life: &mut Life) {
     let status = life.session.world.status();
-    let failed: Vec<Member> = status
-        .members
-        .iter()
-        .filter(|member| member.state == MemberState::Failed)
-        .map(|member| member.member)
-        .collect();
+    let failed = members_in(&status, MemberState::Failed);
     if failed.is_empty() {
         return;
     }
@@ -498,7 +496,7 @@ pub fn take_back(run: &mut Run, life: &mut Life) {
     let sound = !disk.faults.dead() && !disk.faults.hanging();
     if sound && world.under_way(member) == 0 {
         world.disk_mut(member).faults.clear();
-        run.say(|| format!("  {member:?} is taken back"));
+        run.base.say(|| format!("  {member:?} is taken back"));
         life.session.command(Command::Add(member));
     }
 }
@@ -516,15 +514,10 @@ pub fn arrive(run: &mut Run, life: &mut Life) {
 
 pub fn replace(life: &mut Life) {
     let status = life.session.world.status();
-    let with = |state: MemberState| -> Vec<Member> {
-        status
-            .members
-            .iter()
-            .filter(|member| member.state == state)
-            .map(|member| member.member)
-            .collect()
-    };
-    let (active, spares) = (with(MemberState::Active), with(MemberState::Spare));
+    let (active, spares) = (
+        members_in(&status, MemberState::Active),
+        members_in(&status, MemberState::Spare),
+    );
     if active.is_empty() || spares.is_empty() {
         return;
     }
@@ -538,11 +531,8 @@ pub fn replace(life: &mut Life) {
 /// Spares are made data slots, unless one of them is about to fail: it would be one member more that is lost.
 pub fn grow(run: &mut Run, life: &mut Life) {
     let status = life.session.world.status();
-    let mut spares = status
-        .members
-        .iter()
-        .filter(|line| line.state == MemberState::Spare);
-    if spares.any(|line| life.faults.suspects(line.member)) {
+    let spares = members_in(&status, MemberState::Spare);
+    if spares.iter().any(|member| life.faults.suspects(*member)) {
         return;
     }
     let by = life.faults.rng.between(1, 2) as u16;
@@ -663,6 +653,6 @@ fn weak(atlas: &Atlas) -> bool {
 /// Some rows are not known to be in step.
 pub fn unsynced(life: &Life) -> bool {
     let world = &life.session.world;
-    let disks: Vec<&Disk> = world.members().map(|member| world.disk(member)).collect();
+    let disks: Vec<&Disk> = world.disks().collect();
     Atlas::of(disks.into_iter()).is_none_or(|atlas| atlas.superblock().resync_pending)
 }

@@ -4,7 +4,7 @@
 use super::coverage::{Hosting, Scene};
 use super::directed::IDLE_STEPS;
 use super::faults;
-use super::life::{IO_TIMEOUT, Life, Run, issue};
+use super::life::{IO_TIMEOUT, Life, Run};
 use super::plan::Roughness;
 use crate::atlas::Atlas;
 use crate::fault::Fault;
@@ -65,7 +65,7 @@ pub fn watch_hosts(run: &mut Run, life: &mut Life) {
 /// Draws a plot for this life, perhaps. From a stream of its own.
 pub fn draw_plot(run: &Run) -> Option<Plot> {
     let hosts = run.plan.spec.spare_partitions > 0;
-    let mut rng = run.rng.clone().fork(PLOTS);
+    let mut rng = run.base.rng.clone().fork(PLOTS);
     let plots = [
         Plot::Return(Return::Serves),
         Plot::Handover,
@@ -95,7 +95,7 @@ pub fn advance(run: &mut Run, life: &mut Life, home: bool) {
         Some(plot @ Plot::Handover) if !home => Some(plot),
         Some(Plot::Handover) => {
             if lose_mate(run, life, &status, None) {
-                run.outcome.coverage.count(PLACES_NEEDED, 1);
+                run.base.count(PLACES_NEEDED, 1);
                 let steps = life.faults.rng.below(40);
                 life.crash_within(steps);
                 run.data_alone = true;
@@ -109,7 +109,7 @@ pub fn advance(run: &mut Run, life: &mut Life, home: bool) {
         Some(plot @ Plot::Linger { .. }) if !home => Some(plot),
         Some(Plot::Linger { host }) => {
             if lose_mate(run, life, &status, host) {
-                run.outcome.coverage.count(PLACES_LINGERED, 1);
+                run.base.count(PLACES_LINGERED, 1);
             }
             None
         }
@@ -144,7 +144,7 @@ fn let_return(run: &mut Run, life: &mut Life, status: &Status, stage: Return) ->
         Return::Back(host) => {
             let state = find(host).map(|line| line.state);
             if state == Some(MemberState::Active) {
-                run.outcome.coverage.count(HOSTS_BACK, 1);
+                run.base.count(HOSTS_BACK, 1);
                 let steps = life.faults.rng.below(60);
                 life.crash_within(steps);
                 return None;
@@ -182,33 +182,26 @@ fn touch(run: &mut Run, life: &mut Life, partition: Option<(u16, u16)>) {
     let Some((slot, partition)) = partition.filter(|_| life.session.world.ready()) else {
         return;
     };
-    let partition_of = |row: &Row| run.layout.partition_of(*row) == partition;
-    let cells = (0..run.layout.rows())
+    let partition_of = |row: &Row| run.base.layout.partition_of(*row) == partition;
+    let cells = (0..run.base.layout.rows())
         .map(Row)
         .filter(partition_of)
         .filter_map(|row| {
-            let map = run.layout.row(row);
+            let map = run.base.layout.row(row);
             let cell = map.cell_on(Slot(slot)).filter(|cell| *cell < map.data)?;
-            Some(run.layout.lba(row, cell, 0))
+            Some(run.base.layout.lba(row, cell, 0))
         });
     let lbas: Vec<u64> = cells.collect();
     if lbas.is_empty() {
         return;
     }
     let (lba, sectors) = (*life.faults.rng.pick(&lbas), faults::block_sectors(run));
-    let kind = WriteKind::Data;
-    let (fua, fast) = (life.faults.rng.chance(1, 2), false);
+    let fua = life.faults.rng.chance(1, 2);
     let ask = match life.faults.rng.chance(1, 4) {
-        true => Ask::Read { lba, sectors },
-        false => Ask::Write {
-            lba,
-            sectors,
-            kind,
-            fua,
-            fast,
-        },
+        true => Ask::read(lba, sectors),
+        false => Ask::write(lba, sectors, WriteKind::Data, fua),
     };
-    issue(&mut life.session, ask);
+    life.session.issue(ask);
 }
 
 /// Has something hosted, and a spare to bring it home to, as far as a plot needs that. True if something was done.
@@ -269,7 +262,7 @@ fn lose_mate(run: &mut Run, life: &mut Life, status: &Status, host: Option<Membe
     };
     // What the loss of one would cost that serves without a record of it yet, the media do not tell.
     let world = &life.session.world;
-    let Some(atlas) = Atlas::of(world.members().map(|member| world.disk(member))) else {
+    let Some(atlas) = Atlas::of(world.disks()) else {
         return false;
     };
     let mates: Vec<Member> = lines()
@@ -329,7 +322,7 @@ pub fn look_for_crowds(run: &mut Run, life: &mut Life, fact: &Fact) {
         return;
     }
     let status = life.session.world.status();
-    if let Some(breach) = crowded(&run.layout, &status) {
+    if let Some(breach) = crowded(&run.base.layout, &status) {
         life.session.violation(breach.invariant, breach.detail);
     }
 }

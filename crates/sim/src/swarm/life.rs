@@ -3,7 +3,6 @@
 use super::Outcome;
 use super::copies::Copy;
 use super::coverage::Scene;
-use super::deaths::Deaths;
 use super::directed::{Directed, IDLE_STEPS};
 use super::ends::newest;
 use super::excess::{Excess, unreadable_sectors};
@@ -11,15 +10,15 @@ use super::faults::{Schedule, UNPLUG_RARITY, UNPLUGGING};
 use super::hosts::Plot;
 use super::plan::{Options, Plan, Roughness};
 use super::triggers::Trigger;
-use super::{copies, deaths, directed, excess, faults, hosts, triggers};
+use super::{copies, directed, excess, faults, hosts, triggers};
 use crate::array::{Spec, earlier};
 use crate::disk::{Disk, Simple};
 use crate::invariant::Invariant;
-use crate::oracle::Oracle;
 use crate::rng::Rng;
+use crate::run::{Base, Course, End, HasSession};
 use crate::session::{News, PATIENCE, Session};
-use crate::workload::{Ask, Workload};
-use crate::world::{World, WorldConfig};
+use crate::workload::Ask;
+use crate::world::WorldConfig;
 use restripe_array::layout::Layout;
 use restripe_array::{
     Command, CommandError, CommandTag, Fact, FailCause, Halt, IoError, Member, Nanos, StartMode,
@@ -45,27 +44,14 @@ const STEPS_OF_PLOT: u64 = 2000;
 /// So many steps without a moment passing are one too many.
 const STILL_STEPS: u64 = 10_000;
 
-/// How a life ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum End {
-    Crash,
-    Stop,
-    /// An invariant is broken: nothing after that means anything.
-    Broken,
-}
-
 /// The state of a run between lives and in them.
 pub struct Run {
+    pub base: Base,
     pub options: Options,
-    pub rng: Rng,
     pub plan: Plan,
-    pub layout: Layout,
-    pub oracle: Option<Oracle>,
-    pub workload: Workload,
     pub disks: Vec<Disk>,
     /// Disks that are not here in this life.
     pub aside: Vec<Disk>,
-    pub now: Nanos,
     /// A member was lost in the life that ended.
     pub lost_lately: bool,
     pub directed: Option<Directed>,
@@ -85,7 +71,6 @@ pub struct Run {
     pub copied: Option<restripe_array::Uuid>,
     /// What the tasks were at when power went.
     pub cut_short: Scene,
-    pub deaths: Deaths,
     pub outcome: Outcome,
 }
 
@@ -128,12 +113,6 @@ pub struct Life {
     pub unplugged: Vec<Member>,
 }
 
-/// The answer to a command, or what came first.
-enum Answer {
-    Given(Result<(), CommandError>),
-    Ended(End),
-}
-
 impl Life {
     /// Power goes right behind the next reply.
     pub fn crash_at_reply(&mut self) {
@@ -169,20 +148,22 @@ impl Run {
         } else {
             u64::from(plan.spec.logical_block / 512)
         };
-        let (size, row) = (layout.size_sectors(), layout.row_sectors());
-        let workload = Workload::new(rng.fork(1), size, layout.chunk_sectors(), row, block);
-        let oracle = Some(Oracle::new(plan.spec.payload, size));
-        let disks = disks(&plan, &mut rng);
-        let run = Run {
-            options,
+        let mut base = Base::new(
+            seed,
             rng,
-            plan,
             layout,
-            oracle,
-            workload,
+            plan.spec.payload,
+            block,
+            options.bug,
+            options.trace,
+        );
+        let disks = disks(&plan, &mut base.rng);
+        let run = Run {
+            base,
+            options,
+            plan,
             disks,
             aside: Vec::new(),
-            now: Nanos::ZERO,
             lost_lately: false,
             directed: None,
             trigger: None,
@@ -194,32 +175,34 @@ impl Run {
             crash_again: false,
             copied: None,
             cut_short: Scene::default(),
-            deaths: Deaths::new(seed, options.has_deaths()),
             outcome: Outcome::default(),
         };
-        run.say(|| format!("seed {seed}: {:?}", run.plan));
+        run.base.say(|| format!("seed {seed}: {:?}", run.plan));
         run
     }
 
-    pub fn say(&self, what: impl FnOnce() -> String) {
-        if self.options.trace {
-            eprintln!("{}", what());
+    /// Lives all lives and returns the outcome.
+    pub fn finish(mut self) -> Outcome {
+        if self.live_all() {
+            self.base.count("runs to the end", 1);
+        }
+        self.outcome.coverage.counts = self.base.counts;
+        Outcome {
+            violations: self.base.violations,
+            digest: self.base.digest,
+            ..self.outcome
         }
     }
 
-    /// Lives all lives and tells what came of it.
-    pub fn finish(mut self) -> Outcome {
+    fn live_all(&mut self) -> bool {
         let mut lives = 0;
         while lives < self.plan.lives {
             lives += 1;
             if !self.live() {
-                return self.outcome;
+                return false;
             }
         }
-        if self.last_life() {
-            self.outcome.coverage.count("runs to the end", 1);
-        }
-        self.outcome
+        self.last_life()
     }
 
     // ------------------------------------------------------------------------------------------------ lives
@@ -236,13 +219,13 @@ impl Run {
         if life.plot.is_some() {
             life.crash_after = life.crash_after.map(|after| after + STEPS_OF_PLOT);
         }
-        if self.options.roughness == Roughness::Faults && self.rng.chance(1, SHORT_OF_SPACE) {
+        if self.options.roughness == Roughness::Faults && self.base.rng.chance(1, SHORT_OF_SPACE) {
             faults::fill_up(self, &mut life);
         }
-        let hushed = self.deaths.hushes();
+        let hushed = self.base.deaths.hushes();
         let end = match self.start(&mut life) {
             Some(end) => end,
-            None if hushed => deaths::flush_alone(self, &mut life),
+            None if hushed => self.flush_alone(&mut life),
             None => self.serve(&mut life),
         };
         self.end(life, end)
@@ -250,24 +233,24 @@ impl Run {
 
     fn crash_point(&mut self) -> Option<u64> {
         if std::mem::take(&mut self.crash_again) {
-            let most = *self.rng.pick(&[8, 30, 100]);
-            return Some(self.rng.between(1, most));
+            let most = *self.base.rng.pick(&[8, 30, 100]);
+            return Some(self.base.rng.between(1, most));
         }
-        let crashes = self.options.roughness >= Roughness::Crashes && self.rng.chance(3, 4);
-        let most = *self.rng.pick(&[30, 100, 400, 2000]);
-        crashes.then(|| self.rng.between(1, most))
+        let crashes = self.options.roughness >= Roughness::Crashes && self.base.rng.chance(3, 4);
+        let most = *self.base.rng.pick(&[30, 100, 400, 2000]);
+        crashes.then(|| self.base.rng.between(1, most))
     }
 
     /// Drawn from a stream of its own.
     fn unplug_point(&self) -> Option<u64> {
-        let mut drawn = self.rng.clone().fork(UNPLUGGING);
+        let mut drawn = self.base.rng.clone().fork(UNPLUGGING);
         let faults = self.options.roughness == Roughness::Faults;
         let unplugs = faults && drawn.chance(1, UNPLUG_RARITY);
         unplugs.then(|| drawn.below(400))
     }
 
     pub fn begin(&mut self, crash_after: Option<u64>) -> Life {
-        let order = self.rng.order(self.disks.len());
+        let order = self.base.rng.order(self.disks.len());
         let mut present: Vec<Option<Disk>> = std::mem::take(&mut self.disks)
             .into_iter()
             .map(Some)
@@ -276,42 +259,20 @@ impl Run {
             .into_iter()
             .filter_map(|index| present[index].take())
             .collect();
-        let members = disks.iter().map(Disk::info).collect();
-        let engine = Engine::new(Config {
-            members,
-            limits: self.plan.limits,
-            surrogate: None,
-            io_timeout: IO_TIMEOUT,
-            bug: self.options.bug,
-        });
         let delays: &[u64] = if triggers::ponders(self) {
             &[100_000, 20_000_000]
         } else {
             &[0, 1_000, 100_000]
         };
-        let config = WorldConfig {
-            payload: self.plan.spec.payload,
-            limits: self.plan.limits,
-            seed: self.rng.word(),
-            compute_delay: Nanos(*self.rng.pick(delays)),
-            strict: true,
-            record: false,
-            trace: self.options.trace,
-        };
-        let world = World::at(config, self.now, engine, disks);
-        let oracle = self
-            .oracle
-            .take()
-            .expect("the oracle is here between lives");
-        self.outcome.coverage.count("lives", 1);
-        let mut session = Session::new(world, oracle);
-        session.trace = self.options.trace;
+        let (config, world) = (self.config(), self.world_config());
+        let mut session = self.base.boot(disks, config, world, delays);
+        self.base.count("lives", 1);
         if self.excess.is_some() {
             session.unreadable = Some(unreadable_sectors);
         }
         Life {
             session,
-            faults: Schedule::new(self.rng.fork(2)),
+            faults: Schedule::new(self.base.rng.fork(2)),
             steps: 0,
             still: 0,
             crash_after,
@@ -334,35 +295,47 @@ impl Run {
         }
     }
 
+    pub fn config(&self) -> Config {
+        Config {
+            members: Vec::new(),
+            limits: self.plan.limits,
+            surrogate: None,
+            io_timeout: IO_TIMEOUT,
+            bug: self.options.bug,
+        }
+    }
+
+    pub fn world_config(&self) -> WorldConfig {
+        WorldConfig::strict(self.plan.spec.payload, self.plan.limits)
+    }
+
     /// Starts the array. `None` when it serves.
     pub fn start(&mut self, life: &mut Life) -> Option<End> {
         let mut mode = StartMode::default();
         for _ in 0..3 {
             let tag = life.session.command(Command::Start(mode));
             let error = match self.answer(life, tag) {
-                Answer::Ended(end) => return Some(end),
-                Answer::Given(Ok(())) => {
+                Err(end) => return Some(end),
+                Ok(Ok(())) => {
                     life.serving = true;
                     return None;
                 }
-                Answer::Given(Err(error)) => error,
+                Ok(Err(error)) => error,
             };
-            self.say(|| format!("  start refused: {error:?}"));
+            self.base.say(|| format!("  start refused: {error:?}"));
             match error {
                 CommandError::NoSpace if life.faults.troubled() => {
-                    self.outcome.coverage.count(STARTS_WITHOUT_SPACE, 1);
+                    self.base.count(STARTS_WITHOUT_SPACE, 1);
                     return Some(End::Crash);
                 }
                 CommandError::Minority { .. } if self.outdated(life) => {
-                    self.outcome
-                        .coverage
-                        .count("outdated minorities refused", 1);
+                    self.base.count("outdated minorities refused", 1);
                     return Some(End::Crash);
                 }
                 CommandError::Minority { present, current } if present * 2 <= current => {
                     mode.from_minority = true;
                 }
-                CommandError::WouldLose { .. } if self.loss_is_allowed(life) => {
+                CommandError::WouldLose { .. } if life.session.oracle.allows_losses() => {
                     mode.accept_loss = true
                 }
                 CommandError::TooFew { .. } if self.in_ruins() => {
@@ -384,7 +357,7 @@ impl Run {
     /// Whether a disk that is away knows more than those that are here: an operator would wait for it.
     fn outdated(&self, life: &Life) -> bool {
         let world = &life.session.world;
-        let here = newest(world.members().map(|member| world.disk(member)));
+        let here = newest(world.disks());
         newest(self.aside.iter()) > here
     }
 
@@ -393,30 +366,202 @@ impl Run {
         self.excess.as_ref().is_some_and(|excess| excess.members)
     }
 
-    pub fn loss_is_allowed(&self, life: &Life) -> bool {
-        let oracle = &life.session.oracle;
-        (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None))
+    /// Serves until the plan is through.
+    fn serve(&mut self, life: &mut Life) -> End {
+        let requests = self.plan.requests;
+        while life.issued < requests || life.session.outstanding() > 0 {
+            self.ask(life, requests);
+            self.hear(life, None);
+            if let Some(end) = self.step(life) {
+                return end;
+            }
+        }
+        match self.linger(life) {
+            Some(end) => end,
+            None => self.stop(life),
+        }
     }
 
-    /// Steps until a command is answered.
-    fn answer(&mut self, life: &mut Life, tag: CommandTag) -> Answer {
-        loop {
-            while let Some(news) = life.session.news() {
-                match news {
-                    News::CommandReply(answered, result) if answered == tag => {
-                        return Answer::Given(result);
-                    }
-                    news => self.hear(life, news),
-                }
+    fn ask(&mut self, life: &mut Life, requests: u64) {
+        let depth = self.plan.queue_depth as usize;
+        while !life.resting
+            && life.issued < requests
+            && life.session.outstanding() < depth
+            && life.session.world.ready()
+        {
+            let ask = self.base.workload.draw();
+            if let Ask::Write { lba, .. } = ask {
+                life.written = Some(lba);
             }
-            if let Some(end) = self.step(life) {
-                return Answer::Ended(end);
+            life.session.issue(ask);
+            life.issued += 1;
+            if self.options.roughness == Roughness::Faults && self.base.rng.chance(1, 16) {
+                faults::perturb(self, life);
+            }
+            if self.base.rng.chance(1, 8) {
+                self.rest(life);
             }
         }
     }
 
-    /// One step. An end, when one has come.
-    pub fn step(&mut self, life: &mut Life) -> Option<End> {
+    /// The users do nothing for a while.
+    fn rest(&mut self, life: &mut Life) {
+        let most = *self.base.rng.pick(&[10_000, 10_000_000, 3_000_000_000]);
+        let until = life
+            .session
+            .world
+            .now()
+            .after(Nanos(self.base.rng.below(most)));
+        life.session.world.mark(until, 0);
+        life.resting = true;
+    }
+
+    /// Lets time pass without requests, for tasks and lazy work. An end, when one has come.
+    fn linger(&mut self, life: &mut Life) -> Option<End> {
+        let mut steps = *self.base.rng.pick(&[0, 0, 50, 500]);
+        if self.directed.is_some() {
+            steps += 1000;
+        }
+        if life.plot.is_some() {
+            steps += STEPS_OF_PLOT;
+        }
+        for _ in 0..steps {
+            if let Some(end) = self.step(life) {
+                return Some(end);
+            }
+            self.hear(life, None);
+        }
+        None
+    }
+
+    fn fact(&mut self, life: &mut Life, fact: Fact) {
+        if let Fact::MemberFailed { member, .. } = fact {
+            life.faults.gone(member);
+        }
+        match fact {
+            // What nothing can repair is met again and again.
+            Fact::MemberFailed {
+                why: FailCause::ReadErrors,
+                ..
+            } if self.excess.is_some() => {}
+            Fact::MemberFailed {
+                member,
+                why:
+                    FailCause::WriteError(IoError::NoSpace) | FailCause::FlushError(IoError::NoSpace),
+            } if life.faults.full(member) => {
+                self.base.count("members without space", 1);
+            }
+            Fact::MemberFailed { member, why } if !life.faults.suspects(member) => {
+                life.session.violation(
+                    Invariant::MemberFailedWrongly,
+                    format!("{member:?}: {why:?}"),
+                );
+            }
+            Fact::MemberFailed { .. } if life.last => {}
+            Fact::TaskStarted { .. } => life.watchful = true,
+            Fact::MemberFailed { .. } => faults::crash_at_failure(self, life),
+            Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
+            Fact::TaskEnded { kind, outcome, .. } => self.task_ended(life, kind, outcome),
+            Fact::Halted(Halt::NoSpace) if life.session.space_is_short => {
+                self.base.count(HALTS, 1);
+            }
+            Fact::Halted(Halt::TooFew) if self.in_ruins() || !life.unplugged.is_empty() => {
+                self.base.count(HALTS_TOO_FEW, 1);
+            }
+            Fact::Halted(why) => {
+                let detail = format!("it halts without need: {why:?}");
+                life.session.violation(Invariant::HaltBroken, detail);
+            }
+            Fact::PartitionTaken { .. } => {
+                self.base.count("partitions taken by hosts", 1);
+                hosts::watch_hosts(self, life);
+            }
+            Fact::SpareTaken { .. } => hosts::watch_hosts(self, life),
+            Fact::Repaired { .. } => self.base.count("repairs", 1),
+            Fact::Started { recovered_rows, .. } => {
+                self.take_capacity(life);
+                self.base.count("rows recovered", recovered_rows);
+            }
+            _ => {}
+        }
+    }
+
+    fn task_ended(&mut self, life: &mut Life, kind: TaskKind, outcome: TaskOutcome) {
+        match outcome {
+            TaskOutcome::Failed if !life.faults.troubled() => {
+                life.session
+                    .violation(Invariant::TaskFailed, format!("{kind:?}"));
+            }
+            TaskOutcome::Done => {
+                if kind == TaskKind::Growth {
+                    self.base.count("growths", 1);
+                    self.take_capacity(life);
+                }
+                // A resynchronisation or a scrub brings nobody back who is about to fail.
+                if kind.fills() {
+                    let status = life.session.world.status();
+                    life.faults.rebuilt(&status);
+                    life.came_home = kind == TaskKind::Replace;
+                    hosts::watch_hosts(self, life);
+                }
+                self.base.count("tasks done", 1);
+            }
+            TaskOutcome::Failed | TaskOutcome::Cancelled => {}
+        }
+    }
+
+    fn take_capacity(&mut self, life: &mut Life) {
+        if self.plan.grows {
+            self.base.take_capacity(&mut life.session);
+        }
+    }
+
+    fn lost(&mut self, life: &mut Life, lba: u64, sectors: u64) {
+        self.base.count("sectors lost", sectors);
+        life.session.judge_loss(lba, sectors);
+    }
+}
+
+impl HasSession for Life {
+    fn session(&mut self) -> &mut Session<Engine> {
+        &mut self.session
+    }
+}
+
+impl Course for Run {
+    type Life = Life;
+
+    fn base(&mut self) -> &mut Base {
+        &mut self.base
+    }
+
+    fn hear(
+        &mut self,
+        life: &mut Life,
+        tag: Option<CommandTag>,
+    ) -> Option<Result<(), CommandError>> {
+        while let Some(news) = life.session.news() {
+            if let News::CommandReply(answered, result) = &news
+                && Some(*answered) == tag
+            {
+                return Some(result.clone());
+            }
+            (self.base).say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
+            match news {
+                News::Mark(0) => life.resting = false,
+                News::Mark(mark) => life.faults.marked(mark, &mut life.session),
+                News::CommandReply(_, Ok(())) => self.base.count("commands done", 1),
+                News::CommandReply(_, Err(_)) => self.base.count("commands refused", 1),
+                News::Fact(fact) => {
+                    hosts::look_for_crowds(self, life, &fact);
+                    self.fact(life, fact)
+                }
+            }
+        }
+        None
+    }
+
+    fn step(&mut self, life: &mut Life) -> Option<End> {
         if life.session.violations().next().is_some() {
             return Some(End::Broken);
         }
@@ -464,91 +609,23 @@ impl Run {
         Some(End::Broken)
     }
 
-    /// Serves until the plan is through.
-    fn serve(&mut self, life: &mut Life) -> End {
-        let requests = self.plan.requests;
-        while life.issued < requests || life.session.outstanding() > 0 {
-            self.ask(life, requests);
-            while let Some(news) = life.session.news() {
-                self.hear(life, news);
-            }
-            if let Some(end) = self.step(life) {
-                return end;
-            }
-        }
-        match self.linger(life) {
-            Some(end) => end,
-            None => self.stop(life),
-        }
-    }
-
-    fn ask(&mut self, life: &mut Life, requests: u64) {
-        let depth = self.plan.queue_depth as usize;
-        while !life.resting
-            && life.issued < requests
-            && life.session.outstanding() < depth
-            && life.session.world.ready()
-        {
-            let ask = self.workload.draw();
-            if let Ask::Write { lba, .. } = ask {
-                life.written = Some(lba);
-            }
-            issue(&mut life.session, ask);
-            life.issued += 1;
-            if self.options.roughness == Roughness::Faults && self.rng.chance(1, 16) {
-                faults::perturb(self, life);
-            }
-            if self.rng.chance(1, 8) {
-                self.rest(life);
-            }
-        }
-    }
-
-    /// The users do nothing for a while.
-    fn rest(&mut self, life: &mut Life) {
-        let most = *self.rng.pick(&[10_000, 10_000_000, 3_000_000_000]);
-        let until = life.session.world.now().after(Nanos(self.rng.below(most)));
-        life.session.world.mark(until, 0);
-        life.resting = true;
-    }
-
-    /// Lets time pass without requests, for tasks and lazy work. An end, when one has come.
-    fn linger(&mut self, life: &mut Life) -> Option<End> {
-        let mut steps = *self.rng.pick(&[0, 0, 50, 500]);
-        if self.directed.is_some() {
-            steps += 1000;
-        }
-        if life.plot.is_some() {
-            steps += STEPS_OF_PLOT;
-        }
-        for _ in 0..steps {
-            if let Some(end) = self.step(life) {
-                return Some(end);
-            }
-            while let Some(news) = life.session.news() {
-                self.hear(life, news);
-            }
-        }
-        None
-    }
-
     /// An orderly end. What was acknowledged is durable after it.
-    pub fn stop(&mut self, life: &mut Life) -> End {
+    fn stop(&mut self, life: &mut Life) -> End {
         life.stopping = true;
         let ticket = life.session.oracle.flush();
         let tag = life.session.command(Command::Stop);
         match self.answer(life, tag) {
-            Answer::Ended(end) => end,
-            Answer::Given(Ok(())) if life.session.halted.is_some() => {
+            Err(end) => end,
+            Ok(Ok(())) if life.session.halted.is_some() => {
                 life.session
                     .violation(Invariant::HaltBroken, "it stops as if all were well");
                 End::Broken
             }
-            Answer::Given(Ok(())) => {
+            Ok(Ok(())) => {
                 life.session.oracle.flush_ended(ticket, true);
                 End::Stop
             }
-            Answer::Given(Err(error)) => {
+            Ok(Err(error)) => {
                 if !life.faults.troubled() {
                     life.session.violation(
                         Invariant::StuckRequest,
@@ -558,131 +635,6 @@ impl Run {
                 }
                 End::Crash
             }
-        }
-    }
-
-    /// Takes note of what is told.
-    pub fn hear(&mut self, life: &mut Life, news: News) {
-        self.say(|| format!("  {:>14} {news:?}", life.session.world.now().0));
-        match news {
-            News::Mark(0) => life.resting = false,
-            News::Mark(mark) => life.faults.marked(mark, &mut life.session),
-            News::CommandReply(_, Ok(())) => self.outcome.coverage.count("commands done", 1),
-            News::CommandReply(_, Err(_)) => self.outcome.coverage.count("commands refused", 1),
-            News::Fact(fact) => {
-                hosts::look_for_crowds(self, life, &fact);
-                self.fact(life, fact)
-            }
-        }
-    }
-
-    fn fact(&mut self, life: &mut Life, fact: Fact) {
-        if let Fact::MemberFailed { member, .. } = fact {
-            life.faults.gone(member);
-        }
-        match fact {
-            // What nothing can repair is met again and again.
-            Fact::MemberFailed {
-                why: FailCause::ReadErrors,
-                ..
-            } if self.excess.is_some() => {}
-            Fact::MemberFailed {
-                member,
-                why:
-                    FailCause::WriteError(IoError::NoSpace) | FailCause::FlushError(IoError::NoSpace),
-            } if life.faults.full(member) => {
-                self.outcome.coverage.count("members without space", 1);
-            }
-            Fact::MemberFailed { member, why } if !life.faults.suspects(member) => {
-                life.session.violation(
-                    Invariant::MemberFailedWrongly,
-                    format!("{member:?}: {why:?}"),
-                );
-            }
-            Fact::MemberFailed { .. } if life.last => {}
-            Fact::TaskStarted { .. } => life.watchful = true,
-            Fact::MemberFailed { .. } => faults::crash_at_failure(self, life),
-            Fact::Lost { lba, sectors } => self.lost(life, lba, sectors),
-            Fact::TaskEnded { kind, outcome, .. } => self.task_ended(life, kind, outcome),
-            Fact::Halted(Halt::NoSpace) if life.session.space_is_short => {
-                self.outcome.coverage.count(HALTS, 1);
-            }
-            Fact::Halted(Halt::TooFew) if self.in_ruins() || !life.unplugged.is_empty() => {
-                self.outcome.coverage.count(HALTS_TOO_FEW, 1);
-            }
-            Fact::Halted(why) => {
-                let detail = format!("it halts without need: {why:?}");
-                life.session.violation(Invariant::HaltBroken, detail);
-            }
-            Fact::PartitionTaken { .. } => {
-                self.outcome.coverage.count("partitions taken by hosts", 1);
-                hosts::watch_hosts(self, life);
-            }
-            Fact::SpareTaken { .. } => hosts::watch_hosts(self, life),
-            Fact::Repaired { .. } => self.outcome.coverage.count("repairs", 1),
-            Fact::Started { recovered_rows, .. } => {
-                self.take_capacity(life);
-                self.outcome
-                    .coverage
-                    .count("rows recovered", recovered_rows);
-            }
-            _ => {}
-        }
-    }
-
-    fn task_ended(&mut self, life: &mut Life, kind: TaskKind, outcome: TaskOutcome) {
-        match outcome {
-            TaskOutcome::Failed if !life.faults.troubled() => {
-                life.session
-                    .violation(Invariant::TaskFailed, format!("{kind:?}"));
-            }
-            TaskOutcome::Done => {
-                if kind == TaskKind::Growth {
-                    self.outcome.coverage.count("growths", 1);
-                    self.take_capacity(life);
-                }
-                // A resynchronisation or a scrub brings nobody back who is about to fail.
-                if kind.fills() {
-                    let status = life.session.world.status();
-                    life.faults.rebuilt(&status);
-                    life.came_home = kind == TaskKind::Replace;
-                    hosts::watch_hosts(self, life);
-                }
-                self.outcome.coverage.count("tasks done", 1);
-            }
-            TaskOutcome::Failed | TaskOutcome::Cancelled => {}
-        }
-    }
-
-    /// The array may have grown.
-    fn take_capacity(&mut self, life: &mut Life) {
-        let status = life.session.world.status();
-        let size = status.size_bytes / 512;
-        if !self.plan.grows || size <= self.layout.size_sectors() {
-            return;
-        }
-        let geometry = status.geometry.expect("it serves");
-        let layout = Layout::new(geometry).expect("it serves by that");
-        // The next growth may have begun.
-        self.layout = match layout.size_sectors() > size {
-            true => layout.growing(),
-            false => layout,
-        };
-        life.session.oracle.grow(size);
-        self.workload.grow(size);
-    }
-
-    fn lost(&mut self, life: &mut Life, lba: u64, sectors: u64) {
-        self.outcome.coverage.count("sectors lost", sectors);
-        let wrongly: Vec<u64> = (lba..lba + sectors)
-            .filter(|lba| !life.session.oracle.may_be_lost(*lba, None))
-            .collect();
-        if !wrongly.is_empty() {
-            let detail = format!(
-                "a fact calls {sectors} sectors at {lba} lost; not allowed for {wrongly:?}"
-            );
-            life.session
-                .violation(Invariant::LossReportedWrongly, detail);
         }
     }
 }
@@ -709,18 +661,4 @@ pub fn blank_disk(plan: &Plan, seed: u64) -> Disk {
     let index = plan.spec.slots + plan.spec.spares;
     let image = plan.spec.blank(index, earlier(seed));
     disk_of(plan, &plan.spec, index, image, seed)
-}
-
-pub fn issue(session: &mut Session<Engine>, ask: Ask) {
-    match ask {
-        Ask::Read { lba, sectors } => session.read(lba, sectors),
-        Ask::Write {
-            lba,
-            sectors,
-            kind,
-            fua,
-            fast,
-        } => session.write(lba, sectors, kind, fua, fast),
-        Ask::Flush => session.flush(),
-    }
 }

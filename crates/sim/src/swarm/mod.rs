@@ -6,7 +6,6 @@
 
 mod copies;
 mod coverage;
-pub(crate) mod deaths;
 mod directed;
 mod ends;
 mod excess;
@@ -17,13 +16,12 @@ pub(crate) mod plan;
 mod triggers;
 mod verify;
 
+pub use crate::deaths::DEATHS_ALONE;
 pub use copies::{COPIES_BACK, HALVES_MET};
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
-pub use deaths::DEATHS_ALONE;
-pub(crate) use deaths::Deaths;
 pub use excess::{RUINS, RUINS_IN_VAIN};
 pub use hosts::{HOSTS_BACK, PLACES_LINGERED, PLACES_NEEDED, crowded};
-pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED, issue};
+pub use life::{BLOCKS_CACHED, HALTS, STARTS_WITHOUT_SPACE, UNPLUGGED};
 pub use plan::bug;
 pub use plan::{FAMILIES, Family, Options, Plan, Roughness};
 

@@ -104,13 +104,6 @@ pub struct Options {
     pub bug: Option<Bug>,
 }
 
-impl Options {
-    /// Whether the daemon alone dies now and then.
-    pub(super) fn has_deaths(&self) -> bool {
-        super::deaths::show(self.bug)
-    }
-}
-
 impl Default for Options {
     fn default() -> Options {
         Options {

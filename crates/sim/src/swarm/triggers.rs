@@ -74,22 +74,22 @@ const TRAPS: [Condition; 16] = [
 
 /// Sets a triggered fault for this life, perhaps.
 pub fn lay(run: &mut Run) {
-    run.workload.relax();
+    run.base.workload.relax();
     run.trigger = None;
-    let redundant = run.layout.tolerance() > 0;
-    if run.options.roughness < Roughness::Faults || !redundant || run.rng.chance(1, 2) {
+    let redundant = run.base.layout.tolerance() > 0;
+    if run.options.roughness < Roughness::Faults || !redundant || run.base.rng.chance(1, 2) {
         return;
     }
     let logged = run.plan.spec.write_hole == WriteHole::Ppl;
-    let condition = match run.rng.below(16) {
+    let condition = match run.base.rng.below(16) {
         0..=9 if run.plan.unaligned => Condition::Merges,
         10..=11 if run.plan.unaligned => Condition::Full(Stage::Ready),
         0..=2 => Condition::Full(Stage::Set),
         3..=7 | 12..=13 if logged => Condition::Checks,
-        _ => *run.rng.pick(&TRAPS),
+        _ => *run.base.rng.pick(&TRAPS),
     };
     if matches!(condition, Condition::Missed(_)) {
-        run.workload.insist();
+        run.base.workload.insist();
     }
     run.trigger = Some(Trigger {
         condition,
@@ -205,7 +205,7 @@ fn place_of(life: &Life, member: Member, at: u64) -> Option<(u16, u64)> {
     let world = &life.session.world;
     let status = world.status();
     let line = status.members.iter().find(|line| line.member == member)?;
-    let disks = world.members().map(|member| world.disk(member));
+    let disks = world.disks();
     Atlas::of(disks)?.slot_sector(line.uuid, at)
 }
 
@@ -223,15 +223,15 @@ fn bereave(run: &mut Run, life: &mut Life) -> bool {
 /// Sectors of a row become unreadable in as many cells as that can bear and one more.
 fn scatter(run: &mut Run, life: &mut Life, trigger: &mut Trigger) -> bool {
     let rng = &mut life.faults.rng;
-    let Some(row) = life.written.map(|lba| run.layout.place(lba).row) else {
+    let Some(row) = life.written.map(|lba| run.base.layout.place(lba).row) else {
         return false;
     };
-    let map = run.layout.row(row);
-    let (block, chunk) = (faults::block_sectors(run), run.layout.chunk_sectors());
+    let map = run.base.layout.row(row);
+    let (block, chunk) = (faults::block_sectors(run), run.base.layout.chunk_sectors());
     let span = (SCATTER * block).min(chunk);
     let base = rng.below(chunk / span) * span;
     let cells = rng.order(usize::from(map.width));
-    let count = usize::from(run.layout.tolerance()) + 1;
+    let count = usize::from(run.base.layout.tolerance()) + 1;
     let mut hit = Vec::new();
     for cell in cells.into_iter().take(count) {
         let offset = base + life.faults.rng.below(span / block) * block;
@@ -255,32 +255,28 @@ fn visit(
     hit: &[u8],
     (base, span): (u64, u64),
 ) {
-    run.workload
-        .aim(run.layout.lba(row, 0, 0), run.layout.row_sectors());
+    run.base.workload.aim(
+        run.base.layout.lba(row, 0, 0),
+        run.base.layout.row_sectors(),
+    );
     let data = hit.iter().copied().find(|cell| *cell < map.data);
-    let at = run.layout.lba(row, data.unwrap_or(0), base);
+    let at = run.base.layout.lba(row, data.unwrap_or(0), base);
     let ready = life.session.world.ready() && !life.stopping;
     match life.faults.rng.below(4) {
         0 => {
             life.session.command(Command::Scrub(ScrubMode::Sync));
         }
-        1 if ready => super::life::issue(
-            &mut life.session,
-            Ask::Read {
-                lba: at,
-                sectors: span,
-            },
-        ),
-        2 | 3 if ready => super::life::issue(
-            &mut life.session,
-            Ask::Write {
-                lba: at,
-                sectors: span,
-                kind: crate::oracle::WriteKind::Data,
-                fua: false,
-                fast: false,
-            },
-        ),
+        1 if ready => life.session.issue(Ask::Read {
+            lba: at,
+            sectors: span,
+        }),
+        2 | 3 if ready => life.session.issue(Ask::Write {
+            lba: at,
+            sectors: span,
+            kind: crate::oracle::WriteKind::Data,
+            fua: false,
+            fast: false,
+        }),
         _ => {}
     }
 }

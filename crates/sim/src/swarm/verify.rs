@@ -3,7 +3,6 @@
 use super::life::{Life, Run};
 use crate::array::mismatches;
 use crate::atlas::Atlas;
-use crate::disk::Disk;
 use crate::invariant::Invariant;
 use crate::payload::Payload;
 use restripe_array::layout::{Cell, CellSet, RowMap};
@@ -18,7 +17,7 @@ pub fn media(run: &mut Run, life: &mut Life) {
         return;
     }
     let found = found(run, life);
-    run.outcome.coverage.count("media checks", 1);
+    run.base.count("media checks", 1);
     if let Some(first) = found.first() {
         let detail = format!("{} rows; {first}", found.len());
         life.session.violation(Invariant::ParityMismatch, detail);
@@ -33,7 +32,7 @@ const ROT_TRIES: u32 = 16;
 pub fn rot(run: &mut Run, life: &mut Life) -> bool {
     let status = life.session.world.status();
     let oracle = &life.session.oracle;
-    let lossy = (0..oracle.sectors()).any(|lba| oracle.may_be_lost(lba, None));
+    let lossy = oracle.allows_losses();
     let active = |line: &&MemberStatus| line.state == MemberState::Active && line.slot.is_some();
     let members: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
     let complete = status.state == ArrayState::Healthy;
@@ -54,15 +53,16 @@ pub fn rot(run: &mut Run, life: &mut Life) -> bool {
 }
 
 fn try_rot(run: &mut Run, life: &mut Life) -> bool {
-    let row = Row(run.rng.below(run.layout.rows()));
-    let map = atlas(life).map_or(run.layout.row(row), |atlas| atlas.row(row));
+    let row = Row(run.base.rng.below(run.base.layout.rows()));
+    let map =
+        Atlas::active(&life.session.world).map_or(run.base.layout.row(row), |atlas| atlas.row(row));
     let candidates: Vec<u8> = judged(&map).iter().collect();
     if candidates.is_empty() {
         return false;
     }
-    let place = map.cells[usize::from(*run.rng.pick(&candidates))];
-    let offset = run.rng.below(run.layout.chunk_sectors());
-    let spot = atlas(life).and_then(|atlas| {
+    let place = map.cells[usize::from(*run.base.rng.pick(&candidates))];
+    let offset = run.base.rng.below(run.base.layout.chunk_sectors());
+    let spot = Atlas::active(&life.session.world).and_then(|atlas| {
         let spot = atlas.spot_of(place.slot.0, map.row)?;
         Some((spot.member, spot.at(place.at + offset)))
     });
@@ -82,7 +82,7 @@ fn try_rot(run: &mut Run, life: &mut Life) -> bool {
         return false;
     }
     disk.meddle(|image| image.zero(at, 1));
-    run.outcome.coverage.count("sectors rotten", 1);
+    run.base.count("sectors rotten", 1);
     true
 }
 
@@ -98,18 +98,8 @@ fn judged(map: &RowMap) -> CellSet {
     }
 }
 
-/// Where everything lies, by the word of the active members.
-fn atlas(life: &Life) -> Option<Atlas<'_>> {
-    let world = &life.session.world;
-    let status = world.status();
-    let active = |line: &&MemberStatus| line.state == MemberState::Active;
-    let members = status.members.iter().filter(active);
-    let disks: Vec<&Disk> = members.map(|line| world.disk(line.member)).collect();
-    Atlas::of(disks.into_iter())
-}
-
 fn found(run: &Run, life: &Life) -> Vec<String> {
-    let Some(atlas) = atlas(life) else {
+    let Some(atlas) = Atlas::active(&life.session.world) else {
         return vec!["no active member carries a superblock".to_string()];
     };
     let lies = |row: Row, cell: &Cell| {
@@ -122,7 +112,7 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
     let layout = if reshaping {
         atlas.layout()
     } else {
-        &run.layout
+        &run.base.layout
     };
     let lost = |row: Row, offset: u64| {
         let cells = match reshaping {
@@ -134,5 +124,5 @@ fn found(run: &Run, life: &Life) -> Vec<String> {
             .filter(|lba| *lba < oracle.sectors())
             .any(|lba| oracle.may_be_lost(lba, None))
     };
-    mismatches(&run.layout, lies, map, lost)
+    mismatches(&run.base.layout, lies, map, lost)
 }

@@ -10,7 +10,7 @@
 use crate::queue::{blesses, lock, on_all_cores};
 use restripe_sim::enumerate::Report;
 use restripe_sim::{surrogate, swarm};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -65,9 +65,7 @@ impl Met for swarm::Outcome {
 
 impl Met for surrogate::Outcome {
     fn merge(&mut self, other: Self) {
-        add(&mut self.met, other.met);
-        add(&mut self.incidents, other.incidents);
-        add(&mut self.events, other.events);
+        self.add(&other);
     }
 
     fn cells(&self) -> Vec<(String, u64)> {
@@ -89,12 +87,7 @@ impl Met for surrogate::Outcome {
 
 impl Met for Report {
     fn merge(&mut self, other: Self) {
-        self.images += other.images;
-        self.buffered += other.buffered;
-        self.unbuffered += other.unbuffered;
-        add(&mut self.phases, other.phases);
-        add(&mut self.at, other.at);
-        add(&mut self.hosting, other.hosting);
+        self.add(&other);
     }
 
     fn cells(&self) -> Vec<(String, u64)> {
@@ -112,12 +105,6 @@ impl Met for Report {
     fn violation(&self) -> Option<String> {
         let broken = self.violation.as_ref();
         broken.map(|(image, violation)| format!("{violation} (--trace {image})"))
-    }
-}
-
-fn add<K: Ord>(sums: &mut BTreeMap<K, u64>, more: BTreeMap<K, u64>) {
-    for (key, times) in more {
-        *sums.entry(key).or_default() += times;
     }
 }
 

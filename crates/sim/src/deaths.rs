@@ -5,9 +5,8 @@
 //! power goes with all that is not durable. Drawn from a stream of their own, so a seed means what it did before but for
 //! the deaths.
 
-use super::life::{End, Life, Run};
 use crate::rng::Rng;
-use crate::session::PATIENCE;
+use restripe_array::Bug;
 
 /// What tells the stream of deaths from others.
 const DEATHS: u64 = 0xdead_dae0;
@@ -15,8 +14,8 @@ const DEATHS: u64 = 0xdead_dae0;
 pub const DEATHS_ALONE: &str = "flushes alone after a death";
 
 /// Whether lives with this planted bug have deaths. The seeds that find the other bugs do so without deaths.
-pub fn show(bug: Option<restripe_array::Bug>) -> bool {
-    bug.is_none_or(|bug| bug == restripe_array::Bug::StartUnflushed)
+pub fn happen(bug: Option<Bug>) -> bool {
+    bug.is_none_or(|bug| bug == Bug::StartUnflushed)
 }
 
 pub struct Deaths {
@@ -29,11 +28,11 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// Deaths of a seed, if they are to happen at all.
-    pub fn new(seed: u64, happen: bool) -> Deaths {
+    /// Deaths of a seed, if they are to happen at all with this planted bug.
+    pub fn new(seed: u64, bug: Option<Bug>) -> Deaths {
         Deaths {
             rng: Rng::new(seed ^ DEATHS),
-            happen,
+            happen: happen(bug),
             just_died: false,
             swept: false,
         }
@@ -64,25 +63,5 @@ impl Deaths {
 
     pub fn rng(&mut self) -> &mut Rng {
         &mut self.rng
-    }
-}
-
-/// Reads what the dead daemon left, flushes it, and ends: by a stop, which is a flush as well, or by a crash.
-pub fn flush_alone(run: &mut Run, life: &mut Life) -> End {
-    let stops = run.deaths.begin_flush();
-    run.outcome.coverage.count(DEATHS_ALONE, 1);
-    if !life
-        .session
-        .read_all(run.layout.chunk_sectors() * 3, PATIENCE)
-    {
-        return End::Broken;
-    }
-    if stops {
-        return run.stop(life);
-    }
-    life.session.flush();
-    match life.session.settle(PATIENCE) {
-        true => End::Crash,
-        false => End::Broken,
     }
 }
