@@ -1,9 +1,9 @@
 //! Fills a cell of a row for the incoming member of a slot.
 
 use super::fragment::Source;
+use super::reset;
 use super::rows::Rows;
 use super::table::Phase;
-use super::{reset, transfer};
 use crate::layout::CellSet;
 use crate::standing::Home;
 use crate::units::Slot;
@@ -72,5 +72,5 @@ fn write(rows: &mut Rows, id: u32, cell: u8, target: Home) {
     rows.slices.set_phase(id, Phase::Writing);
     let content = rows.slices.get(id).cell_ref(cell);
     rows.write_cell(id, cell, Source::Buf(content), Some(target));
-    transfer::offer(rows, id);
+    rows.offer(id);
 }

@@ -3,12 +3,14 @@
 use super::fragment::{Fragment, Source};
 use super::rows::Rows;
 use super::table::{Extra, Kind, PARTIALS_MAX, Phase};
+use super::transfer::Handed;
 use crate::clients::requests::Copies;
 use crate::contract::{Action, BufRef, Class, ComputeOp, Fact, IoOp, LinearOutput, Segment};
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, Recipe, Role, RowMap};
 use crate::members::ops::{Owner, SliceOp};
 use crate::standing::Home;
+use crate::units::SECTOR_BYTES;
 
 /// What a linear combination makes at most: each parity anew, then the partial ones, by their numbers.
 pub(crate) const OUTPUTS: usize = PARTIALS_AT + PARTIALS_MAX;
@@ -298,6 +300,36 @@ impl Rows {
         let slice = self.slices.get(id);
         slice.zeroed = slice.zeroed.union(cells);
         self.slices.await_metadata(id);
+    }
+
+    /// Passes on the data that a window of a task has of its band, if its zone is wanted. The window continues when each
+    /// part has been copied or refused.
+    pub(super) fn offer(&mut self, id: u32) {
+        let slice = self.slices.get(id);
+        let (map, band, have, zeroed) = (slice.map, slice.band, slice.have, slice.zeroed);
+        let zone = map.row.0 / self.heat.zone_rows().max(1);
+        if !self.transfers.zones.contains(zone) || !zeroed.is_empty() {
+            return;
+        }
+        let mut offered = CellSet::EMPTY;
+        for cell in have.iter() {
+            let data = match map.cells[usize::from(cell)].role {
+                Role::Data(_) => cell,
+                Role::Copy { of } => of,
+                Role::P | Role::Q | Role::Parity(_) => continue,
+            };
+            let lba = self.layout.lba(map.row, data, band);
+            let buf = self.slices.get(id).cell_ref(cell);
+            let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
+            // What is lost is zeros on the members, and must not be taken for data.
+            if offered.contains(data) || self.lost.first_in(lba, sectors).is_some() {
+                continue;
+            }
+            offered = offered.with(data);
+            self.slices.hold(id);
+            let slice = id;
+            self.transfers.add(Handed { slice, lba, buf });
+        }
     }
 
     /// A task writes over a cell whose bytes may have been wrong, or different from a copy. The cache forgets what was

@@ -4,7 +4,6 @@
 use super::fragment::Source;
 use super::rows::Rows;
 use super::table::{Extra, Phase};
-use super::transfer;
 use crate::layout::{Role, RowMap};
 use crate::standing::Home;
 use crate::units::Slot;
@@ -45,7 +44,7 @@ pub(super) fn write(rows: &mut Rows, id: u32, slot: Option<u16>) {
         rows.write_cell(id, cell, Source::Zero, None);
     }
     rows.write_parity(id, &map, live);
-    transfer::offer(rows, id);
+    rows.offer(id);
     if let Some(slot) = slot.map(Slot)
         && let Some(target) = rows.standing_at(slot, map.row).incoming
         && let Some(cell) = map.cell_on(slot)

@@ -1,9 +1,9 @@
 //! Brings parity or copies of a row in step with its data.
 
 use super::fragment::Source;
+use super::reset;
 use super::rows::Rows;
 use super::table::Phase;
-use super::{reset, transfer};
 use crate::layout::{CellSet, RowMap};
 use crate::planted::Bug;
 
@@ -109,7 +109,7 @@ fn compared(rows: &mut Rows, id: u32) {
     rows.slices.set_phase(id, Phase::Writing);
     let stale = rows.live_cells(&map).minus(in_step);
     rows.write_parity(id, &map, stale);
-    transfer::offer(rows, id);
+    rows.offer(id);
     rows.slices.requeue_if_idle(id);
 }
 
@@ -133,7 +133,7 @@ fn copies(rows: &mut Rows, id: u32) {
     for cell in others.iter() {
         rows.write_cell(id, cell, Source::Buf(content), None);
     }
-    transfer::offer(rows, id);
+    rows.offer(id);
     rows.slices.requeue_if_idle(id);
 }
 

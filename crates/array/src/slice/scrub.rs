@@ -12,7 +12,6 @@ use super::fragment::Source;
 use super::issue::{OUTPUTS, Term};
 use super::rows::Rows;
 use super::table::{Extra, PARTIALS, Phase};
-use super::transfer;
 use crate::contract::{ComputeOp, Cure, Guilty, ScrubMode};
 use crate::layout::{CellSet, RowMap};
 use crate::units::CELLS_MAX;
@@ -216,7 +215,7 @@ fn repair_announced(rows: &mut Rows, id: u32) -> bool {
 /// All agree. What the tier wants of the band is handed over before the next.
 fn agreed(rows: &mut Rows, id: u32) {
     rows.slices.set_phase(id, Phase::Writing);
-    transfer::offer(rows, id);
+    rows.offer(id);
     if rows.slices.get(id).pending == 0 {
         rows.band_done(id);
     }

@@ -100,12 +100,11 @@ pub(crate) fn step(rows: &mut Rows, id: u32, kind: BandKind) {
 }
 
 fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
-    let row = rows.slices.get(id).map.row;
-    if !rows.slices.get(id).intent_held {
+    let slice = rows.slices.get(id);
+    let (row, last) = (slice.map.row, slice.last_cell());
+    if !core::mem::replace(&mut slice.intent_held, true) {
         rows.intent_acquire(row);
-        rows.slices.get(id).intent_held = true;
     }
-    let last = rows.slices.get(id).last_cell();
     let extent = rows.extent_ready(row, last);
     let intent = rows.intent_ready(row);
     let lost = reset::losses_settled(rows, id);
@@ -157,11 +156,9 @@ fn plan_discard(rows: &mut Rows, id: u32, op: IoOp) {
     // A growth may have begun since the request was cut.
     let whole = rows.layout.is_whole(&map) || !rows.layout.parity();
     if rows.firm_cells(&map) == map.all() && whole {
-        rows.slices.get(id).pass = if rows.layout.parity() {
-            map.data_set()
-        } else {
-            rows.slices.get(id).todo
-        };
+        let parity = rows.layout.parity();
+        let slice = rows.slices.get(id);
+        slice.pass = if parity { map.data_set() } else { slice.todo };
         log_pass(rows, id);
     } else if op == IoOp::Trim {
         rows.slices.get(id).skipped = true;
@@ -192,15 +189,11 @@ fn zero_as_data(rows: &mut Rows, id: u32, map: &RowMap) {
     slice.step = BAND_SECTORS_MAX;
     slice.begin_band(start);
     slice.todo = slice.band_cells();
-    spread_parts(rows, id, request);
-    plan(rows, id, BandKind::Data);
-}
-
-/// A request waits for one part for each fragment: makes the count right after fragments were added.
-fn spread_parts(rows: &mut Rows, id: u32, request: u32) {
-    for _ in 1..rows.slices.get(id).fragments.len() {
-        rows.requests.begin_part(request);
+    // The request waits for one part for each fragment.
+    for _ in 1..slice.fragments.len() {
+        rows.below.requests.begin_part(request);
     }
+    plan(rows, id, BandKind::Data);
 }
 
 // --------------------------------------------------------------------------------------------------- planning
@@ -208,9 +201,7 @@ fn spread_parts(rows: &mut Rows, id: u32, request: u32) {
 fn plan(rows: &mut Rows, id: u32, kind: BandKind) {
     let map = rows.slices.get(id).map;
     if !choose_pass(rows, id, &map) {
-        rows.slices.get(id).error = Some(RequestError::ReadOnly);
-        aborted(rows, id);
-        return;
+        return fail(rows, id, RequestError::ReadOnly);
     }
     if let BandKind::Merge { skip, bytes } = kind
         && !rows.slices.get(id).merged
