@@ -4,17 +4,11 @@ use crate::clients::Clients;
 use crate::config::Config;
 use crate::members::pool::Share;
 use crate::report::ArrayState;
-use crate::slice::gather::Gather;
-use crate::slice::table::Slices;
-use crate::slice::transfer::Transfers;
 use crate::written::{INITS_OPS, Inits};
 
 pub struct Core {
     pub(crate) below: Clients,
-    pub(crate) gather: Gather,
-    pub(crate) slices: Slices,
     pub(crate) inits: Inits,
-    pub(crate) transfers: Transfers,
 }
 
 /// Operations of superblocks, maps and flushes.
@@ -24,12 +18,8 @@ floor!(Core, Clients);
 
 impl Core {
     pub fn new(config: Config, share: Share) -> Core {
-        let limits = config.limits;
         Core {
-            gather: Gather::new(limits.requests),
-            slices: Slices::new(limits.slices),
             inits: Inits::default(),
-            transfers: Transfers::default(),
             below: Clients::new(config, share),
         }
     }

@@ -109,6 +109,8 @@ pub(crate) enum Notice {
     MemberOut(Member),
     /// This waiter's flush, the one of this number, has ended.
     Flushed(Waiter, u64),
+    /// A flush has ended on all members.
+    FlushEnded,
     /// A command is carried out, and is answered when what it changed is durable.
     CarriedOut {
         tag: CommandTag,

@@ -115,7 +115,7 @@ impl Core {
         let ended = flusher.current.drain(..).map(|waiter| (waiter, flush));
         flusher.settling.extend(ended);
         self.flusher_settle();
-        self.slices.wake_waiting();
+        self.notify(Notice::FlushEnded);
     }
 
     /// Answers the flushes that have ended once nothing durable is owed any more.

@@ -114,7 +114,13 @@ impl Part {
 impl Core {
     /// Whether cells of a row, up to this data cell, can be written; starts to make them real if need be. False: wait for
     /// metadata to move.
-    pub(crate) fn extent_ready(&mut self, row: Row, last: u8) -> bool {
+    /// `moves`: whether a growth is just moving some of these rows.
+    pub(crate) fn make_ready(
+        &mut self,
+        row: Row,
+        last: u8,
+        moves: impl Fn(Range<u64>) -> bool,
+    ) -> bool {
         let last = self.layout.generation_of(last);
         let extent = self.extent_of(row);
         if (0..=last).all(|nth| self.has_durably(extent, nth)) || self.is_made(row) {
@@ -123,7 +129,7 @@ impl Core {
         let real = (0..=last).all(|nth| self.has_generation(extent, nth));
         let wanted = self.inits.find(extent).is_none() && !real && self.may_init(extent);
         if wanted
-            && self.stands_still(extent)
+            && self.stands_still(extent, moves)
             && self.ops.available() > METADATA_OPS + INIT_OPS
             && self.extent_announced(extent)
         {
@@ -134,10 +140,10 @@ impl Core {
 
     /// Whether no row of an extent is just being moved by a growth, with the cells that it has and no more, and a crash
     /// would find none on the places that it was moved from.
-    fn stands_still(&mut self, extent: u64) -> bool {
+    fn stands_still(&mut self, extent: u64, moves: impl Fn(Range<u64>) -> bool) -> bool {
         let first = extent * self.superblock.extent_rows;
         let end = (first + self.superblock.extent_rows).min(self.layout.rows());
-        let moves = self.layout.is_growing() && self.slices.moves_in(first..end);
+        let moves = self.layout.is_growing() && moves(first..end);
         !moves && self.durably_moved(first..end)
     }
 

@@ -24,6 +24,7 @@ impl Instance {
                 Notice::Halted(why) => self.come_to_a_halt(why),
                 Notice::MemberOut(member) => self.abandon(member),
                 Notice::Flushed(waiter, flush) => self.flushed(waiter, flush),
+                Notice::FlushEnded => self.slices.wake_waiting(),
                 Notice::CarriedOut { tag, added } => self.answer_when_durable(tag, added),
                 Notice::OwnerAwaited => self.boot_again(),
                 Notice::Owned => self.boot_owned(),

@@ -71,6 +71,4 @@ pub(crate) struct Band {
     pub(crate) kind: BandKind,
     pub(crate) durable: bool,
     pub(crate) copies: Copies,
-    pub(super) first: u32,
-    pub(super) count: u32,
 }

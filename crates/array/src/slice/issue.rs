@@ -294,7 +294,8 @@ impl Rows {
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
         for cell in cells.intersection(map.data_set()).iter() {
             if self.layout.is_addressed(map.row, cell) {
-                self.lose(self.layout.lba(map.row, cell, band), sectors);
+                let lba = self.layout.lba(map.row, cell, band);
+                self.lose(lba, sectors);
             }
         }
         let slice = self.slices.get(id);

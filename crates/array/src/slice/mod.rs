@@ -35,7 +35,6 @@ mod failed;
 mod fill;
 pub(crate) mod findings;
 pub(crate) mod fragment;
-pub(crate) mod gather;
 mod issue;
 pub(crate) mod made;
 pub(crate) mod read;

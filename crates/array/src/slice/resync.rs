@@ -146,7 +146,8 @@ fn lose_first(rows: &mut Rows, id: u32) {
     let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
     for cell in map.data_set().iter() {
         if rows.layout.is_addressed(map.row, cell) {
-            rows.lose(rows.layout.lba(map.row, cell, band), sectors);
+            let lba = rows.layout.lba(map.row, cell, band);
+            rows.lose(lba, sectors);
         }
     }
 }

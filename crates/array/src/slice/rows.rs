@@ -1,15 +1,26 @@
-//! What every slice does alike: it is admitted, goes from phase to phase and from band to band, takes buffers, and ends.
+//! Rows: the floor of slices. What every slice does alike: it is admitted, goes from phase to phase and from band to
+//! band, takes buffers, and ends.
+//!
+//! Owns the table of slices and the queue of transfers. Asks every floor below.
 
 use super::findings::Scrubbed;
-use super::table::{Extra, Kind, Phase};
+use super::table::{Extra, Kind, Phase, Slices};
+use super::transfer::Transfers;
 use crate::clients::requests::Copies;
+use crate::config::Config;
 use crate::contract::BufRef;
+use crate::core::Core;
 use crate::layout::CellSet;
-use crate::members::pool::Size;
+use crate::members::pool::{Share, Size};
 use crate::units::{Row, SECTOR_BYTES};
 
-/// The floor that owns the slices.
-pub(crate) type Rows = crate::core::Core;
+pub struct Rows {
+    pub(crate) below: Core,
+    pub(crate) slices: Slices,
+    pub(crate) transfers: Transfers,
+}
+
+floor!(Rows, Core);
 
 /// Slices that requests leave to tasks.
 const TASK_SLICES: usize = 2;
@@ -26,6 +37,21 @@ pub(crate) struct Need {
 }
 
 impl Rows {
+    pub(crate) fn new(config: Config, share: Share) -> Rows {
+        Rows {
+            slices: Slices::new(config.limits.slices),
+            transfers: Transfers::default(),
+            below: Core::new(config, share),
+        }
+    }
+
+    /// Whether cells of a row, up to this data cell, can be written. False: wait for metadata to move.
+    pub(crate) fn extent_ready(&mut self, row: Row, last: u8) -> bool {
+        let slices = &self.slices;
+        let moves = |rows| slices.moves_in(rows);
+        self.below.make_ready(row, last, moves)
+    }
+
     /// Admits a slice with everything its worst case takes; `None` when there is no room.
     pub(crate) fn admit_slice(&mut self, need: &Need) -> Option<u32> {
         let size = Size::holding(need.step * SECTOR_BYTES);

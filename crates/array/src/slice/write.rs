@@ -4,7 +4,7 @@
 //! alone, in a pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are
 //! all here.
 
-use super::fragment::{BandKind, Fragment, Source};
+use super::fragment::{Band, BandKind, Fragment, Source};
 use super::record::Next;
 use super::rows::{Need, Rows};
 use super::table::{Kind, Phase, Slice};
@@ -28,13 +28,9 @@ enum Path {
     Undecodable { cells: CellSet },
 }
 
-pub(crate) fn start(rows: &mut Rows, band: &super::fragment::Band) -> bool {
-    let parity = rows.layout.parity();
-    let step = match band.kind {
-        BandKind::Discard(_) => band.sectors,
-        _ => band.sectors.min(BAND_SECTORS_MAX),
-    };
-    let buffers = match (band.kind, parity) {
+/// Starts a write of a band; false when there is no room.
+pub(crate) fn start(rows: &mut Rows, band: &Band, fragments: &[Fragment]) -> bool {
+    let buffers = match (band.kind, rows.layout.parity()) {
         // Parities as they were and as they will be, partial ones, and a block put together.
         (_, true) => rows.layout.data_cells() as u32 + 2 * rows.parity_buffers() + 3,
         (BandKind::Merge { .. }, false) => u32::from(rows.layout.width()) + 1,
@@ -45,23 +41,17 @@ pub(crate) fn start(rows: &mut Rows, band: &super::fragment::Band) -> bool {
         row: band.row,
         start: band.start,
         sectors: band.sectors,
-        step,
+        step: band.sectors.min(BAND_SECTORS_MAX),
         buffers,
-    };
-    let need = Need {
-        step: need.step.min(BAND_SECTORS_MAX),
-        ..need
     };
     let Some(id) = rows.admit_slice(&need) else {
         return false;
     };
     let slice = rows.slices.get(id);
     (slice.durable, slice.copies) = (band.durable, band.copies);
-    slice
-        .fragments
-        .extend_from_slice(rows.gather.fragments(band));
+    slice.fragments.extend_from_slice(fragments);
     if matches!(band.kind, BandKind::Discard(_)) {
-        slice.step = step;
+        slice.step = band.sectors;
         slice.begin_band(band.start);
     }
     true

@@ -25,9 +25,9 @@ pub(crate) mod table;
 use crate::config::Config;
 use crate::contract::Order;
 use crate::contract::{Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
-use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
+use crate::intake::Intake;
 use crate::members::pool::Share;
 use crate::policy::order::Depth;
 use crate::policy::throttle::{DEFAULT, Decision, Pacer, View};
@@ -38,15 +38,15 @@ use restripe_format::meta::superblock::RUNS_OF_TASK_MAX;
 use table::{Paced, State, Task};
 
 pub struct Background {
-    below: Core,
+    below: Intake,
 }
 
-floor!(Background, Core);
+floor!(Background, Intake);
 
 impl Background {
     pub(crate) fn new(config: Config, share: Share) -> Background {
         Background {
-            below: Core::new(config, share),
+            below: Intake::new(config, share),
         }
     }
 

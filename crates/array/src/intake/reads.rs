@@ -1,18 +1,15 @@
-//! Requests are cut into parts here; [`crate::clients`] admits them, and replies when every part is done.
-//!
-//! Reads of healthy cells go straight to their members. Writes, and reads that redundancy must answer, become slices
-//! (`slice/gather.rs` cuts them). Two queues, each first come first served, hold what could not be started yet.
+//! Cuts reads into parts: straight from the member that has a cell, from the read cache, or by a slice that recovers it.
 
+use super::Intake;
 use crate::clients::read_cache::blocks_in;
 use crate::clients::requests::{Copies, Pending};
 use crate::contract::{BufRef, Class, IoOp, Segment};
-use crate::core::Core;
 use crate::layout::Place;
 use crate::members::ops::Owner;
 use crate::slice::read;
 use crate::units::{Member, SECTOR_BYTES};
 
-impl Core {
+impl Intake {
     /// Starts as many queued reads as there is room for.
     pub(crate) fn pump_reads(&mut self) {
         while let Some(&id) = self.requests.reads.front() {
@@ -26,19 +23,6 @@ impl Core {
                 false => self.requests.hold(id),
             }
         }
-    }
-
-    /// Whether any request has parts that found no room yet.
-    pub(crate) fn requests_wait(&self) -> bool {
-        self.requests.waiting() || self.gather.waiting()
-    }
-
-    /// Whether a reshape has what a request wants next.
-    pub(crate) fn waits_for_reshape(&self, id: u32) -> bool {
-        let pending = self.requests.get(id);
-        let lba = (pending.request.offset + pending.cut) / SECTOR_BYTES;
-        let left = pending.cut < pending.request.bytes;
-        left && self.is_held(lba, pending.request.op.changes())
     }
 
     /// Whether the next row of a read is being resynchronised for it.

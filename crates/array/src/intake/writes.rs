@@ -1,0 +1,215 @@
+//! Cuts writes into bands: a range of a row in which the same cells are written from top to bottom.
+
+use super::Intake;
+use super::pieces::Piece;
+use crate::clients::requests::Copies;
+use crate::contract::{IoOp, RequestOp};
+use crate::slice::fragment::{Band, BandKind, Fragment, Source};
+use crate::slice::{read, write};
+use crate::units::{Row, SECTOR_BYTES};
+
+impl Intake {
+    /// Starts retried reads, then bands, cutting more from the queue as long as there is room. True if it stopped for
+    /// notices.
+    pub(crate) fn pump_writes(&mut self) -> bool {
+        while let Some(&(request, lba, sectors, target, bad)) = self.gather.retries.front() {
+            if !read::start(self, request, lba, sectors, target, 0, bad) {
+                return false;
+            }
+            self.gather.retries.pop_front();
+            self.request_part_done(request, Ok(()));
+            if self.has_notices() {
+                return true;
+            }
+        }
+        loop {
+            while let Some((band, fragments)) = self.gather.next() {
+                if !write::start(&mut self.below, band, fragments) {
+                    return false;
+                }
+                self.gather.started();
+            }
+            if !self.gather_row() {
+                return false;
+            }
+        }
+    }
+
+    /// Gathers the front of the queue as far as it stays in one row. False when the queue is empty.
+    fn gather_row(&mut self) -> bool {
+        self.gather.pieces.clear();
+        let mut gathering: Option<(Row, Copies)> = None;
+        let mut durable = false;
+        let mut cut_any = false;
+        while let Some(&id) = self.requests.writes.front() {
+            if self.is_reshaping() && self.waits_for_reshape(id) {
+                self.requests.writes.pop_front();
+                self.requests.hold(id);
+                continue;
+            }
+            let (piece, bytes) = self.next_piece(id);
+            let copies = self.requests.get(id).copies;
+            match piece {
+                Piece::Data {
+                    row,
+                    offset,
+                    sectors,
+                } if gathering.is_none_or(|held| held == (row, copies))
+                    && !self.clashes(offset, sectors) =>
+                {
+                    gathering = Some((row, copies));
+                    durable |= self.requests.get(id).request.fua;
+                    self.gather_data(id, offset, sectors);
+                }
+                Piece::Nothing => {}
+                Piece::Discard {
+                    row,
+                    offset,
+                    sectors,
+                    op,
+                } if gathering.is_none() => {
+                    self.push_discard(id, row, offset, sectors, op);
+                }
+                Piece::Merge { lba, skip } if gathering.is_none() => {
+                    self.push_merge(id, lba, skip, bytes as u32)
+                }
+                _ => break,
+            }
+            cut_any = true;
+            self.advance_cut(id, bytes);
+        }
+        if let Some((row, copies)) = gathering {
+            self.cut_gathered(row, durable, copies);
+        }
+        self.close_cut();
+        cut_any
+    }
+
+    fn advance_cut(&mut self, id: u32, bytes: u64) {
+        let pending = self.requests.get_mut(id);
+        pending.cut += bytes;
+        if pending.cut == pending.request.bytes {
+            self.requests.writes.pop_front();
+            // Parts of a gathered row are begun when it is cut; until then one stands for them.
+            self.requests.begin_part(id);
+            self.gather.done.push(id);
+        }
+    }
+
+    fn cut_gathered(&mut self, row: Row, durable: bool, copies: Copies) {
+        let first = self.gather.fragments.len();
+        self.gather.cut(row, durable, copies);
+        for index in first..self.gather.fragments.len() {
+            let request = self.gather.fragments[index].request;
+            self.requests.begin_part(request);
+        }
+    }
+
+    /// Requests that were cut to the end: all their parts are begun now.
+    fn close_cut(&mut self) {
+        while let Some(id) = self.gather.done.pop() {
+            self.requests.get_mut(id).cut_all();
+            self.request_part_done(id, Ok(()));
+        }
+    }
+
+    fn clashes(&self, offset: u64, sectors: u64) -> bool {
+        !self.gather.pieces.is_empty()
+            && self
+                .cells_of(offset, sectors)
+                .any(|(cell, start, count, _)| self.gather.overlaps(cell, start, start + count))
+    }
+
+    /// The data cells that a range of a row covers: (cell, start in the chunk, sectors, sectors before it).
+    fn cells_of(
+        &self,
+        offset: u64,
+        sectors: u64,
+    ) -> impl Iterator<Item = (u8, u64, u64, u64)> + use<> {
+        let chunk = self.layout.chunk_sectors();
+        let mut done = 0;
+        core::iter::from_fn(move || {
+            let at = offset + done;
+            let count = (chunk - at % chunk).min(sectors - done);
+            let part = ((at / chunk) as u8, at % chunk, count, done);
+            done += count;
+            (count > 0).then_some(part)
+        })
+    }
+
+    fn gather_data(&mut self, id: u32, offset: u64, sectors: u64) {
+        let pending = *self.requests.get(id);
+        let source = match pending.request.op {
+            RequestOp::Write => Source::Buf(
+                pending
+                    .request
+                    .buf
+                    .part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32),
+            ),
+            _ => Source::Zero,
+        };
+        for (cell, start, count, before) in self.cells_of(offset, sectors) {
+            let source = source.part(before, count);
+            let piece = Fragment {
+                cell,
+                start,
+                sectors: count,
+                source,
+                request: id,
+            };
+            self.gather.pieces.push(piece);
+        }
+    }
+
+    /// A band of one fragment, which lies in one cell.
+    fn push_single(&mut self, row: Row, kind: BandKind, fragment: Fragment) {
+        let pending = self.requests.get(fragment.request);
+        let band = Band {
+            row,
+            start: fragment.start,
+            sectors: fragment.sectors,
+            kind,
+            durable: pending.request.fua,
+            copies: pending.copies,
+        };
+        let first = self.gather.fragments.len();
+        self.gather.fragments.push(fragment);
+        self.gather.push(band, first);
+        self.requests.begin_part(fragment.request);
+    }
+
+    /// A whole row, or part of a row whose cells are bound by nothing but their copies.
+    fn push_discard(&mut self, id: u32, row: Row, offset: u64, sectors: u64, op: IoOp) {
+        let zeros = |cell: u8, start: u64, sectors: u64| Fragment {
+            cell,
+            start,
+            sectors,
+            source: Source::Zero,
+            request: id,
+        };
+        if self.layout.parity() {
+            let whole = zeros(0, 0, self.layout.chunk_sectors());
+            return self.push_single(row, BandKind::Discard(op), whole);
+        }
+        for (cell, start, count, _) in self.cells_of(offset, sectors) {
+            self.push_single(row, BandKind::Discard(op), zeros(cell, start, count));
+        }
+    }
+
+    fn push_merge(&mut self, id: u32, lba: u64, skip: u32, bytes: u32) {
+        let pending = self.requests.get(id);
+        let source = match pending.request.op {
+            RequestOp::Write => Source::Buf(pending.request.buf.part(pending.cut as u32, bytes)),
+            _ => Source::Zero,
+        };
+        let place = self.layout.place(lba);
+        let fragment = Fragment {
+            cell: place.data,
+            start: place.offset,
+            sectors: u64::from(self.superblock.logical_block) / SECTOR_BYTES,
+            source,
+            request: id,
+        };
+        self.push_single(place.row, BandKind::Merge { skip, bytes }, fragment);
+    }
+}
