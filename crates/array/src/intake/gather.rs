@@ -1,5 +1,5 @@
-//! What has been cut from requests and not started: neighbouring requests that touch one row are gathered first, so that
-//! a stream of small writes becomes full rows.
+//! What has been cut from requests and not started. Neighbouring requests to one row are collected first, so
+//! that a stream of small writes becomes full rows.
 //!
 //! A band is at most [`BAND_SECTORS_MAX`] high, unless it only discards.
 
@@ -66,7 +66,7 @@ impl Gather {
             .any(|piece| piece.cell == cell && piece.start < end && start < piece.end())
     }
 
-    /// Cuts the gathered pieces of a row into bands.
+    /// Cuts the collected pieces of a row into bands.
     pub(super) fn cut(&mut self, row: Row, durable: bool, copies: Copies) {
         self.cuts.clear();
         self.pieces

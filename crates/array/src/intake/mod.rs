@@ -1,9 +1,9 @@
-//! The intake: the floor above the rows. It cuts requests into parts; [`crate::clients`] admits them, and replies when
-//! every part is done.
+//! The intake: the floor above the rows. It cuts requests into parts; [`crate::clients`] admits them, and
+//! replies when every part is done.
 //!
-//! Owns what has been cut and not started. Asks every floor below. Reads of healthy cells go straight to their members
-//! (`reads`). Writes, and reads that redundancy must answer, become slices (`writes`). Two queues, each first come first
-//! served, hold what could not be started yet.
+//! Owns what has been cut and not started. Asks every floor below. Reads of healthy cells go straight to
+//! their members (`reads`). Writes (`writes`), and reads that redundancy must answer, become slices. Two
+//! queues, each first come first served, hold what could not be started yet.
 
 mod gather;
 mod pieces;

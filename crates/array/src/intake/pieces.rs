@@ -112,8 +112,8 @@ impl Intake {
         }
     }
 
-    /// The first piece of a trim or a write of zeros: whole rows, until they are enough work for one turn. `fast`: members
-    /// zero without writing, where they can.
+    /// The first piece of a trim or a write of zeros: whole rows, until they are enough work for one turn.
+    /// `fast`: members zero without writing, where they can.
     pub fn piece(&self, request: &Request, fast: bool) -> Work {
         let whole = Work {
             bytes: request.bytes,

@@ -1,4 +1,5 @@
-//! Cuts reads into parts: straight from the member that has a cell, from the read cache, or by a slice that recovers it.
+//! Cuts reads into parts: straight from the member that has a cell, from the read cache, or by a slice that
+//! recovers the cell.
 
 use super::Intake;
 use crate::clients::read_cache::blocks_in;
@@ -36,7 +37,7 @@ impl Intake {
         left && self.copies_may_differ(row(), pending.copies) && self.tasks.is_resyncing(row())
     }
 
-    // --------------------------------------------------------------------------------------------------- reads
+    // ----------------------------------------------------------------------------------------------- reads
 
     /// Starts parts of a read; false if there was no room for all of it.
     fn cut_read(&mut self, id: u32) -> bool {
@@ -172,8 +173,8 @@ impl Intake {
         self.request_part_done(request, Ok(()));
     }
 
-    /// Reads again what a member could not give, in slices. `bad`: the member whose medium erred. When several slices
-    /// read it again, none of them is known to be the one that erred: each asks the member anew.
+    /// Reads again, in slices, what a member could not read. `bad`: the member whose medium erred. If several
+    /// slices read it again, the sector that erred is not known: each asks the member again.
     pub(crate) fn retry_read(
         &mut self,
         request: u32,

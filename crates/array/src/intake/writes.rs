@@ -9,8 +9,8 @@ use crate::slice::{read, write};
 use crate::units::{Row, SECTOR_BYTES};
 
 impl Intake {
-    /// Starts retried reads, then bands, cutting more from the queue as long as there is room. True if it stopped for
-    /// notices.
+    /// Starts retried reads, then bands, and cuts more from the queue as long as there is room. True if it
+    /// stopped for notices.
     pub(crate) fn pump_writes(&mut self) -> bool {
         while let Some(&(request, lba, sectors, target, bad)) = self.gather.retries.front() {
             if !read::start(self, request, lba, sectors, target, 0, bad) {
@@ -79,7 +79,7 @@ impl Intake {
             self.advance_cut(id, bytes);
         }
         if let Some((row, copies)) = gathering {
-            self.cut_gathered(row, durable, copies);
+            self.cut_collected(row, durable, copies);
         }
         self.close_cut();
         cut_any
@@ -90,13 +90,13 @@ impl Intake {
         pending.cut += bytes;
         if pending.cut == pending.request.bytes {
             self.requests.writes.pop_front();
-            // Parts of a gathered row are begun when it is cut; until then one stands for them.
+            // Parts of a collected row are begun when it is cut; until then one stands for them.
             self.requests.begin_part(id);
             self.gather.done.push(id);
         }
     }
 
-    fn cut_gathered(&mut self, row: Row, durable: bool, copies: Copies) {
+    fn cut_collected(&mut self, row: Row, durable: bool, copies: Copies) {
         let first = self.gather.fragments.len();
         self.gather.cut(row, durable, copies);
         for index in first..self.gather.fragments.len() {

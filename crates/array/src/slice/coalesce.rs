@@ -1,8 +1,8 @@
-//! Joins the operations that a step starts for a growth, where they lie side by side on a member: one operation in place of
-//! several (McPod, section 3.2).
+//! Joins the operations that a step starts for a growth, where they are neighbours on a member: one operation
+//! in place of several (McPod, section 3.2).
 //!
-//! Each keeps its tag, owner and deadline; the first of them travels for all. When it has failed, each is tried for itself, so that
-//! what cannot be read or written is known as exactly as if they had never been joined.
+//! Each has its own tag, owner and deadline; the first of them is submitted for all. If it fails, each is
+//! tried by itself. So it is known exactly what cannot be read or written.
 
 use super::rows::Rows;
 use super::table::Kind;
@@ -74,7 +74,7 @@ fn follows(io: &DeviceIo, next: &DeviceIo) -> bool {
         && io.segments.len() + next.segments.len() <= SEGMENTS_MAX
 }
 
-/// How many of the first segments make up so many sectors.
+/// How many of the first segments make up this number of sectors.
 pub(crate) fn pieces_of(segments: &[Segment], sectors: u64) -> usize {
     let mut left = sectors * SECTOR_BYTES;
     let whole = |segment: &&Segment| {

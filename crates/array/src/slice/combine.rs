@@ -1,5 +1,5 @@
-//! What a write makes of its data: sub-block parts merged into blocks, and the parity of a pass, by strips whose
-//! sources are contiguous.
+//! What a write makes of its data: sub-block parts merged into blocks, and the parity of a pass. Parity is
+//! computed by strips whose sources are contiguous.
 
 use super::fragment::{Fragment, Source};
 use super::issue::{OUTPUTS, Outputs, PARTIALS_AT, Term};
@@ -71,7 +71,7 @@ fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32,
     rows.slices.set_phase(id, Phase::Merging);
 }
 
-// ------------------------------------------------------------------------------------------------ combining
+// ----------------------------------------------------------------------------------------------- combining
 
 /// New parity, and, for the log, the part of it that this pass does not change.
 pub(super) fn combine(rows: &mut Rows, id: u32, modify: bool) {

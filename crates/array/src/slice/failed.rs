@@ -13,7 +13,8 @@ use crate::units::{Member, Slot};
 const READ_ERRORS_MAX: u32 = 20;
 
 impl Rows {
-    /// An operation of a slice has failed. It ends when all is done that its member's failure, if it is one, leads to.
+    /// An operation of a slice has failed. If its member fails with it, the operation ends after all that
+    /// this leads to.
     pub(crate) fn slice_op_failed(
         &mut self,
         id: u32,
@@ -30,8 +31,8 @@ impl Rows {
                 }
                 let mode = ScrubMode::Check;
                 let check = slice.kind == Kind::Scrub { mode };
-                // A slice that is narrowed meets again what it has met; it continues block by block to its end. And
-                // without suspects one place is read many times, and only what is theirs is repaired.
+                // A narrowed slice reads the same sectors again, block by block. And a read without suspects
+                // reads one place many times, and repairs only what is theirs.
                 let counted = !slice.narrowed && !matches!(slice.copies, Copies::Without(_));
                 if error != IoError::Media || counted && !check {
                     self.read_failed(member, error);
@@ -45,7 +46,8 @@ impl Rows {
         }
     }
 
-    /// A member could not be read. Media errors are counted, and repaired by whoever met them; others fail it.
+    /// A member could not be read. Media errors are counted, and the slice repairs them. Any other error
+    /// fails the member.
     pub(crate) fn read_failed(&mut self, member: Member, error: IoError) {
         if error != IoError::Media {
             let cause = if error == IoError::Gone {
@@ -66,8 +68,8 @@ impl Rows {
         }
     }
 
-    /// A check met what cannot be read. It repairs nothing, and would count the same sector each time it runs: each check
-    /// counts for itself.
+    /// A check cannot read a sector. It repairs nothing, so each check that runs would count the same sector
+    /// again: each has a count of its own.
     fn check_failed(&mut self, member: Member) {
         let errors = &mut self.devices[member.0 as usize].check_errors;
         *errors += 1;
@@ -91,14 +93,14 @@ impl Rows {
         if self.layout.tolerance() > 0 {
             return self.fail_member(member, FailCause::WriteError(error));
         }
-        let told = match error {
+        let reported = match error {
             IoError::NoSpace => {
                 self.note_full(member);
                 RequestError::NoSpace
             }
             _ => RequestError::ReadOnly,
         };
-        self.slices.get(id).error.get_or_insert(told);
+        self.slices.get(id).error.get_or_insert(reported);
         match kind {
             _ if error == IoError::Gone => self.fail_member(member, FailCause::WriteError(error)),
             Kind::Move | Kind::Reshape(_) => {

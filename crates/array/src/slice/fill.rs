@@ -8,7 +8,7 @@ use crate::layout::CellSet;
 use crate::standing::Home;
 use crate::units::Slot;
 
-pub(crate) fn step(rows: &mut Rows, id: u32, slot: u16) {
+pub(super) fn step(rows: &mut Rows, id: u32, slot: u16) {
     match rows.slices.get(id).phase {
         Phase::Preparing => begin(rows, id, slot),
         Phase::Reading | Phase::Recovering => plan(rows, id, slot),
@@ -20,7 +20,8 @@ pub(crate) fn step(rows: &mut Rows, id: u32, slot: u16) {
 
 fn begin(rows: &mut Rows, id: u32, slot: u16) {
     let row = rows.slices.get(id).map.row;
-    // Who is filled gets nothing of what was moved away from the slot: after a crash nobody may look for it there.
+    // The member that is filled gets nothing of what was moved away from the slot. After a crash, no read may
+    // expect it there.
     let stays_moved = rows.durably_moved(row.0..row.0 + 1);
     if rows.extent_in_motion(row) || !stays_moved || !reset::losses_settled(rows, id) {
         return rows.slices.await_metadata(id);

@@ -1,4 +1,5 @@
-//! What a scrub found in a row: verdicts of the computations of a band, and findings that are reported when the row is done.
+//! What a scrub found in a row: verdicts of the computations of a band, and findings that are reported when
+//! the row is done.
 
 use crate::contract::{Cure, Guilty, Verdict};
 
@@ -18,7 +19,7 @@ pub(crate) struct Verdicts {
 /// What a scrub found in a row: all sectors of a cell with the same fault and the same cure.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Found {
-    /// None: some cell of the row, and the code cannot tell which.
+    /// None: some cell of the row, and the code cannot say which.
     pub(crate) cell: Option<u8>,
     /// The first sector, in the chunk.
     pub(crate) at: u64,

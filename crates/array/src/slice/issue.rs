@@ -288,7 +288,8 @@ impl Rows {
         }
     }
 
-    /// Declares the data cells in `cells` lost in this band; later they are zeros. Waits for the record of it.
+    /// Declares the data cells in `cells` lost in this band. Waits until that is on record; then they become
+    /// zeros.
     pub(crate) fn declare_lost(&mut self, id: u32, cells: CellSet) {
         let slice = &self.slices.list[id as usize];
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
@@ -303,8 +304,8 @@ impl Rows {
         self.slices.await_metadata(id);
     }
 
-    /// Passes on the data that a window of a task has of its band, if its zone is wanted. The window continues when each
-    /// part has been copied or refused.
+    /// Passes on the data that a window of a task has of its band, if its zone is wanted. The window
+    /// continues when each part has been copied or refused.
     pub(super) fn offer(&mut self, id: u32) {
         let slice = self.slices.get(id);
         let (map, band, have, zeroed) = (slice.map, slice.band, slice.have, slice.zeroed);
@@ -333,8 +334,8 @@ impl Rows {
         }
     }
 
-    /// A task writes over a cell whose bytes may have been wrong, or different from a copy. The cache forgets what was
-    /// read of it before, and also the row's other cells, which may have been recovered from it.
+    /// A task writes over a cell whose bytes may have been wrong, or different from a copy. The cache forgets
+    /// what was read of it before, and also the row's other cells, which may have been recovered from it.
     pub(crate) fn cache_repair_begins(&mut self, id: u32, cell: u8) {
         if self.read_cache.is_none() {
             return;

@@ -1,7 +1,7 @@
 //! The slice machine: one sector range of a row, worked on under a lock, for every layout alike.
 //!
-//! Analyse, decide, act: a slice issues a batch of operations, waits until all have ended, and looks afresh at what
-//! its row is like now. A member may fail between any two steps.
+//! Analyse, decide, act: a slice issues a batch of operations, waits until all have ended, and looks again at
+//! its row. A member may fail between any two steps.
 //!
 //! | phase         | waits for                               | then                                                |
 //! |---------------|-----------------------------------------|-----------------------------------------------------|
@@ -18,15 +18,16 @@
 //! | Comparing     | verdicts of a scrub                     | Recovering, Preparing (narrower), Writing, Finished |
 //! | Finished      |                                         | freed                                               |
 //!
-//! Any phase before Writing goes back to Preparing when a member fails that the plan counted on, or when the band is
-//! narrowed; `crates/sim/tests/it/table.rs` lists every transition there is.
+//! Any phase before Writing goes back to Preparing when a member fails that the plan needs, or when the band
+//! is narrowed. `crates/sim/tests/it/table.rs` lists every transition.
 //!
-//! A slice works on its range band by band. When an unreadable sector leaves no way to decode a band, the band is
-//! narrowed to one logical block, so that exactly the sectors that are lost are lost.
+//! A slice works on its range band by band. If a band cannot be decoded because of an unreadable sector, the
+//! band is narrowed to one logical block, so that exactly the lost sectors are lost.
 //!
-//! Each kind of slice is a module of functions over [`Rows`]: `read`, `write` (with `combine` and `record`), `fill`, `resync`,
-//! `scrub`, `relocate`, `reshape` and `replay`; `reset` is what several of them do. `run` dispatches to the kinds. Beneath the
-//! kinds are the table of slices (`table`), what all slices do alike (`rows`) and their operations (`issue`, `failed`);
+//! Each kind of slice is a module of functions over [`rows::Rows`]: `read`, `write` (with `combine` and
+//! `record`), `fill`, `resync`, `scrub`, `relocate`, `reshape` and `replay`; `reset` has what several of them
+//! do. `run` dispatches to the kinds, `window` starts and ends those of tasks. Beneath the kinds are the
+//! table of slices (`table`), what all slices do alike (`rows`) and their operations (`issue`, `failed`).
 //! `window` begins and ends those of tasks.
 
 pub(crate) mod coalesce;

@@ -9,8 +9,8 @@ use crate::contract::{BufRef, RequestError};
 use crate::layout::CellSet;
 use crate::units::{Member, SECTOR_BYTES};
 
-/// Starts a read slice for part of a request; false when there is no room. `skip`: bytes of the first block that
-/// were not asked for. `erred`: the member whose medium could not be read there.
+/// Starts a read slice for part of a request; false when there is no room. `skip`: bytes of the first block
+/// that the request does not want. `erred`: the member whose medium could not be read there.
 pub(crate) fn start(
     rows: &mut Rows,
     request: u32,
@@ -52,7 +52,7 @@ pub(crate) fn start(
         if let Some(cell) = cells {
             let slice = rows.slices.get(id);
             slice.bad = slice.bad.with(cell as u8);
-            slice.hearsay = true;
+            slice.unconfirmed = true;
         }
         rows.read_failed(member, crate::IoError::Media);
     }
@@ -72,7 +72,7 @@ fn count_fetched(rows: &mut Rows, id: u32, lba: u64) {
     rows.counters.blocks_fetched += blocks_in(lba, sectors) * u64::from(reads);
 }
 
-pub(crate) fn step(rows: &mut Rows, id: u32) {
+pub(super) fn step(rows: &mut Rows, id: u32) {
     match rows.slices.get(id).phase {
         Phase::Preparing | Phase::Reading => plan(rows, id),
         Phase::Recovering => deliver(rows, id),
@@ -170,7 +170,7 @@ fn deliver(rows: &mut Rows, id: u32) {
     }
 }
 
-/// What could not be read and was recovered is written back where it belongs; what was wrong, wherever that is.
+/// Writes back a cell that could not be read and was recovered, and cells that were wrong.
 fn repair(rows: &mut Rows, id: u32) {
     let cell = cell_of(rows, id);
     let map = rows.slices.get(id).map;

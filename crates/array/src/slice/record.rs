@@ -59,9 +59,10 @@ pub(super) fn log_pass(rows: &mut Rows, id: u32) -> Next {
     Next::Wait
 }
 
-/// The pass's record is on every member that is there. One that failed meanwhile may lack it: as long as a crash would
-/// take that member for a current one, its log would say that nothing was written in place. Nothing of the pass is in
-/// place yet: one that is outdated now is planned anew, and its next record waits until this one is over.
+/// The pass's record is on every member that is there. A member that failed meanwhile may lack the record. As
+/// long as a start would take that member for a current one, its log would say that nothing was written in
+/// place. Nothing of the pass is in place yet: an outdated pass is planned anew, and its next record waits
+/// until this one is over.
 pub(super) fn recorded(rows: &mut Rows, id: u32) -> Next {
     if !rows.settled() {
         return await_log(rows, id);
@@ -95,7 +96,8 @@ pub(super) fn end(rows: &mut Rows, id: u32) {
     }
 }
 
-/// A member failed since the pass was chosen, and one of its cells must not be written together with others now.
+/// Whether a member failed since the pass was chosen, and one of its cells must not be written together with
+/// others.
 fn pass_outdated(rows: &mut Rows, id: u32, map: &RowMap) -> bool {
     let pass = rows.slices.get(id).pass;
     let planted = rows.planted(Bug::DegradedInOneStep);

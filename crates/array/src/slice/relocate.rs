@@ -1,10 +1,10 @@
 //! Moves chunks of a row to the slots that a growth gives them (`task/growth`).
 //!
-//! The row is locked as a whole. What cannot be read is recovered; what is lost for good becomes zeros where it stands, with
-//! parity made to fit, and is moved then like the rest.
+//! The row is locked as a whole. Unreadable cells are recovered. Lost cells become zeros in their old places,
+//! parity is made to fit, and then they are moved like the others.
 //!
-//! Rows of a region go together: what is read is written when nothing more is being read for others of them, so that what lies
-//! side by side on a member is read, and written, at once (`coalesce`).
+//! Rows of a region move together: writes of one wait while another is still being read. So neighbouring
+//! chunks of a member are read, and written, in one operation (`coalesce`).
 
 use super::fragment::Source;
 use super::reset;
@@ -43,7 +43,7 @@ fn begin(rows: &mut Rows, id: u32) {
     plan(rows, id);
 }
 
-/// Somebody is missing: the row stays as it is until the array is whole again.
+/// A member is missing: the row stays as it is until the array is whole again.
 fn leave_row(rows: &mut Rows, id: u32) {
     rows.slices.get(id).skipped = true;
     rows.finish_slice(id);
@@ -93,8 +93,8 @@ fn wants_parity(rows: &mut Rows, id: u32, map: &RowMap, moving: CellSet) -> bool
     recomputed && !made && map.p().is_some() && !moving.is_empty()
 }
 
-/// Whether something is still being read or computed for rows that are moved together with this one. Who waits for its row, or for
-/// metadata, is not waited for.
+/// Whether something is still being read or computed for rows that are moved together with this one. A slice
+/// that waits for its row, or for metadata, does not count.
 fn batch_reads(rows: &Rows, row: Row) -> bool {
     batch_of(rows, row).any(|(_, slice)| {
         matches!(

@@ -13,7 +13,7 @@ use crate::task::table::Cut;
 use crate::units::{Row, SECTOR_BYTES, Slot};
 use restripe_format::meta::superblock::MemberRole;
 
-pub(crate) fn step(rows: &mut Rows, id: u32, record: u32) {
+pub(super) fn step(rows: &mut Rows, id: u32, record: u32) {
     let unrecorded = !rows.slices.get(id).zeroed.is_empty() && rows.lost.dirty();
     match rows.slices.get(id).phase {
         // The start has been refused: what it found out so far counts no more.
@@ -58,8 +58,8 @@ fn plan(rows: &mut Rows, id: u32, record: u32) {
         return;
     }
     let parities = map.parity_set().intersection(here);
-    let told = CellSet(cut.modified).len() == 1 && !parities.is_empty();
-    if !lost.is_empty() && !told {
+    let decodable = CellSet(cut.modified).len() == 1 && !parities.is_empty();
+    if !lost.is_empty() && !decodable {
         // Lost only if the record proves whole: else nothing was in flight.
         if !partials_verified(rows, id, &cut) {
             load(rows, id, &cut, CellSet::EMPTY);
@@ -79,14 +79,15 @@ fn plan(rows: &mut Rows, id: u32, record: u32) {
     load(rows, id, &cut, modified.minus(lost).union(telling));
 }
 
-/// These cells cannot be told, and need not be: a log bears a torn record at its end, and all told of those behind it is
-/// that they were not. As zeros they are no record.
+/// These cells cannot be decoded, and need not be: a log may end with a torn record, and no client was
+/// answered for a record behind it. As zeros they are no record.
 fn zero(rows: &mut Rows, id: u32, cells: CellSet) {
     let slice = rows.slices.get(id);
     slice.zeroed = slice.zeroed.union(cells);
 }
 
-/// These cells cannot be told. If the member of one could be brought, or nothing may be lost, the start is refused.
+/// These cells cannot be decoded. If the member of one could be added, or nothing may be lost, the start is
+/// refused.
 fn lose(rows: &mut Rows, id: u32, cells: CellSet) {
     let slice = rows.slices.get(id);
     let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
@@ -193,7 +194,7 @@ fn judge(rows: &mut Rows, id: u32, record: u32) {
         cut.payloads[parity].is_some_and(|payload| payload.checksum != slice.checksums[parity])
     });
     if unreadable {
-        // Nobody knows what the others were: what is missing is lost.
+        // The old data are unknown: what is missing is lost.
         let map = slice.map;
         let absent = map.data_set().minus(slice.zeroed).minus(rows.readable(id));
         return lose(rows, id, absent);
@@ -233,8 +234,8 @@ fn combine(rows: &mut Rows, id: u32, cut: &Cut) {
     };
     let mut targets = [None; OUTPUTS];
     for (parity, cell) in map.parities() {
-        let told_by = parity == 0 && !lost.is_empty();
-        if live.contains(cell) && !told_by {
+        let decoded_from = parity == 0 && !lost.is_empty();
+        if live.contains(cell) && !decoded_from {
             targets[usize::from(parity)] = Some(rows.extra_buffer(id, Extra::New(parity)));
         }
     }

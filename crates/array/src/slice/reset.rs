@@ -1,5 +1,5 @@
-//! What several kinds of slices do about a block of which something is lost for good: the lost cells become zeros, and parity is
-//! made to fit.
+//! What several kinds of slices do about a block that is partly lost: the lost cells become zeros, and parity
+//! is made to fit.
 
 use super::fragment::Source;
 use super::rows::Rows;

@@ -1,7 +1,8 @@
 //! Makes a row of a new shape out of the rows that hold its data so far (`task/reshape`).
 //!
-//! The slice has the row locked that it makes. Nobody writes to the rows that it reads: users wait, and no other task has a
-//! window out. What cannot be read is recovered; what is lost for good moves as zeros, and stays on the lost list.
+//! The slice locks the row that it makes. Nothing writes to the rows that it reads: requests wait, and no
+//! other task has a window. Unreadable cells are recovered; lost cells move as zeros, and stay on the lost
+//! list.
 
 use super::fragment::Source;
 use super::made::{Aim, Made};
@@ -66,7 +67,7 @@ fn begin(rows: &mut Rows, id: u32, aim: Aim) {
     gather(rows, id);
 }
 
-// -------------------------------------------------------------------------------------------------- gathering
+// ----------------------------------------------------------------------------------------------- gathering
 
 fn gather(rows: &mut Rows, id: u32) {
     if rows.halted() || !rows.complete() {
@@ -85,7 +86,7 @@ fn gather(rows: &mut Rows, id: u32) {
     combine(rows, id);
 }
 
-/// Somebody is missing: what only he can tell is not lost for that.
+/// A member is missing: what only this member has is not lost yet.
 fn abandon(rows: &mut Rows, id: u32) {
     rows.slices.get(id).error = Some(RequestError::Unavailable);
     rows.finish_slice(id);
@@ -112,7 +113,8 @@ fn next_piece(rows: &mut Rows, id: u32) -> Option<Piece> {
     }
 }
 
-/// The former row and the cell there that holds a data cell of a new one, and how many data cells that row has.
+/// The former row and its cell that hold a data cell of a new row, and how many data cells the former row
+/// has.
 fn source_of(rows: &Rows, row: Row, data: u8) -> Option<(Row, u8, u8)> {
     let (cells, _) = rows.layout.former_shape().expect("a reshape is under way");
     let chunk = row.0 * rows.layout.data_cells() + u64::from(data);
@@ -164,13 +166,13 @@ fn fetch(rows: &mut Rows, id: u32, missing: CellSet) -> bool {
     false
 }
 
-/// A block that nobody can tell becomes zeros. `chunk`: the first sector of its chunk.
+/// A block that cannot be decoded becomes zeros. `chunk`: the first sector of its chunk.
 fn lose_moving(rows: &mut Rows, id: u32, chunk: u64, cell: u8) {
     let slice = rows.slices.get(id);
     slice.zeroed = slice.zeroed.with(cell);
     let (lba, sectors) = (chunk + slice.band, slice.band_sectors);
-    let told = rows.lost.extents.within(lba, sectors);
-    if told.iter().map(|(_, count)| count).sum::<u64>() < sectors {
+    let known = rows.lost.extents.within(lba, sectors);
+    if known.iter().map(|(_, count)| count).sum::<u64>() < sectors {
         rows.lose(lba, sectors);
     }
 }
@@ -217,7 +219,7 @@ fn compute(rows: &mut Rows, id: u32, map: &RowMap) {
     write(rows, id, aim);
 }
 
-// ---------------------------------------------------------------------------------------------------- writing
+// ------------------------------------------------------------------------------------------------- writing
 
 fn write(rows: &mut Rows, id: u32, aim: Aim) {
     rows.slices.set_phase(id, Phase::Writing);
@@ -248,7 +250,7 @@ fn made_cell(rows: &mut Rows, id: u32, map: &RowMap, cell: u8) -> Source {
     }
 }
 
-// --------------------------------------------------------------------------------------------------- settling
+// ------------------------------------------------------------------------------------------------ settling
 
 fn plan_settling(rows: &mut Rows, id: u32) {
     if rows.halted() {

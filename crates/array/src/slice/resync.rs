@@ -7,7 +7,7 @@ use super::table::Phase;
 use crate::layout::{CellSet, RowMap};
 use crate::planted::Bug;
 
-pub(crate) fn step(rows: &mut Rows, id: u32, compares: bool) {
+pub(super) fn step(rows: &mut Rows, id: u32, compares: bool) {
     match rows.slices.get(id).phase {
         Phase::Preparing => begin(rows, id, compares),
         Phase::Reading if rows.below.layout.parity() => plan(rows, id, compares),
@@ -34,8 +34,8 @@ fn begin(rows: &mut Rows, id: u32, compares: bool) {
     }
 }
 
-/// Parity from the data, and as it is, if that is looked at. A data cell that is missing or unreadable is lost: its parity
-/// cannot be trusted.
+/// Reads the data, and with `compares` also the parity as it is. A data cell that is missing or unreadable is
+/// lost, since its parity cannot be trusted.
 fn plan(rows: &mut Rows, id: u32, compares: bool) {
     let map = rows.slices.get(id).map;
     let live = rows.live_cells(&map);
@@ -63,8 +63,8 @@ fn plan(rows: &mut Rows, id: u32, compares: bool) {
     }
 }
 
-/// The parities that have not been read, and would say by themselves whether they are in step: one that is being filled elsewhere
-/// as well is written to both.
+/// The parities that have not been read and can be compared. A parity whose slot is being filled is written
+/// to both members without a comparison.
 fn comparable(rows: &mut Rows, id: u32, map: &RowMap) -> CellSet {
     let slice = rows.slices.get(id);
     if !slice.zeroed.is_empty() {

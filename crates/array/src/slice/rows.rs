@@ -1,5 +1,5 @@
-//! Rows: the floor of slices. What every slice does alike: it is admitted, goes from phase to phase and from band to
-//! band, takes buffers, and ends.
+//! Rows: the floor of slices, with what all slices do alike. A slice is admitted, goes from phase to phase
+//! and from band to band, takes buffers, and ends.
 //!
 //! Owns the table of slices and the queue of transfers. Asks every floor below.
 
@@ -117,12 +117,12 @@ impl Rows {
         }
     }
 
-    /// Starts the band again with one block at a time. False if it is one block already, and the slice has seen for itself
-    /// what cannot be read of it.
+    /// Starts the band again with one block at a time. False if it is one block already, and the slice itself
+    /// has found what cannot be read of it.
     pub(crate) fn narrow(&mut self, id: u32) -> bool {
         let block = u64::from(self.superblock.logical_block) / SECTOR_BYTES;
         let slice = self.slices.get(id);
-        if slice.band_sectors <= block && !slice.hearsay {
+        if slice.band_sectors <= block && !slice.unconfirmed {
             return false;
         }
         self.drop_buffers(id);
@@ -144,7 +144,7 @@ impl Rows {
         self.slices.requeue(id);
     }
 
-    /// The slice has done what it was for. The dispatcher tells whatever it worked for, once its step is over.
+    /// The slice has done its work. The dispatcher reports that after the step.
     pub(crate) fn finish_slice(&mut self, id: u32) {
         self.drop_buffers(id);
         self.slices.set_phase(id, Phase::Finished);

@@ -30,7 +30,8 @@ impl Rows {
         self.slices.ended
     }
 
-    /// The cells of a slice's row: it may have got more of them, or others places, before the slice had its range for itself.
+    /// The cells of a slice's row. While the slice waited for its range, the row may have got more cells, or
+    /// cells other places.
     fn row_now(&self, id: u32) -> RowMap {
         let map = self.slices.list[id as usize].map;
         match self.layout.rows_are_fixed() || self.planted(Bug::RowSeenOnce) {
@@ -39,7 +40,7 @@ impl Rows {
         }
     }
 
-    /// And it may get more while the slice waits, which knows none of its cells so far.
+    /// The row may also get more cells while the slice waits for metadata and has read none of them yet.
     fn look_again(&mut self, id: u32) {
         let slice = &self.slices.list[id as usize];
         let known = slice.bad.union(slice.have).union(slice.zeroed);

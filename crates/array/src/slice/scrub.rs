@@ -1,11 +1,12 @@
 //! Scrubs: do the cells of a row agree, and if not, which one is wrong?
 //!
-//! A check never writes. With two parities the code can name a single wrong cell; with more it is named only if the row agrees
-//! with every parity once that cell is left out and made of the others; with three copies or more the majority can. With one
-//! parity or two copies it is known only that something is wrong: a repair leaves such a row alone, and a sync makes parity (or
-//! the other copies) follow the data, right or not. Rows that were never written are not compared: they read as zeros. Before
-//! anything is written, its region counts as owed, durably: a member that leaves before the flush would come back with what was
-//! repaired there.
+//! A check never writes. With two parities the code can name a single wrong cell. With more parities a cell
+//! is named only if the row agrees with every parity once that cell is computed from the others. With three
+//! copies or more the majority can name one. With one parity or two copies it is known only that something is
+//! wrong: a repair leaves such a row as it is, and a sync makes parity (or the other copies) follow the data,
+//! right or not. Rows that were never written are not compared: they read as zeros. Before anything is
+//! written, the superblocks record its region as owed: a member that leaves before the flush would come back
+//! without the repair.
 
 use super::findings::{Found, Scrubbed, Verdicts};
 use super::fragment::Source;
@@ -16,7 +17,7 @@ use crate::contract::{ComputeOp, Cure, Guilty, ScrubMode};
 use crate::layout::{CellSet, RowMap};
 use crate::units::CELLS_MAX;
 
-pub(crate) fn step(rows: &mut Rows, id: u32, mode: ScrubMode) {
+pub(super) fn step(rows: &mut Rows, id: u32, mode: ScrubMode) {
     match rows.slices.get(id).phase {
         Phase::Preparing => begin(rows, id, mode),
         Phase::Reading => all_read(rows, id, mode),
@@ -28,7 +29,7 @@ pub(crate) fn step(rows: &mut Rows, id: u32, mode: ScrubMode) {
     }
 }
 
-/// Rows that were never written, that miss a cell, or that a resynchronisation still owes, have nothing to check.
+/// Rows that were never written, that miss a cell, or that a resync still owes, have nothing to check.
 /// Parity is repaired to fit what a crash would find.
 fn begin(rows: &mut Rows, id: u32, mode: ScrubMode) {
     let map = rows.slices.get(id).map;
@@ -67,8 +68,8 @@ fn all_read(rows: &mut Rows, id: u32, mode: ScrubMode) {
     }
 }
 
-/// A medium error, looked at block by block, so that the other blocks are compared as ever: a check reports it, a
-/// repair recovers what redundancy gives.
+/// After a medium error the band is read again block by block, so that the other blocks are compared as
+/// usual. A check reports the error, a repair recovers the cell if it can.
 fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     if rows.narrow(id) {
         return;
@@ -82,8 +83,8 @@ fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     }
 }
 
-/// Before what was recovered is written, the row is compared once more: with redundancy left, a cell that is wrong
-/// without saying so shows, and nothing is made of it.
+/// Before a recovered cell is written, the row is compared once more. With redundancy left, this shows
+/// whether another cell is silently wrong. Nothing is written from such a row.
 fn recovered(rows: &mut Rows, id: u32) {
     rows.slices.get(id).verdicts = Verdicts::default();
     let map = rows.slices.get(id).map;
@@ -97,7 +98,7 @@ fn recovered(rows: &mut Rows, id: u32) {
 fn judge_recovered(rows: &mut Rows, id: u32, mode: ScrubMode) {
     let (bad, verdicts) = (rows.slices.get(id).bad, rows.slices.get(id).verdicts);
     if verdicts.differ != 0 {
-        // Some cell is wrong, and the code cannot tell which, unless there is but one in a block.
+        // Some cell is wrong, and the code cannot say which, unless each block has only one.
         if !rows.narrow(id) {
             found(rows, id, None, false, Cure::Left);
             rows.band_done(id);
@@ -165,7 +166,7 @@ fn judge(rows: &mut Rows, id: u32, mode: ScrubMode) {
     };
     let data = guilty.filter(|cell| map.data_set().contains(*cell));
     if let Some(cell) = data.filter(|_| mode.writes() || map.parity_set().len() > 2) {
-        // Told of once it has been recovered.
+        // Reported once it has been recovered.
         return leave_out(rows, id, cell);
     }
     let cure = cure_of(mode, guilty.is_some());
@@ -193,8 +194,8 @@ fn leave_out(rows: &mut Rows, id: u32, cell: u8) {
     rows.recover_cells(id, CellSet::only(cell));
 }
 
-/// Whether the row is owed, durably, to a member that leaves before what is repaired is flushed. If not yet, the band
-/// is looked at afresh once it is.
+/// Whether it is on record that a member which leaves before the repair is flushed lacks this row. If not
+/// yet, the band starts again once it is.
 fn repair_announced(rows: &mut Rows, id: u32) -> bool {
     let row = rows.slices.get(id).map.row;
     if !core::mem::replace(&mut rows.slices.get(id).intent_held, true) {
@@ -212,7 +213,7 @@ fn repair_announced(rows: &mut Rows, id: u32) -> bool {
     false
 }
 
-/// All agree. What the tier wants of the band is handed over before the next.
+/// All agree. What the tier wants of the band is passed on before the next band.
 fn agreed(rows: &mut Rows, id: u32) {
     rows.slices.set_phase(id, Phase::Writing);
     rows.offer(id);
@@ -244,8 +245,8 @@ fn locate(rows: &mut Rows, id: u32) {
     rows.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
 }
 
-/// Copies that more than half of all equal are right. Where no content has such a majority, the first copy is copied over
-/// the others, if that was asked for.
+/// A content that more than half of the copies have is right. Without such a majority, the first copy is
+/// copied over the others, if the command says so.
 fn judge_copies(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     let verdicts = rows.slices.get(id).verdicts;
     let (copies, differ) = (map.copies_of(0), CellSet(verdicts.differ));
@@ -329,7 +330,7 @@ fn cure_of(mode: ScrubMode, proven: bool) -> Cure {
 enum Blame {
     /// One parity is wrong, or any of its data.
     Untold,
-    /// The two syndromes would tell.
+    /// The two syndromes would show it.
     Unasked,
     Cell(u8),
     /// No single cell.

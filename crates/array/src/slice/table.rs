@@ -158,8 +158,8 @@ pub(crate) struct Slice {
     pub(crate) copies: Copies,
     /// Cells whose medium cannot be read in this band.
     pub(crate) bad: CellSet,
-    /// `bad` tells what was found before the slice had its range for itself: a write may have healed it since.
-    pub(crate) hearsay: bool,
+    /// `bad` was found before the slice had locked its range: a write may have repaired it since.
+    pub(crate) unconfirmed: bool,
     /// Cells whose content of this band is in `cells`.
     pub(crate) have: CellSet,
     /// Cells declared lost in this band: taken as zeros.
@@ -215,7 +215,7 @@ impl Slice {
             durable: false,
             copies: Copies::All,
             bad: CellSet::default(),
-            hearsay: false,
+            unconfirmed: false,
             have: CellSet::default(),
             zeroed: CellSet::default(),
             todo: CellSet::default(),
@@ -471,7 +471,7 @@ impl Slice {
         self.band = from;
         self.band_sectors = self.step.min(self.end() - from);
         self.bad = CellSet::default();
-        self.hearsay = false;
+        self.unconfirmed = false;
         self.left_out = false;
         self.have = CellSet::default();
         self.zeroed = CellSet::default();

@@ -1,7 +1,8 @@
-//! Transfers: data that a task reads of some rows goes to a log set in the same pass. The task passes its buffers.
+//! Transfers: data that a task reads of some rows goes to a log set in the same pass. The task passes its
+//! buffers.
 //!
-//! A window of the task holds the locks of its rows until each buffer that it passed has been copied or refused. So the
-//! main set cannot change the data between the read and the copy.
+//! A window of the task holds the locks of its rows until each buffer that it passed has been copied or
+//! refused. So the main set cannot change the data between the read and the copy.
 
 use crate::contract::BufRef;
 use crate::runset::RunSet;

@@ -1,8 +1,8 @@
-//! Writes: full rows without reads, otherwise by the path with the fewer reads; degraded ones in logged steps.
+//! Writes: full rows without reads, other rows by the path with fewer reads, degraded rows in logged steps.
 //!
-//! Passes: the firm cells of a band are written in one pass; each other cell, whose data a crash would leave to parity
-//! alone, in a pass of its own. So a crash finds either one cell in flight, which is then old or new, or cells that are
-//! all here.
+//! Passes: the cells of a band whose members are on record are written in one pass. Each other cell, whose
+//! data only parity has after a crash, is written in a pass of its own. So after a crash either one cell was
+//! in flight, which is then old or new, or all cells in flight can be read.
 
 use super::fragment::{Band, BandKind, Fragment, Source};
 use super::record::Next;
@@ -24,7 +24,7 @@ enum Path {
     Modify { reads: CellSet },
     /// There is no parity to keep.
     Plain,
-    /// These cells stand in the way and cannot be recovered.
+    /// These cells would be needed and cannot be recovered.
     Undecodable { cells: CellSet },
 }
 
@@ -57,7 +57,7 @@ pub(crate) fn start(rows: &mut Rows, band: &Band, fragments: &[Fragment]) -> boo
     true
 }
 
-pub(crate) fn step(rows: &mut Rows, id: u32, kind: BandKind) {
+pub(super) fn step(rows: &mut Rows, id: u32, kind: BandKind) {
     if rows.halted() {
         rows.slices.get(id).error = Some(rows.refusal(RequestOp::Write));
     }
@@ -122,8 +122,9 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
     }
 }
 
-/// Before anything is written into a row that a resynchronisation owes, its parity is brought in step, so that it
-/// tells what is written if a member fails. (What it does not tell of a cell that is missing already is lost.)
+/// Before anything is written into a row that a resync owes, its parity is made to fit, so that it can
+/// recover the new data if a member fails. (A cell that is missing already is lost, since this parity never
+/// fitted it.)
 fn behind_resync(rows: &mut Rows, id: u32, row: crate::Row) -> bool {
     if rows.in_sync(row) || !rows.layout.parity() {
         return false;
@@ -138,7 +139,7 @@ fn behind_resync(rows: &mut Rows, id: u32, row: crate::Row) -> bool {
     true
 }
 
-// ------------------------------------------------------------------------------------------------- discards
+// ------------------------------------------------------------------------------------------------ discards
 
 /// Whole cells at once, or, on a row that has lost a cell meanwhile: nothing for a trim, data for zeros.
 fn plan_discard(rows: &mut Rows, id: u32, op: IoOp) {
@@ -186,7 +187,7 @@ fn zero_as_data(rows: &mut Rows, id: u32, map: &RowMap) {
     plan(rows, id, BandKind::Data);
 }
 
-// --------------------------------------------------------------------------------------------------- planning
+// ------------------------------------------------------------------------------------------------ planning
 
 fn plan(rows: &mut Rows, id: u32, kind: BandKind) {
     let map = rows.slices.get(id).map;
@@ -292,7 +293,7 @@ fn choose_path(rows: &mut Rows, id: u32, map: &RowMap) -> Path {
     }
 }
 
-// -------------------------------------------------------------------------------------------------- writing
+// ------------------------------------------------------------------------------------------------- writing
 
 fn log_pass(rows: &mut Rows, id: u32) {
     let next = record::log_pass(rows, id);
@@ -403,8 +404,8 @@ fn pass_kept(rows: &mut Rows, id: u32) -> bool {
     }
 }
 
-/// Whether each of these cells has a member to be written on, of those that the slice is about. That further copies are gone is
-/// no reason not to write: they will be owed what the first has.
+/// Whether each of these cells has a member to be written on, of those that the slice is about. A write to
+/// first copies goes on when further copies are gone: they will be owed what the first has.
 fn is_kept(rows: &mut Rows, id: u32, map: &RowMap, cells: CellSet) -> bool {
     let live = rows.live_cells(map);
     let first = rows.slices.get(id).copies == Copies::First;
