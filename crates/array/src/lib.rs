@@ -36,7 +36,6 @@ mod commands;
 mod config;
 mod core;
 mod durability;
-pub mod energy;
 mod facts;
 mod failure;
 mod flush;
@@ -49,7 +48,6 @@ mod part;
 mod planted;
 mod policy;
 mod redirected;
-pub mod report;
 mod revival;
 mod runset;
 mod set;
@@ -72,7 +70,6 @@ pub mod meta {
 pub mod parts {
     pub use crate::claims::ownership::refuse_all;
     pub use crate::clients::requests::Copies;
-    pub use crate::commands::NO_BUFFER;
     pub use crate::facts::{NEVER, Ties};
     pub use crate::members::device::Power;
     pub use crate::members::ops::{BlockCopy, Boxes};
@@ -86,7 +83,6 @@ pub mod parts {
 }
 
 pub use config::{CacheLimits, Config, Limits};
-pub use planted::{Bug, PLANTED};
 use restripe_contract as contract;
 pub use restripe_contract::*;
 pub use restripe_format::layout;

@@ -73,7 +73,7 @@ impl Metadata {
     pub fn set_partner(&mut self, partner: Option<Partner>) {
         assert!(
             self.redirected_extents().is_empty(),
-            "what a surrogate holds is not let go of"
+            "the log set holds the only copy of some sectors"
         );
         self.superblock.partner = partner;
         self.keeper.note_partner();
@@ -108,7 +108,7 @@ impl Metadata {
     pub(crate) fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
         assert!(
             self.log_set().is_some(),
-            "writes are redirected to a surrogate on record"
+            "writes are redirected to a log set on record"
         );
         // A bit says that the log on record counts: that has to be the right one.
         let mut ready = self.keeper.partner_durable();

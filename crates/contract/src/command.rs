@@ -33,7 +33,7 @@ pub enum Command {
     AddToBuffer(Member),
     /// Put on record which surrogate the array has from its next start on, or that it has none. Nothing may lie there; an array that is
     /// served with its surrogate brings home what does, before it is answered, and sends nothing there from then on.
-    Surrogate(Option<Uuid>),
+    LogSet(Option<Uuid>),
     /// Copy a serving member onto a spare, then retire it.
     Replace {
         old: Member,
@@ -120,9 +120,32 @@ impl StartMode {
     }
 }
 
-/// The array was created without a redirect map, or with too little space for one.
-pub const NO_REDIRECT_MAP: &str =
-    "the array has no space for the redirect map that a surrogate requires";
+impl Command {
+    /// Why a set by itself refuses what is a command to a main set with a log set.
+    pub fn refusal_of_set(self) -> CommandError {
+        match self {
+            Command::AddToSurrogate(_) => CommandError::Busy(refusals::NOT_SERVED_WITH_LOG_SET),
+            Command::AddToBuffer(_) => CommandError::Busy(refusals::NO_BUFFER),
+            _ => CommandError::Unsuited("the array has no log"),
+        }
+    }
+}
+
+/// Why commands about a partner are refused: both engines and the command line say it in the same words.
+pub mod refusals {
+    /// The array was created without a redirect map, or with too little space for one.
+    pub const NO_REDIRECT_MAP: &str =
+        "the array has no space for the redirect map that a surrogate requires";
+    pub(super) const NOT_SERVED_WITH_LOG_SET: &str = "the array is not served with a surrogate";
+    pub const NO_BUFFER: &str = "the array is not served with an NVRAM buffer";
+    pub const HAS_LOG_SET: &str = "the array already records a surrogate";
+    pub const NO_LOG_SET: &str = "the array has no surrogate";
+    pub const LOG_SET_CANNOT_GROW: &str = "an array that serves as a surrogate cannot grow";
+    pub const NO_SPACE_TO_GROW: &str =
+        "the array's redirect map has no space for the growth: remove the surrogate first";
+    pub const CANNOT_RESHAPE: &str =
+        "an array cannot be reshaped with a surrogate: remove it first";
+}
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CommandError {
@@ -242,4 +265,16 @@ pub enum Rival {
     Claims,
     /// The run does not renew its record, and may live.
     Silent,
+}
+
+impl CommandError {
+    /// The set serves another array, which alone can read what it holds.
+    pub fn serves_another(array: Uuid) -> CommandError {
+        CommandError::IsSurrogate { of: array }
+    }
+
+    /// Some sectors are current in the log set only, and it is not here.
+    pub fn log_set_missing(surrogate: Uuid, extents: Vec<(u64, u64)>) -> CommandError {
+        CommandError::SurrogateMissing { surrogate, extents }
+    }
 }

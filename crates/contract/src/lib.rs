@@ -10,10 +10,13 @@ extern crate alloc;
 
 mod command;
 mod compute;
+pub mod energy;
 mod fact;
 mod io;
 mod moves;
 mod pace;
+mod planted;
+pub mod report;
 mod request;
 
 pub use command::*;
@@ -26,6 +29,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 pub use moves::Moves;
 pub use pace::{LatencyGoal, Order, Throttle};
+pub use planted::{Bug, PLANTED};
 pub use restripe_format::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use restripe_format::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};
 use restripe_format::units::{Member, Nanos};

@@ -10,9 +10,7 @@ mod stop;
 mod waiting;
 
 use crate::config::Config;
-use crate::contract::{
-    Action, Command, CommandError, CommandTag, LeaseError, NO_REDIRECT_MAP, ScrubMode,
-};
+use crate::contract::{Action, Command, CommandError, CommandTag, LeaseError, ScrubMode, refusals};
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::pool::Share;
@@ -25,8 +23,6 @@ use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{Partner, PartnerRole};
 use waiting::{Admission, Answer};
-
-pub const NO_BUFFER: &str = "the array is not served with an NVRAM buffer";
 
 /// Refusal of commands to an array that only reads, because too many members are missing.
 const FAILED: &str = "too many members are missing: attach them again, stop the array, and serve it with all members";
@@ -83,11 +79,7 @@ impl Commands {
             Command::Remove(member) => self.command_remove(member),
             Command::Add(member) => self.command_add(member),
             Command::Overwrite(member) => self.command_overwrite(member),
-            Command::AddToSurrogate(_) => Err(CommandError::Busy(
-                "the array is not served with a surrogate",
-            )),
-            Command::AddToBuffer(_) => Err(CommandError::Busy(NO_BUFFER)),
-            Command::Surrogate(surrogate) => self.command_log_set(surrogate),
+            Command::LogSet(array) => self.command_log_set(array),
             Command::Replace { old, new } => self.command_replace(old, new),
             Command::Grow { by } => self.command_grow(by),
             Command::Reshape { by } => self.command_reshape(by),
@@ -110,8 +102,8 @@ impl Commands {
                 self.set_pace(&command);
                 Ok(())
             }
-            Command::Destage => Err(CommandError::Unsuited("the array has no log")),
             Command::Lease(command) => self.command_lease(command),
+            other => Err(other.refusal_of_set()),
         };
         match result {
             Ok(()) => self.notify(Notice::CarriedOut { tag, added }),
@@ -183,12 +175,12 @@ impl Commands {
 
     /// The superblocks say so durably before it is answered. Whatever was on record of an earlier log set is
     /// void: a log counts under the epochs of its own array only.
-    fn command_log_set(&mut self, surrogate: Option<Uuid>) -> Result<(), CommandError> {
-        match (surrogate, self.superblock.partner) {
+    fn command_log_set(&mut self, array: Option<Uuid>) -> Result<(), CommandError> {
+        match (array, self.superblock.partner) {
             (Some(_), Some(_)) => {
-                return Err(CommandError::Busy("the array already records a surrogate"));
+                return Err(CommandError::Busy(refusals::HAS_LOG_SET));
             }
-            (None, None) => return Err(CommandError::Busy("the array has no surrogate")),
+            (None, None) => return Err(CommandError::Busy(refusals::NO_LOG_SET)),
             (Some(_), None) if !self.superblock.lent.is_empty() => {
                 return Err(CommandError::Lease(LeaseError::Lends));
             }
@@ -198,17 +190,15 @@ impl Commands {
                 ));
             }
             (Some(_), None) if !self.redirectable() => {
-                return Err(CommandError::Busy(NO_REDIRECT_MAP));
+                return Err(CommandError::Busy(refusals::NO_REDIRECT_MAP));
             }
             (None, Some(partner)) if !self.redirected_extents().is_empty() => {
-                return Err(CommandError::SurrogateMissing {
-                    surrogate: partner.array,
-                    extents: self.redirected_extents(),
-                });
+                let extents = self.redirected_extents();
+                return Err(CommandError::log_set_missing(partner.array, extents));
             }
             _ => {}
         }
-        self.set_partner(surrogate.map(|array| Partner::new(PartnerRole::Main, array)));
+        self.set_partner(array.map(|array| Partner::new(PartnerRole::Main, array)));
         Ok(())
     }
 

@@ -39,7 +39,7 @@ impl Instance {
             last_scrub: self.last_scrub(),
             counters: self.counters,
             redirectable: self.redirectable(),
-            has_surrogate: self.superblock.partner.map(|partner| partner.array),
+            log_set: self.superblock.partner.map(|partner| partner.array),
             lent: self.lent().to_vec(),
         }
     }

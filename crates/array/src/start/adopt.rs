@@ -25,7 +25,7 @@ use crate::units::Uuid;
 use alloc::vec;
 use restripe_format::meta::RegionKind;
 use restripe_format::meta::pages::{self, INTENT_BITS};
-use restripe_format::meta::superblock::{MemberRole, Partner, PartnerRole};
+use restripe_format::meta::superblock::MemberRole;
 
 impl Start {
     pub(super) fn boot_choose(&mut self) -> bool {
@@ -183,11 +183,9 @@ impl Start {
     /// A log set has a log where others have data, and a buffer has records: only their array can read them.
     pub(super) fn check_own_start(&self) -> Result<(), CommandError> {
         match self.superblock.partner {
-            Some(Partner {
-                role: PartnerRole::Surrogate | PartnerRole::Buffer,
-                array,
-                ..
-            }) if !self.ties.is_part => Err(CommandError::IsSurrogate { of: array }),
+            Some(partner) if partner.role.serves() && !self.ties.is_part => {
+                Err(CommandError::serves_another(partner.array))
+            }
             _ => Ok(()),
         }
     }
@@ -222,12 +220,12 @@ impl Start {
         Ok(())
     }
 
-    fn log_set_missing(&mut self, surrogate: Uuid, extents: &[(u64, u64)]) -> CommandError {
+    fn log_set_missing(&mut self, array: Uuid, extents: &[(u64, u64)]) -> CommandError {
         for &(lba, sectors) in extents {
             self.would_lose(lba, sectors);
         }
         let extents = self.withheld.extents.runs().to_vec();
-        CommandError::SurrogateMissing { surrogate, extents }
+        CommandError::log_set_missing(array, extents)
     }
 
     /// Goes on with giving up a log set, whose sectors are on the members' list of the lost by now. True

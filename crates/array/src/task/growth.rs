@@ -14,6 +14,7 @@
 //! are written (`written`).
 
 use super::Background;
+use crate::contract::refusals;
 use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
 use crate::layout::scaled::History;
 use crate::layout::{Geometry, Layout, Level};
@@ -127,7 +128,7 @@ impl Background {
             return refused("a task is running: wait for it");
         }
         if self.superblock.partner.is_some() && self.log_set().is_none() {
-            return refused("an array that serves as a surrogate cannot grow");
+            return refused(refusals::LOG_SET_CANNOT_GROW);
         }
         if !self.superblock.lent.is_empty() {
             return refused("an array with space for leases cannot grow");
@@ -162,9 +163,7 @@ impl Background {
             ));
         }
         if self.log_set().is_some() && self.redirected_bits_of(layout) == 0 {
-            return Err(CommandError::Busy(
-                "the array's redirect map has no space for the growth: remove the surrogate first",
-            ));
+            return Err(CommandError::Busy(refusals::NO_SPACE_TO_GROW));
         }
         if self.config.limits.pool.large < 2 * (u32::from(layout.width()) + 5) {
             return Err(CommandError::Busy("too few buffers for rows so wide"));

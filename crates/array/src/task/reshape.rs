@@ -42,6 +42,7 @@
 use super::Background;
 use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
 use super::table::{AGAIN_AFTER, State};
+use crate::contract::refusals;
 use crate::contract::{Class, CommandError, Halt, IoOp, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
@@ -143,7 +144,7 @@ impl Background {
             return refused("an array cannot be reshaped with a read cache: start it without one");
         }
         if self.superblock.partner.is_some() {
-            return refused("an array cannot be reshaped with a surrogate: remove it first");
+            return refused(refusals::CANNOT_RESHAPE);
         }
         self.check_free_to_grow(by)
     }

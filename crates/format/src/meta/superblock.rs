@@ -337,6 +337,13 @@ pub enum PartnerRole {
     Buffer,
 }
 
+impl PartnerRole {
+    /// Whether only the other array can read what this one holds.
+    pub fn serves(self) -> bool {
+        matches!(self, PartnerRole::Surrogate | PartnerRole::Buffer)
+    }
+}
+
 /// What a log has on record of its buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum BufferMark {

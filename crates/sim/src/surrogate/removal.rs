@@ -95,10 +95,10 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life) {
         *after -= 1;
         return;
     }
-    let named = life.session.world.status().has_surrogate.is_some();
+    let named = life.session.world.status().log_set.is_some();
     if named && run.directed.is_none() && !directed::seeks(run) {
         life.removal.after = None;
-        life.removal.asked = Some(life.session.command(Command::Surrogate(None)));
+        life.removal.asked = Some(life.session.command(Command::LogSet(None)));
         run.base.count("removals asked for", 1);
     }
 }
@@ -139,7 +139,7 @@ pub(super) fn look_at_what_was_let_go(life: &mut Life) {
 
 /// The array serves: what was in doubt is not any more.
 pub(super) fn started(run: &mut Run, life: &mut Life, mode: StartMode) {
-    let named = life.session.world.status().has_surrogate;
+    let named = life.session.world.status().log_set;
     if let Some(named) = named.filter(|_| is_removed(run) && !mode.from_minority) {
         life.session
             .violation(Invariant::RemovalForgotten, format!("{named}"));

@@ -4,7 +4,7 @@ use super::Pair;
 use super::facts::Stage;
 use super::route::Route;
 use crate::overlay::Site;
-use restripe_array::parts::NO_BUFFER;
+use restripe_array::refusals::NO_BUFFER;
 use restripe_array::{Command, CommandError, CommandTag, Event, Member, MemberInfo};
 
 impl Pair {
@@ -22,7 +22,7 @@ impl Pair {
             | Command::Moves(_)
             | Command::CopyBack(_)
             | Command::Date(_) => self.deliver(Site::Home, Event::Command(tag, command)),
-            Command::Surrogate(Some(_)) => {
+            Command::LogSet(Some(_)) => {
                 let error = CommandError::Busy("it was started as an array with a surrogate");
                 self.answer_command(tag, Err(error));
             }
@@ -38,7 +38,7 @@ impl Pair {
                 let error = CommandError::Busy("the array is not serving");
                 self.answer_command(tag, Err(error));
             }
-            Command::Surrogate(None) => self.begin_leaving(tag),
+            Command::LogSet(None) => self.begin_leaving(tag),
             Command::Destage => {
                 let result = self.ask_destage();
                 self.answer_command(tag, result);

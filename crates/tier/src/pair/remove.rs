@@ -61,7 +61,7 @@ impl Removal {
 
     /// Home knows what may be on record, and why not.
     fn let_home_answer(&mut self, tag: CommandTag) {
-        let command = Command::Surrogate(None);
+        let command = Command::LogSet(None);
         self.tell(Site::Home, Event::Command(tag, command));
     }
 

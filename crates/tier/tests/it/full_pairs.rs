@@ -386,7 +386,7 @@ fn has_flushed(array: &mut Array, flushed: Vec<u8>) {
 /// A stop, and the command that lets the surrogate go, are answered though there is no space. A start with room has what was flushed.
 #[test]
 fn code_cache_without_space_answers_commands() {
-    for command in [Command::Stop, Command::Surrogate(None)] {
+    for command in [Command::Stop, Command::LogSet(None)] {
         for set in [LOG_SET, HOME_SET] {
             let (mut array, sets) = pair(Family::CodeCache);
             let flushed = array.model.clone();

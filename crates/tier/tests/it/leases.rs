@@ -151,7 +151,7 @@ fn what_cannot_be_lent_is_refused() {
 #[test]
 fn who_lends_gets_no_surrogate_and_who_has_one_lends_nothing() {
     let mut lender = raid1(2).lending(40).start();
-    let surrogate = Command::Surrogate(Some(Uuid([5; 16])));
+    let surrogate = Command::LogSet(Some(Uuid([5; 16])));
     let lends = Err(CommandError::Lease(LeaseError::Lends));
     assert_eq!(lender.command(surrogate), lends);
     let mut borrower = raid1(2).start();

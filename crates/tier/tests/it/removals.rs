@@ -8,7 +8,7 @@ use restripe_array::{Command, CommandError, Member, Nanos, RequestOp, Uuid};
 use restripe_tier::report::OverlayStatus;
 use restripe_tier::{Destage, Redirect};
 
-const REMOVE: Command = Command::Surrogate(None);
+const REMOVE: Command = Command::LogSet(None);
 const HOME: Uuid = Uuid([7; 16]);
 const LOG: Uuid = Uuid([9; 16]);
 
@@ -91,7 +91,7 @@ impl Made {
     /// Nothing is written there any more, and without it everything is there and nothing in doubt.
     fn stands_alone(mut self) {
         let array = &mut self.array;
-        assert_eq!(array.engine.status().has_surrogate, None);
+        assert_eq!(array.engine.status().log_set, None);
         assert_eq!(away(array), 0);
         array.listing();
         array.written(6 * CHUNK, CHUNK).expect("written");
@@ -182,7 +182,7 @@ fn a_removal_may_be_cut_short_anywhere() {
                 Err(_) => {
                     array.part(log.len());
                     array.start().expect("home has everything");
-                    assert_eq!(array.engine.status().has_surrogate, None);
+                    assert_eq!(array.engine.status().log_set, None);
                     after += 1;
                 }
             }
@@ -290,7 +290,7 @@ fn a_stop_ends_a_removal_and_the_surrogate_stays() {
         assert_eq!(array.answer(stop), Some(Ok(())), "{redirect:?}");
         array.crash(|_| false);
         array.start().expect("both are whole");
-        assert_eq!(array.engine.status().has_surrogate, Some(LOG));
+        assert_eq!(array.engine.status().log_set, Some(LOG));
         array.run();
         array.verify();
     }

@@ -373,7 +373,7 @@ fn changed(surrogate: Option<Uuid>) -> (Array, u64) {
     let mut array = setup.start();
     array.written(0, SHARE).expect("written");
     array.flushed();
-    let tag = array.order(Command::Surrogate(surrogate));
+    let tag = array.order(Command::LogSet(surrogate));
     (array, tag)
 }
 
@@ -395,7 +395,7 @@ fn a_surrogate_comes_on_record_and_off_it_whole() {
             assert!(!whole || answered == Some(Ok(())), "{answered:?}");
             array.crash(|_| steps % 2 == 0);
             array.start().expect("nothing is away");
-            let found = array.engine.status().has_surrogate;
+            let found = array.engine.status().log_set;
             assert!(found == surrogate || answered.is_none(), "{steps} steps");
             match found == surrogate {
                 true => after += 1,
@@ -415,9 +415,9 @@ fn a_surrogate_comes_on_record_and_off_it_whole() {
 fn what_cannot_be_on_record_is_refused() {
     let busy = |result| matches!(result, Err(CommandError::Busy(_)));
     let mut array = raid5(4).start();
-    assert!(busy(array.command(Command::Surrogate(None))), "it has none");
+    assert!(busy(array.command(Command::LogSet(None))), "it has none");
     array
-        .command(Command::Surrogate(Some(OTHER)))
+        .command(Command::LogSet(Some(OTHER)))
         .expect("it has room for it");
     assert_eq!(
         recorded(&array, 3),
@@ -426,10 +426,10 @@ fn what_cannot_be_on_record_is_refused() {
             ..partner(PartnerRole::Main)
         })
     );
-    let another = Command::Surrogate(Some(Uuid([8; 16])));
+    let another = Command::LogSet(Some(Uuid([8; 16])));
     assert!(busy(array.command(another)), "it has one");
     array
-        .command(Command::Surrogate(None))
+        .command(Command::LogSet(None))
         .expect("nothing is there");
     assert_eq!(recorded(&array, 3), None);
 }

@@ -8,7 +8,8 @@ use crate::failure::{Failure, Outcome};
 use crate::units::Size;
 use restripe_array::layout::{Geometry, Layout, Level};
 use restripe_array::meta::{CreateOptions, Creation, Partner, PartnerRole, RegionKind};
-use restripe_array::{LeaseError, NO_REDIRECT_MAP, SECTOR_BYTES, Uuid};
+use restripe_array::refusals::NO_REDIRECT_MAP;
+use restripe_array::{LeaseError, SECTOR_BYTES, Uuid};
 use restripe_io::plain::Plain;
 use serde_json::{Value, json};
 

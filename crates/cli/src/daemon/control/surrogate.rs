@@ -31,7 +31,7 @@ use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
 use restripe_array::report::{ArrayState, MemberState, Status as SetStatus, TaskStatus};
 use restripe_array::{
-    Command, LeaseError, Member, NO_REDIRECT_MAP, SECTOR_BYTES, StartMode, TaskKind, Uuid,
+    Command, LeaseError, Member, SECTOR_BYTES, StartMode, TaskKind, Uuid, refusals,
 };
 use restripe_io::control::{Refusal, Reply};
 use restripe_io::host::Exchange;
@@ -86,7 +86,7 @@ impl Desk {
         self.check_may_exchange(&status)?;
         self.check_strangers(members)?;
         let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
-        self.command(Command::Surrogate(Some(surrogate)))?;
+        self.command(Command::LogSet(Some(surrogate)))?;
         let others = Others {
             of_surrogate: u16::try_from(devices.len()).unwrap_or(u16::MAX),
             of_buffer: 0,
@@ -124,12 +124,12 @@ impl Desk {
         let _removing = self.begin_removal()?;
         let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
         let (status, _) = self.look()?;
-        let on_record = status.has_surrogate;
+        let on_record = status.log_set;
         if on_record.is_none() && served(&status).is_none() {
             return Err(Refusal::new("the array has no surrogate"));
         }
         let Some(surrogate) = served(&status) else {
-            self.command(Command::Surrogate(None))?;
+            self.command(Command::LogSet(None))?;
             return Ok(done(
                 "the surrogate is removed; its members were not present and are unchanged",
             ));
@@ -139,7 +139,7 @@ impl Desk {
         // One that is off the record was taken away before, and the exchange could not be then.
         if on_record.is_some() {
             check_may_leave(&status, surrogate)?;
-            self.command(Command::Surrogate(None))?;
+            self.command(Command::LogSet(None))?;
         }
         let held = Held::new(&self.remote, self.array)?;
         // A member may have failed since.
@@ -302,7 +302,7 @@ fn served(status: &Status) -> Option<&SurrogateStatus> {
 }
 
 fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
-    if status.has_surrogate.is_some() || served(status).is_some() {
+    if status.log_set.is_some() || served(status).is_some() {
         let hint = format!("remove it with `restripe surrogate remove {}`", status.name);
         return Err(Refusal::new("the array has a surrogate already").hint(hint));
     }
@@ -310,7 +310,7 @@ fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
         return Err(Refusal::new(LeaseError::Lends.to_string()));
     }
     if !status.redirectable {
-        return Err(Refusal::new(NO_REDIRECT_MAP));
+        return Err(Refusal::new(refusals::NO_REDIRECT_MAP));
     }
     Ok(())
 }

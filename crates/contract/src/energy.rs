@@ -12,7 +12,7 @@
 //! Energy is an estimate where nobody measures watts: a rating has one figure for all that an active drive does, and a start and a
 //! stop cost what the rating says, however long they took.
 
-use crate::units::Nanos;
+use restripe_format::units::Nanos;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Phase {

@@ -1,15 +1,13 @@
 //! What the engine tells about itself: a plain view that shells turn into status, metrics and maps.
 
-pub use crate::contract::DroppedTask;
-use crate::contract::Order;
-use crate::contract::Throttle;
-use crate::contract::{LastScrub, TaskKind};
+pub use crate::DroppedTask;
 use crate::energy::Spent;
-use crate::layout::Geometry;
-use crate::units::{Member, Nanos, Uuid};
+use crate::{LastScrub, Order, TaskKind, Throttle};
 use alloc::string::String;
 use alloc::vec::Vec;
+use restripe_format::layout::Geometry;
 pub use restripe_format::meta::leases::{Lease, Parcel};
+use restripe_format::units::{Member, Nanos, Uuid};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum ArrayState {
@@ -54,7 +52,7 @@ pub struct Status {
     /// The array has room to record what a surrogate holds.
     pub redirectable: bool,
     /// The surrogate on record, served or not.
-    pub has_surrogate: Option<Uuid>,
+    pub log_set: Option<Uuid>,
     /// What lies behind the users' own bytes, of an array that lends, as is on record: a change that a crash could still
     /// take back is not seen here.
     pub lent: Vec<Parcel>,
