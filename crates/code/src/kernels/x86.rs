@@ -6,6 +6,58 @@ use std::arch::x86_64::*;
 use super::vector::Vector;
 use crate::gf::{MATRICES, NIBBLES};
 
+/// What differs between the registers in the names of instructions only. Each function needs the instructions of its
+/// type, which is the caller's promise.
+macro_rules! memory_and_xor {
+    ($zero:ident, $load:ident, $store:ident, $stream:ident, $xor:ident) => {
+        #[inline(always)]
+        unsafe fn zero() -> Self {
+            // SAFETY: the instructions are the caller's promise.
+            Self(unsafe { $zero() })
+        }
+
+        #[inline(always)]
+        unsafe fn load(bytes: &[u8], at: usize) -> Self {
+            debug_assert!(at + Self::BYTES <= bytes.len());
+            // SAFETY: instructions and room in the slice are the caller's promise; a load need not be aligned.
+            Self(unsafe { $load(bytes.as_ptr().add(at).cast()) })
+        }
+
+        #[inline(always)]
+        unsafe fn store(self, bytes: &mut [u8], at: usize) {
+            debug_assert!(at + Self::BYTES <= bytes.len());
+            // SAFETY: instructions and room in the slice are the caller's promise; a store need not be aligned.
+            unsafe { $store(bytes.as_mut_ptr().add(at).cast(), self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn stream(self, bytes: &mut [u8], at: usize) {
+            debug_assert!(at + Self::BYTES <= bytes.len());
+            // SAFETY: instructions, room and alignment are the caller's promise, who fences before returning.
+            unsafe { $stream(bytes.as_mut_ptr().add(at).cast(), self.0) }
+        }
+
+        #[inline(always)]
+        unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
+            debug_assert!(at < bytes.len());
+            // SAFETY: the address is within the slice, and a hint reads and writes nothing.
+            unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
+        }
+
+        #[inline(always)]
+        unsafe fn fence() {
+            // SAFETY: every x86-64 has it.
+            unsafe { _mm_sfence() }
+        }
+
+        #[inline(always)]
+        unsafe fn xor(self, other: Self) -> Self {
+            // SAFETY: the instructions are the caller's promise.
+            Self(unsafe { $xor(self.0, other.0) })
+        }
+    };
+}
+
 /// 16 lanes; products from look-ups of nibbles (Plank, Greenan and Miller, "Screaming fast Galois field arithmetic using
 /// Intel SIMD instructions", FAST 2013). Needs SSSE3.
 #[derive(Clone, Copy)]
@@ -17,51 +69,13 @@ impl Vector for Ssse3 {
     /// The low nibbles and the high ones.
     type Prepared = (__m128i, __m128i);
 
-    #[inline(always)]
-    unsafe fn zero() -> Ssse3 {
-        // SAFETY: SSSE3 is the caller's promise.
-        Ssse3(unsafe { _mm_setzero_si128() })
-    }
-
-    #[inline(always)]
-    unsafe fn load(bytes: &[u8], at: usize) -> Ssse3 {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: SSSE3 and room within the slice are the caller's promise; the load need not be aligned.
-        Ssse3(unsafe { _mm_loadu_si128(bytes.as_ptr().add(at).cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, bytes: &mut [u8], at: usize) {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: SSSE3 and room within the slice are the caller's promise; the store need not be aligned.
-        unsafe { _mm_storeu_si128(bytes.as_mut_ptr().add(at).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, bytes: &mut [u8], at: usize) {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: SSSE3, room within the slice and alignment are the caller's promise, who fences before returning.
-        unsafe { _mm_stream_si128(bytes.as_mut_ptr().add(at).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
-        debug_assert!(at < bytes.len());
-        // SAFETY: the address is within the slice, and a hint reads and writes nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: every x86-64 has it.
-        unsafe { _mm_sfence() }
-    }
-
-    #[inline(always)]
-    unsafe fn xor(self, other: Ssse3) -> Ssse3 {
-        // SAFETY: SSSE3 is the caller's promise.
-        Ssse3(unsafe { _mm_xor_si128(self.0, other.0) })
-    }
+    memory_and_xor!(
+        _mm_setzero_si128,
+        _mm_loadu_si128,
+        _mm_storeu_si128,
+        _mm_stream_si128,
+        _mm_xor_si128
+    );
 
     #[inline(always)]
     unsafe fn double(self) -> Ssse3 {
@@ -110,51 +124,13 @@ impl Vector for Avx2 {
     /// The low nibbles and the high ones.
     type Prepared = (__m256i, __m256i);
 
-    #[inline(always)]
-    unsafe fn zero() -> Avx2 {
-        // SAFETY: AVX2 is the caller's promise.
-        Avx2(unsafe { _mm256_setzero_si256() })
-    }
-
-    #[inline(always)]
-    unsafe fn load(bytes: &[u8], at: usize) -> Avx2 {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: AVX2 and room within the slice are the caller's promise; the load need not be aligned.
-        Avx2(unsafe { _mm256_loadu_si256(bytes.as_ptr().add(at).cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, bytes: &mut [u8], at: usize) {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: AVX2 and room within the slice are the caller's promise; the store need not be aligned.
-        unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().add(at).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, bytes: &mut [u8], at: usize) {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: AVX2, room within the slice and alignment are the caller's promise, who fences before returning.
-        unsafe { _mm256_stream_si256(bytes.as_mut_ptr().add(at).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
-        debug_assert!(at < bytes.len());
-        // SAFETY: the address is within the slice, and a hint reads and writes nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: every x86-64 has it.
-        unsafe { _mm_sfence() }
-    }
-
-    #[inline(always)]
-    unsafe fn xor(self, other: Avx2) -> Avx2 {
-        // SAFETY: AVX2 is the caller's promise.
-        Avx2(unsafe { _mm256_xor_si256(self.0, other.0) })
-    }
+    memory_and_xor!(
+        _mm256_setzero_si256,
+        _mm256_loadu_si256,
+        _mm256_storeu_si256,
+        _mm256_stream_si256,
+        _mm256_xor_si256
+    );
 
     #[inline(always)]
     unsafe fn double(self) -> Avx2 {
@@ -202,51 +178,13 @@ impl Vector for Avx512 {
     const BY_COUNT: bool = true;
     type Prepared = __m512i;
 
-    #[inline(always)]
-    unsafe fn zero() -> Avx512 {
-        // SAFETY: AVX-512 is the caller's promise.
-        Avx512(unsafe { _mm512_setzero_si512() })
-    }
-
-    #[inline(always)]
-    unsafe fn load(bytes: &[u8], at: usize) -> Avx512 {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: AVX-512 and room within the slice are the caller's promise; the load need not be aligned.
-        Avx512(unsafe { _mm512_loadu_si512(bytes.as_ptr().add(at).cast()) })
-    }
-
-    #[inline(always)]
-    unsafe fn store(self, bytes: &mut [u8], at: usize) {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: AVX-512 and room within the slice are the caller's promise; the store need not be aligned.
-        unsafe { _mm512_storeu_si512(bytes.as_mut_ptr().add(at).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn stream(self, bytes: &mut [u8], at: usize) {
-        debug_assert!(at + Self::BYTES <= bytes.len());
-        // SAFETY: AVX-512, room within the slice and alignment are the caller's promise, who fences before returning.
-        unsafe { _mm512_stream_si512(bytes.as_mut_ptr().add(at).cast(), self.0) }
-    }
-
-    #[inline(always)]
-    unsafe fn fetch_for_store(bytes: &mut [u8], at: usize) {
-        debug_assert!(at < bytes.len());
-        // SAFETY: the address is within the slice, and a hint reads and writes nothing.
-        unsafe { _mm_prefetch::<_MM_HINT_ET0>(bytes.as_ptr().add(at).cast()) }
-    }
-
-    #[inline(always)]
-    unsafe fn fence() {
-        // SAFETY: every x86-64 has it.
-        unsafe { _mm_sfence() }
-    }
-
-    #[inline(always)]
-    unsafe fn xor(self, other: Avx512) -> Avx512 {
-        // SAFETY: AVX-512 is the caller's promise.
-        Avx512(unsafe { _mm512_xor_si512(self.0, other.0) })
-    }
+    memory_and_xor!(
+        _mm512_setzero_si512,
+        _mm512_loadu_si512,
+        _mm512_storeu_si512,
+        _mm512_stream_si512,
+        _mm512_xor_si512
+    );
 
     #[inline(always)]
     unsafe fn double(self) -> Avx512 {
