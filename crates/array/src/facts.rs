@@ -14,6 +14,7 @@ use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, RowMap};
 use crate::members::device::Places;
+use crate::contract::{Bug, PLANTED};
 use crate::policy::heat::Heat;
 use crate::report::{ArrayState, Counters};
 use crate::runset::RunSet;
@@ -197,6 +198,12 @@ impl Facts {
 
     pub(crate) fn answer(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
         self.out.push(Action::CommandReply(tag, result));
+    }
+
+    /// Whether this run has a bug that was planted on purpose.
+    #[inline]
+    pub fn planted(&self, bug: Bug) -> bool {
+        PLANTED && self.config.bug == Some(bug)
     }
 
     pub(crate) fn notify(&mut self, notice: Notice) {

@@ -9,7 +9,7 @@ use crate::durability::flusher::Waiter;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::device::Power;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
 

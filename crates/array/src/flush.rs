@@ -1,7 +1,7 @@
 //! Flushes: one at a time over all members with unflushed writes; what asks meanwhile shares the next.
 //!
 //! What this daemon does not know to be durable is not durable. So every member counts as unflushed from the moment it
-//! comes, whoever wrote what it holds, and a start flushes all of them before it writes (`boot`).
+//! comes, whoever wrote what it holds, and a start flushes all of them before it writes (`start`).
 //!
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|
@@ -19,7 +19,7 @@ use crate::durability::flusher::Waiter;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::Member;
 
 impl Core {

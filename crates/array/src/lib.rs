@@ -24,7 +24,6 @@ extern crate alloc;
 #[macro_use]
 mod floor;
 
-mod apart;
 pub mod cache;
 #[doc(hidden)]
 pub mod choose;
@@ -45,9 +44,7 @@ mod intake;
 mod members;
 mod metadata;
 mod part;
-mod planted;
 mod policy;
-mod redirected;
 mod revival;
 mod runset;
 mod set;
@@ -76,7 +73,7 @@ pub mod parts {
     pub use crate::members::pool::{Buffers, Share, Size};
     pub use crate::metadata::suspects::{Attempt, Suspects};
     pub use crate::part::{Noted, Part};
-    pub use crate::planted::Bug;
+    pub use crate::contract::Bug;
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
     pub use crate::runset::RunSet;
     pub use crate::slice::transfer::Handed;

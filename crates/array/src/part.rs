@@ -11,11 +11,12 @@ use crate::facts::{NEVER, Ties};
 use crate::instance::Instance;
 use crate::layout::{Geometry, Layout};
 use crate::members::pool::Share;
+use crate::metadata::suspects::Attempt;
 use crate::report::{ArrayState, HeatMap};
 use crate::runset::RunSet;
 use crate::slice::transfer::Handed;
 use crate::units::{Member, Slot, Uuid};
-use core::ops::{Deref, DerefMut};
+use core::ops::{Deref, DerefMut, Range};
 use restripe_format::meta::superblock::{BufferMark, Partner};
 
 /// A set that is a part of a tier, which decides when the set continues after a halt. A [`crate::Set`] continues
@@ -193,6 +194,11 @@ impl Part {
     /// Tells a cache what misses cost, by the member that has a block.
     pub fn price_cache(&self, cache: &mut Cache) {
         crate::clients::read_cache::price(cache, &self.instance.layout, &self.instance.standing);
+    }
+
+    /// How these sectors are read after that attempt, or at first, without members that may hold wrong data.
+    pub fn next_attempt(&self, sectors: Range<u64>, last: Option<Attempt>) -> Option<Attempt> {
+        Attempt::next(&self.instance, sectors, last)
     }
 
     /// Whether the next command that adds this device may overwrite its contents.

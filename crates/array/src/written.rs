@@ -21,7 +21,7 @@ use crate::contract::{Class, IoOp};
 use crate::core::{Core, METADATA_OPS};
 use crate::layout::RowMap;
 use crate::members::ops::Owner;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::{Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;

@@ -41,7 +41,7 @@ use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
 use crate::metadata::reads::superblock_in;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::report::ArrayState;
 use crate::task::Background;
 use crate::units::{Member, Nanos};

@@ -17,7 +17,7 @@ use crate::config::CacheLimits;
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::layout::{Geometry, Layout, Level};
 use crate::members::ops::{BlockCopy, Owner};
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::standing::Standings;
 use crate::units::{CELLS_MAX, Row, SECTOR_BYTES, Slot};
 use alloc::vec;

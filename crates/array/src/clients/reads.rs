@@ -4,7 +4,7 @@ use super::Clients;
 use super::requests::Copies;
 use crate::contract::{BufRef, RequestError};
 use crate::members::ops::Owner;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::standing::Home;
 use crate::units::{Row, SECTOR_BYTES};
 

@@ -23,7 +23,7 @@ use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoErro
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
 use crate::metadata::reads::{super_place, superblock_in};
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};

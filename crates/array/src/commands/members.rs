@@ -4,7 +4,7 @@ use super::Commands;
 use crate::contract::{CommandError, FailCause, MemberInfo, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::members::device::{Device, Health, Places};
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::runset::RunSet;
 use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};

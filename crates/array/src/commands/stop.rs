@@ -4,7 +4,7 @@
 use super::Commands;
 use crate::contract::{Action, CommandError, CommandTag, Fact};
 use crate::durability::flusher::Waiter;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::report::ArrayState;
 
 impl Commands {

@@ -6,6 +6,7 @@
 mod checkpoint;
 pub(crate) mod flusher;
 pub(crate) mod parity_log;
+mod primary_first;
 
 use crate::config::Config;
 use crate::facts::{NEVER, Wake};
@@ -13,7 +14,7 @@ use crate::layout::{CellSet, RowMap};
 use crate::members::pool::Share;
 use crate::metadata::Metadata;
 use crate::metadata::intent::LAZY;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::Row;
 use ::core::ops::Range;
 use flusher::{Flusher, Waiter};

@@ -15,7 +15,7 @@
 
 use super::Metadata;
 use crate::facts::Wake;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::{Nanos, Row};
 
 /// How long a region stays dirty after its last write (md's default).

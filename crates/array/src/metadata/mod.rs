@@ -4,11 +4,11 @@
 //! maps, and the heat of zones. Asks the members and the facts. Sends
 //! [`crate::facts::Notice::MetadataMoved`] when something has become durable.
 
-mod heat;
 pub(crate) mod heat_pages;
 pub(crate) mod intent;
 pub(crate) mod maps;
 pub(crate) mod reads;
+mod redirected;
 pub(crate) mod suspects;
 pub(crate) mod writer;
 mod written;
@@ -18,7 +18,7 @@ use crate::contract::{CommandError, Halt, RequestError, RequestOp};
 use crate::layout::RowMap;
 use crate::members::Members;
 use crate::members::pool::Share;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::policy::heat::Heat;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;

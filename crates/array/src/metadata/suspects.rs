@@ -1,5 +1,6 @@
-//! Reads that do without some members, to see whether these hold what they were given: what is read of them is taken as
-//! missing, and made of the others. Nobody knows which member is wrong but whoever asks, by a checksum of what is read.
+//! Reads that do without some members, to see whether these hold what they were given: what is read of them
+//! is taken as missing, and made of the others. Nobody knows which member is wrong but whoever asks, by a
+//! checksum of what is read.
 
 use super::Metadata;
 use crate::layout::RowMap;
@@ -37,6 +38,22 @@ impl Attempt {
         Attempt { suspects, ..self }
     }
 
+    /// How these sectors are read after that attempt, or at first: none when nobody is left to do without.
+    /// Without the suspects they can be read of members that are here: a reading that fails says that one of
+    /// these cannot be read.
+    pub(crate) fn next(
+        metadata: &Metadata,
+        sectors: Range<u64>,
+        last: Option<Attempt>,
+    ) -> Option<Attempt> {
+        let (from, nth) = last.map_or((0, 0), |last| (last.set + 1, last.nth + 1));
+        let rows = rows_of(metadata, sectors);
+        let sets = suspects(metadata, &rows);
+        let mut left = sets.into_iter().enumerate().skip(from);
+        let next = left.find(|(_, suspects)| can_do_without(metadata, *suspects, &rows));
+        next.map(|(set, suspects)| Attempt { set, nth, suspects })
+    }
+
     /// How many were made before it.
     pub fn nth(self) -> usize {
         self.nth
@@ -47,7 +64,8 @@ impl Attempt {
 const SETS_MAX: usize = 256;
 
 impl Suspects {
-    /// Nobody is: it is read as always, but what cannot be read is not written again of others that may be wrong.
+    /// Nobody is: it is read as always, but what cannot be read is not written again of others that may be
+    /// wrong.
     pub const NOBODY: Suspects = Suspects {
         slots: 0,
         repairs: false,
@@ -66,70 +84,57 @@ fn bit(slot: Slot) -> u64 {
     1_u64.checked_shl(u32::from(slot.0)).unwrap_or(0)
 }
 
-impl Metadata {
-    /// How these sectors are read after that attempt, or at first: none when nobody is left to do without. Without the suspects they
-    /// can be read of members that are here: a reading that fails says that one of these cannot be read.
-    pub fn next_attempt(&self, sectors: Range<u64>, last: Option<Attempt>) -> Option<Attempt> {
-        let (from, nth) = last.map_or((0, 0), |last| (last.set + 1, last.nth + 1));
-        let rows = self.rows_of(sectors);
-        let sets = self.suspects(&rows);
-        let mut left = sets.into_iter().enumerate().skip(from);
-        let next = left.find(|(_, suspects)| self.can_do_without(*suspects, &rows));
-        next.map(|(set, suspects)| Attempt { set, nth, suspects })
+/// Who may be wrong about these rows' parts, the fewest first, whoever of them is here: as many as redundancy
+/// can do without, and one of them at least has the parts themselves.
+fn suspects(metadata: &Metadata, rows: &[(RowMap, u8)]) -> Vec<Suspects> {
+    let (mut all, mut holders) = (0, 0);
+    for (map, data) in rows {
+        let holding = match metadata.layout.parity() {
+            true => CellSet::only(*data),
+            false => map.copies_of(*data),
+        };
+        let slot = |cell: u8| bit(map.cells[usize::from(cell)].slot);
+        holders |= holding.iter().fold(0, |bits, cell| bits | slot(cell));
+        let others = match metadata.layout.parity() {
+            true => map.all(),
+            false => holding,
+        };
+        all |= others.iter().fold(0, |bits, cell| bits | slot(cell));
     }
-
-    /// Who may be wrong about these rows' parts, the fewest first, whoever of them is here: as many as redundancy can do without, and
-    /// one of them at least has the parts themselves.
-    fn suspects(&self, rows: &[(RowMap, u8)]) -> Vec<Suspects> {
-        let (mut all, mut holders) = (0, 0);
-        for (map, data) in rows {
-            let holding = match self.layout.parity() {
-                true => CellSet::only(*data),
-                false => map.copies_of(*data),
-            };
-            let slot = |cell: u8| bit(map.cells[usize::from(cell)].slot);
-            holders |= holding.iter().fold(0, |bits, cell| bits | slot(cell));
-            let others = match self.layout.parity() {
-                true => map.all(),
-                false => holding,
-            };
-            all |= others.iter().fold(0, |bits, cell| bits | slot(cell));
-        }
-        let mut sets = Vec::new();
-        for count in 1..=u32::from(self.layout.tolerance()) {
-            choose(all, count, 0, &mut |slots| {
-                let met = slots & holders != 0 && sets.len() < SETS_MAX;
-                met.then(|| {
-                    sets.push(Suspects {
-                        slots,
-                        repairs: false,
-                    });
+    let mut sets = Vec::new();
+    for count in 1..=u32::from(metadata.layout.tolerance()) {
+        choose(all, count, 0, &mut |slots| {
+            let met = slots & holders != 0 && sets.len() < SETS_MAX;
+            met.then(|| {
+                sets.push(Suspects {
+                    slots,
+                    repairs: false,
                 });
-                sets.len() < SETS_MAX
             });
-        }
-        sets
+            sets.len() < SETS_MAX
+        });
     }
+    sets
+}
 
-    /// The rows that sectors lie in, each with the cell that has its part of them.
-    fn rows_of(&self, sectors: Range<u64>) -> Vec<(RowMap, u8)> {
-        let mut rows = Vec::new();
-        let mut lba = sectors.start;
-        while lba < sectors.end {
-            let place = self.layout.place(lba);
-            rows.push((self.row_map(place.row), place.data));
-            lba += self.layout.chunk_sectors() - place.offset;
-        }
-        rows
+/// The rows that sectors lie in, each with the cell that has its part of them.
+fn rows_of(metadata: &Metadata, sectors: Range<u64>) -> Vec<(RowMap, u8)> {
+    let mut rows = Vec::new();
+    let mut lba = sectors.start;
+    while lba < sectors.end {
+        let place = metadata.layout.place(lba);
+        rows.push((metadata.row_map(place.row), place.data));
+        lba += metadata.layout.chunk_sectors() - place.offset;
     }
+    rows
+}
 
-    fn can_do_without(&self, suspects: Suspects, rows: &[(RowMap, u8)]) -> bool {
-        rows.iter().all(|(map, data)| {
-            let left = self.live_cells(map).minus(suspects.cells(map));
-            let trusted = !self.layout.parity() || self.in_sync(map.row);
-            left.contains(*data) || trusted && map.recover(*data, left).is_some()
-        })
-    }
+fn can_do_without(metadata: &Metadata, suspects: Suspects, rows: &[(RowMap, u8)]) -> bool {
+    rows.iter().all(|(map, data)| {
+        let left = metadata.live_cells(map).minus(suspects.cells(map));
+        let trusted = !metadata.layout.parity() || metadata.in_sync(map.row);
+        left.contains(*data) || trusted && map.recover(*data, left).is_some()
+    })
 }
 
 /// Tells of every set of so many of these bits, beside those that were taken; until false is said.

@@ -17,7 +17,7 @@ use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::metadata::maps::{BitMap, PageState};
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
 use restripe_format::meta::leases::Parcel;

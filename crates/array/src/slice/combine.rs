@@ -7,7 +7,7 @@ use super::rows::Rows;
 use super::table::{Extra, PARTIALS, Phase, Slice};
 use crate::contract::{BufRef, ComputeOp, RequestError};
 use crate::layout::{CellSet, RowMap};
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::SECTOR_BYTES;
 
 /// The parts of a band's new data that are contiguous in every source.

@@ -1,6 +1,6 @@
 //! Makes part of a row consistent after a crash, from the log record of the write that was cut short.
 //!
-//! Which cases there are, and why these are all, is in `boot/recover.rs`.
+//! Which cases there are, and why these are all, is in `start/recover.rs`.
 
 use super::issue::{OUTPUTS, Term};
 use super::reset;

@@ -5,7 +5,7 @@ use super::reset;
 use super::rows::Rows;
 use super::table::Phase;
 use crate::layout::{CellSet, RowMap};
-use crate::planted::Bug;
+use crate::contract::Bug;
 
 pub(super) fn step(rows: &mut Rows, id: u32, compares: bool) {
     match rows.slices.get(id).phase {

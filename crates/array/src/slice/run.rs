@@ -4,7 +4,7 @@ use super::rows::Rows;
 use super::table::{Kind, Phase};
 use super::{fill, read, relocate, replay, reshape, resync, scrub, write};
 use crate::layout::RowMap;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::Slot;
 
 impl Rows {

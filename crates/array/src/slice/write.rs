@@ -13,7 +13,7 @@ use crate::clients::requests::Copies;
 use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError, RequestOp};
 use crate::durability::flusher::Waiter;
 use crate::layout::{CellSet, RowMap};
-use crate::planted::Bug;
+use crate::contract::Bug;
 
 /// How the new parity of a pass is had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -20,7 +20,7 @@ use crate::contract::{CommandError, StartMode};
 use crate::members::Members;
 use crate::members::device::{Device, Health, Places};
 use crate::metadata::maps::{BitMap, LostMap};
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::units::Uuid;
 use alloc::vec;
 use restripe_format::meta::RegionKind;

@@ -44,7 +44,7 @@ use crate::members::pool::Share;
 use crate::metadata::maps::LostMap;
 use crate::metadata::reads::{super_place, superblock_in};
 use crate::metadata::writer::Keeper;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;

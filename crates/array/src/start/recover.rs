@@ -26,7 +26,7 @@ use super::Start;
 use crate::contract::{FailCause, TaskKind};
 use crate::facts::{Notice, StartStage};
 use crate::layout::CellSet;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::runset::RunSet;
 use crate::slice::rows::Need;
 use crate::slice::table::Kind;

@@ -18,6 +18,7 @@
 mod growth;
 mod places;
 mod reshape;
+mod reshape_facts;
 pub(crate) mod reshaping;
 mod scrub;
 pub(crate) mod table;

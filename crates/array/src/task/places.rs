@@ -14,7 +14,7 @@ use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
 use crate::runset::RunSet;

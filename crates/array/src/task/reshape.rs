@@ -48,7 +48,7 @@ use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::layout::{Geometry, Layout, Level};
 use crate::members::ops::Owner;
-use crate::planted::Bug;
+use crate::contract::Bug;
 use crate::policy::throttle::Decision;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;

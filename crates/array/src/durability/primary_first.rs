@@ -1,13 +1,14 @@
-//! First copies that go ahead of the further ones: some writes reach the first copy of a chunk only, while mirrors sleep, and the
-//! further copies get them later (GRAID: Mao et al., MASCOTS 2008).
+//! First copies that go ahead of the further ones: some writes reach the first copy of a chunk only, while
+//! mirrors sleep, and the further copies get them later (GRAID: Mao et al., MASCOTS 2008).
 //!
-//! Whoever asks for it knows which sectors those are, reads them of first copies alone, and never lets the others count. What this
-//! engine does for it is to keep to the copies that a request names ([`Copies`](crate::clients::requests::Copies)), to repair no first copy
-//! from a further one meanwhile, and to call every region in doubt before, so that a crash is followed by bringing them in step,
-//! and no map has to be written while mirrors sleep.
+//! Whoever asks for it knows which sectors those are, reads them of first copies alone, and never lets the
+//! others count. What this engine does for it is to keep to the copies that a request names
+//! ([`Copies`](crate::clients::requests::Copies)), to repair no first copy from a further one meanwhile, and
+//! to call every region in doubt before, so that a crash is followed by bringing them in step, and no map has
+//! to be written while mirrors sleep.
 
+use super::Durability;
 use crate::contract::TaskKind;
-use crate::durability::Durability;
 use crate::facts::Facts;
 use crate::report::ArrayState;
 use crate::units::Row;
@@ -24,16 +25,17 @@ impl Facts {
         self.is_ahead() && !self.in_sync(row)
     }
 
-    /// Whether regions that the intent map calls clean are in sync although primary copies are written first. This
-    /// holds after a clean stop, and not after a crash. With a log set the map has no say, since the log has all data.
+    /// Whether regions that the intent map calls clean are in sync although primary copies are written first.
+    /// This holds after a clean stop, and not after a crash. With a log set the map has no say, since the log
+    /// has all data.
     pub(crate) fn left_ahead(&self) -> bool {
         self.superblock.clean && self.superblock.alone
     }
 }
 
 impl Durability {
-    /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is redirected before that is
-    /// durable.
+    /// Puts on record that first copies may have what further ones lack, or that they do not. Nothing is
+    /// redirected before that is durable.
     pub fn set_ahead(&mut self, ahead: bool) {
         self.superblock.ahead = ahead;
         self.superblock.alone = false;
@@ -41,7 +43,8 @@ impl Durability {
         self.keeper.note_partner();
     }
 
-    /// Puts on record that the log lacks what first copies have from now on: a start that finds it again does not count it.
+    /// Puts on record that the log lacks what first copies have from now on: a start that finds it again does
+    /// not count it.
     pub fn set_alone(&mut self) {
         self.superblock.alone = self.superblock.ahead;
         self.keeper.note_partner();
@@ -55,8 +58,9 @@ impl Durability {
         rows.saturating_mul(row)
     }
 
-    /// First copies are left ahead of the others at a clean stop, and no log has what they have: that is on record, and these sectors at most
-    /// are in doubt, so that the next start brings their regions in step and no others.
+    /// First copies are left ahead of the others at a clean stop, and no log has what they have: that is on
+    /// record, and these sectors at most are in doubt, so that the next start brings their regions in step
+    /// and no others.
     pub fn leave_ahead(&mut self, extents: impl Iterator<Item = Range<u64>>) {
         self.set_alone();
         extents.for_each(|sectors| self.foresee_writes(sectors, true));

@@ -1,17 +1,16 @@
-//! Which sectors a log set alone has current copies of: one bit for as many as a region of the intent map held when the array
-//! was created. An array that grows has bits more, and each goes on to say what it said.
+//! Which sectors a log set alone has current copies of: one bit for as many as a region of the intent map
+//! held when the array was created. An array that grows has bits more, and each goes on to say what it said.
 //!
-//! A bit is set, durably on all members that carry maps, before a redirected write is acknowledged that leaves a sector of
-//! its rows old at home. So a start that does not find the log set knows what it would serve old copies of
-//! (`boot/partner.rs`). Without a log set in the superblock the bits say nothing: a program that knows of none does
-//! not keep them up.
+//! A bit is set, durably on all members that carry maps, before a redirected write is acknowledged that
+//! leaves a sector of its rows old at home. So a start that does not find the log set knows what it would
+//! serve old copies of (`start/adopt.rs`). Without a log set in the superblock the bits say nothing: a
+//! program that knows of none does not keep them up.
 
+use super::Metadata;
+use super::maps::BitMap;
 use crate::contract::CommandError;
-use crate::core::Core;
 use crate::facts::Facts;
 use crate::layout::Layout;
-use crate::metadata::Metadata;
-use crate::metadata::maps::BitMap;
 use crate::runset::RunSet;
 use crate::units::Uuid;
 use alloc::vec::Vec;
@@ -20,8 +19,8 @@ use restripe_format::meta::superblock::{Partner, PartnerRole};
 use restripe_format::meta::{RegionKind, pages};
 
 impl Facts {
-    /// Bits for all sectors of a layout, with those that a growth under way adds: none in an array that has no room for so many, as
-    /// those of an earlier program.
+    /// Bits for all sectors of a layout, with those that a growth under way adds: none in an array that has
+    /// no room for so many, as those of an earlier program.
     pub(crate) fn redirected_bits_of(&self, layout: &Layout) -> u64 {
         let cells = u64::from(layout.cells_through(layout.generations_to_come()));
         let sectors = layout.rows() * cells * layout.chunk_sectors();
@@ -68,8 +67,8 @@ impl Metadata {
         }
     }
 
-    /// Puts another partner, or none, on record. Nothing may be redirected at the moment. The bits are clear: no start
-    /// takes over those of an earlier log set.
+    /// Puts another partner, or none, on record. Nothing may be redirected at the moment. The bits are clear:
+    /// no start takes over those of an earlier log set.
     pub fn set_partner(&mut self, partner: Option<Partner>) {
         assert!(
             self.redirected_extents().is_empty(),
@@ -102,9 +101,9 @@ impl Metadata {
         !self.redirected.pages.is_empty()
     }
 
-    /// Announces a redirected write of these sectors of the array, of which there is at least one; true once it is on
-    /// record that they may be current in the log set only, and which one that is. Until then, ask again whenever
-    /// metadata has moved.
+    /// Announces a redirected write of these sectors of the array, of which there is at least one; true once
+    /// it is on record that they may be current in the log set only, and which one that is. Until then, ask
+    /// again whenever metadata has moved.
     pub(crate) fn redirect_ready(&mut self, lba: u64, sectors: u64) -> bool {
         assert!(
             self.log_set().is_some(),
@@ -122,8 +121,8 @@ impl Metadata {
         ready
     }
 
-    /// The log set holds nothing any more, durably, and no redirected write is announced and not yet ended. A crash may
-    /// leave bits set: then a start asks for a log set that it does not need.
+    /// The log set holds nothing any more, durably, and no redirected write is announced and not yet ended. A
+    /// crash may leave bits set: then a start asks for a log set that it does not need.
     pub fn redirects_home(&mut self) {
         self.redirected.clear();
     }
@@ -140,10 +139,6 @@ impl Metadata {
         }
         covered.runs().to_vec()
     }
-}
-
-impl Core {
-    // ------------------------------------------------------------------------------------------------ redirected writes
 }
 
 #[cfg(test)]

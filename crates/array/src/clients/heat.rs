@@ -1,25 +1,26 @@
 //! Heat: what users read, by zones. What they read before a restart, clean or not, is known after it.
 //!
-//! A page is written at the end of an epoch in which somebody read its zones, and at a clean stop; never on a read's own
-//! path, and an array that nobody reads is never woken for it. So a crash takes back the reads of the epoch that it ends.
-//! Time in which the array is not served halves nothing.
+//! A page is written at the end of an epoch in which somebody read its zones, and at a clean stop; never on a
+//! read's own path, and an array that nobody reads is never woken for it. So a crash takes back the reads of
+//! the epoch that it ends. Time in which the array is not served halves nothing.
 //!
-//! Nothing hangs on heat. Pages that are torn or cannot be read know nothing of their zones. A table that was written of zones
-//! of another size is shared out by rows, and written anew at once; where smaller zones than the default leave too
-//! little room, an entry is of several zones. Pages of two sizes lie beside each other when a crash comes in between:
-//! those count whose size the newest page has.
+//! Nothing hangs on heat. Pages that are torn or cannot be read know nothing of their zones. A table that was
+//! written of zones of another size is shared out by rows, and written anew at once; where smaller zones than
+//! the default leave too little room, an entry is of several zones. Pages of two sizes lie beside each other
+//! when a crash comes in between: those count whose size the newest page has.
 
-use super::Metadata;
-use super::heat_pages::{Found, HeatPages};
+use super::Clients;
 use crate::facts::{NEVER, Wake};
 use crate::layout::Place;
+use crate::metadata::Metadata;
+use crate::metadata::heat_pages::{Found, HeatPages};
 use crate::task::table::Task;
 use crate::units::SECTOR_BYTES;
 use core::ops::Range;
 use restripe_format::meta::RegionKind;
 use restripe_format::meta::pages::{self};
 
-impl Metadata {
+impl Clients {
     /// A user reads these bytes of the array. It stays a function of its own so that its cost can be counted.
     #[inline(never)]
     pub(crate) fn note_heat(&mut self, offset: u64, bytes: u64) {
@@ -47,7 +48,8 @@ impl Metadata {
     }
 
     fn note_zones(&mut self, lba: u64, sectors: u64) {
-        let zones = self.heat.note_read(lba, sectors, self.below.now);
+        let now = self.now;
+        let zones = self.heat.note_read(lba, sectors, now);
         self.heat_changed(&zones);
         let facts = self.facts();
         for task in &mut facts.tasks.list {
@@ -55,8 +57,8 @@ impl Metadata {
         }
     }
 
-    /// A client's read has to be recovered, since the member of this cell is missing: the task that fills the slot goes
-    /// there next.
+    /// A client's read has to be recovered, since the member of this cell is missing: the task that fills the
+    /// slot goes there next.
     pub(crate) fn note_demand(&mut self, place: Place) {
         if !self.tasks.on_demand {
             return;
@@ -77,13 +79,15 @@ impl Metadata {
 
     /// Takes up what the members' pages tell.
     pub(crate) fn recall_heat(&mut self) {
-        self.heat_pages.recall(&mut self.heat);
+        let metadata: &mut Metadata = self;
+        metadata.heat_pages.recall(&mut metadata.heat);
     }
 
     /// Users read these zones: their pages are behind, and are written when the epoch
     /// has ended.
     pub(crate) fn heat_changed(&mut self, zones: &Range<u64>) {
-        let held = &mut self.heat_pages;
+        let metadata: &mut Metadata = self;
+        let held = &mut metadata.heat_pages;
         if held.pages.is_empty() {
             return;
         }
@@ -95,20 +99,22 @@ impl Metadata {
         for page in &mut held.pages[first..end] {
             page.dirty = true;
         }
-        if self.below.wake[Wake::Heat as usize] == NEVER {
-            let due = self.heat.epoch_ends().max(held.not_before);
+        if metadata.below.wake[Wake::Heat as usize] == NEVER {
+            let due = metadata.heat.epoch_ends().max(held.not_before);
             self.wake_at(Wake::Heat, due);
         }
     }
 
     pub(crate) fn heat_timer(&mut self) {
         if self.serving() {
-            self.heat.pass(self.below.now);
+            let now = self.now;
+            self.heat.pass(now);
             self.heat_due();
         }
     }
 
-    /// Rows are wider from now on, so that zones have fewer: what is known of them goes over to those that there are now.
+    /// Rows are wider from now on, so that zones have fewer: what is known of them goes over to those that
+    /// there are now.
     pub(crate) fn spread_heat(&mut self) {
         let held = &self.heat_pages;
         let page = |index: usize| {
