@@ -10,11 +10,11 @@ use crate::contract::{
     Action, Actions, ArrayOwner, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp,
     RequestError, RequestTag, Rival, StartMode, TaskKind,
 };
+use crate::contract::{Bug, PLANTED};
 use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, RowMap};
 use crate::members::device::Places;
-use crate::contract::{Bug, PLANTED};
 use crate::policy::heat::Heat;
 use crate::report::{ArrayState, Counters};
 use crate::runset::RunSet;

@@ -3,13 +3,13 @@
 //! A failure takes effect here at once; it is on record when the superblocks that say so are durable, and until then
 //! nothing is acknowledged. The one that redundancy does not bear is never put on record: the array halts.
 
+use crate::contract::Bug;
 use crate::contract::{Fact, FailCause, Halt};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::device::Power;
-use crate::contract::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
 

@@ -13,13 +13,13 @@
 //! A member that fails a flush is failed; the flush is never tried again on it. No
 //! flush of a halted array succeeds.
 
+use crate::contract::Bug;
 use crate::contract::{Class, FailCause, IoError, IoOp};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
-use crate::contract::Bug;
 use crate::units::Member;
 
 impl Core {

@@ -67,13 +67,13 @@ pub mod meta {
 pub mod parts {
     pub use crate::claims::ownership::refuse_all;
     pub use crate::clients::requests::Copies;
+    pub use crate::contract::Bug;
     pub use crate::facts::{NEVER, Ties};
     pub use crate::members::device::Power;
     pub use crate::members::ops::{BlockCopy, Boxes};
     pub use crate::members::pool::{Buffers, Share, Size};
     pub use crate::metadata::suspects::{Attempt, Suspects};
     pub use crate::part::{Noted, Part};
-    pub use crate::contract::Bug;
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
     pub use crate::runset::RunSet;
     pub use crate::slice::transfer::Handed;

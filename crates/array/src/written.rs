@@ -17,11 +17,11 @@
 //! that, else of those in the former. Of an extent with both, those in the new shape are written: it would have been passed
 //! as a whole.
 
+use crate::contract::Bug;
 use crate::contract::{Class, IoOp};
 use crate::core::{Core, METADATA_OPS};
 use crate::layout::RowMap;
 use crate::members::ops::Owner;
-use crate::contract::Bug;
 use crate::units::{Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;

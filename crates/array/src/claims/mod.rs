@@ -33,6 +33,7 @@ pub(crate) mod ownership;
 
 use crate::choose::{Candidate, Choice, newest_of};
 use crate::config::Config;
+use crate::contract::Bug;
 use crate::contract::{
     Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
 };
@@ -41,7 +42,6 @@ use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
 use crate::metadata::reads::superblock_in;
-use crate::contract::Bug;
 use crate::report::ArrayState;
 use crate::task::Background;
 use crate::units::{Member, Nanos};

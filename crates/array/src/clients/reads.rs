@@ -2,9 +2,9 @@
 
 use super::Clients;
 use super::requests::Copies;
+use crate::contract::Bug;
 use crate::contract::{BufRef, RequestError};
 use crate::members::ops::Owner;
-use crate::contract::Bug;
 use crate::standing::Home;
 use crate::units::{Row, SECTOR_BYTES};
 

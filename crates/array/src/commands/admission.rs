@@ -19,11 +19,11 @@
 use super::Commands;
 use super::waiting::{Admission, PLACES, Twin};
 use crate::choose::{Candidate, admit, copies_of, newest_of};
+use crate::contract::Bug;
 use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment};
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
 use crate::metadata::reads::{super_place, superblock_in};
-use crate::contract::Bug;
 use crate::units::Member;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};

@@ -1,10 +1,10 @@
 //! Commands about members: to fail, remove, add and replace them.
 
 use super::Commands;
+use crate::contract::Bug;
 use crate::contract::{CommandError, FailCause, MemberInfo, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::members::device::{Device, Health, Places};
-use crate::contract::Bug;
 use crate::runset::RunSet;
 use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};

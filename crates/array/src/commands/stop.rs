@@ -2,9 +2,9 @@
 //! clean.
 
 use super::Commands;
+use crate::contract::Bug;
 use crate::contract::{Action, CommandError, CommandTag, Fact};
 use crate::durability::flusher::Waiter;
-use crate::contract::Bug;
 use crate::report::ArrayState;
 
 impl Commands {

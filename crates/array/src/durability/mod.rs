@@ -9,12 +9,12 @@ pub(crate) mod parity_log;
 mod primary_first;
 
 use crate::config::Config;
+use crate::contract::Bug;
 use crate::facts::{NEVER, Wake};
 use crate::layout::{CellSet, RowMap};
 use crate::members::pool::Share;
 use crate::metadata::Metadata;
 use crate::metadata::intent::LAZY;
-use crate::contract::Bug;
 use crate::units::Row;
 use ::core::ops::Range;
 use flusher::{Flusher, Waiter};

@@ -14,8 +14,8 @@
 //! doubt.
 
 use super::Metadata;
-use crate::facts::Wake;
 use crate::contract::Bug;
+use crate::facts::Wake;
 use crate::units::{Nanos, Row};
 
 /// How long a region stays dirty after its last write (md's default).

@@ -14,11 +14,11 @@ pub(crate) mod writer;
 mod written;
 
 use crate::config::Config;
+use crate::contract::Bug;
 use crate::contract::{CommandError, Halt, RequestError, RequestOp};
 use crate::layout::RowMap;
 use crate::members::Members;
 use crate::members::pool::Share;
-use crate::contract::Bug;
 use crate::policy::heat::Heat;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;

@@ -12,12 +12,12 @@
 //! a torn write.
 
 use super::Metadata;
+use crate::contract::Bug;
 use crate::contract::Page;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::metadata::maps::{BitMap, PageState};
-use crate::contract::Bug;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;
 use restripe_format::meta::leases::Parcel;

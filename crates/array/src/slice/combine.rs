@@ -5,9 +5,9 @@ use super::fragment::{Fragment, Source};
 use super::issue::{OUTPUTS, Outputs, PARTIALS_AT, Term};
 use super::rows::Rows;
 use super::table::{Extra, PARTIALS, Phase, Slice};
+use crate::contract::Bug;
 use crate::contract::{BufRef, ComputeOp, RequestError};
 use crate::layout::{CellSet, RowMap};
-use crate::contract::Bug;
 use crate::units::SECTOR_BYTES;
 
 /// The parts of a band's new data that are contiguous in every source.

@@ -2,11 +2,11 @@
 
 use super::rows::Rows;
 use super::table::{PARTIALS, Phase};
+use crate::contract::Bug;
 use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::durability::parity_log::Entry;
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::{Owner, SliceOp};
-use crate::contract::Bug;
 use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, SECTOR_BYTES};
 use restripe_format::meta::log::{self, LogRecord, PayloadKind};
 

@@ -4,8 +4,8 @@ use super::fragment::Source;
 use super::reset;
 use super::rows::Rows;
 use super::table::Phase;
-use crate::layout::{CellSet, RowMap};
 use crate::contract::Bug;
+use crate::layout::{CellSet, RowMap};
 
 pub(super) fn step(rows: &mut Rows, id: u32, compares: bool) {
     match rows.slices.get(id).phase {

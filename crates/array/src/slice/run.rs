@@ -3,8 +3,8 @@
 use super::rows::Rows;
 use super::table::{Kind, Phase};
 use super::{fill, read, relocate, replay, reshape, resync, scrub, write};
-use crate::layout::RowMap;
 use crate::contract::Bug;
+use crate::layout::RowMap;
 use crate::units::Slot;
 
 impl Rows {

@@ -10,10 +10,10 @@ use super::rows::{Need, Rows};
 use super::table::{Kind, Phase, Slice};
 use super::{combine, record, reset};
 use crate::clients::requests::Copies;
+use crate::contract::Bug;
 use crate::contract::{BAND_SECTORS_MAX, IoOp, RequestError, RequestOp};
 use crate::durability::flusher::Waiter;
 use crate::layout::{CellSet, RowMap};
-use crate::contract::Bug;
 
 /// How the new parity of a pass is had.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -16,11 +16,11 @@
 
 use super::Start;
 use crate::choose::{Choice, choose, copies_of};
+use crate::contract::Bug;
 use crate::contract::{CommandError, StartMode};
 use crate::members::Members;
 use crate::members::device::{Device, Health, Places};
 use crate::metadata::maps::{BitMap, LostMap};
-use crate::contract::Bug;
 use crate::units::Uuid;
 use alloc::vec;
 use restripe_format::meta::RegionKind;

@@ -33,6 +33,7 @@ use crate::choose::Candidate;
 use crate::claims::Claims;
 use crate::claims::ownership::Ownership;
 use crate::config::Config;
+use crate::contract::Bug;
 use crate::contract::{
     Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
@@ -44,7 +45,6 @@ use crate::members::pool::Share;
 use crate::metadata::maps::LostMap;
 use crate::metadata::reads::{super_place, superblock_in};
 use crate::metadata::writer::Keeper;
-use crate::contract::Bug;
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;

@@ -23,10 +23,10 @@
 //! readable, it tells nothing.
 
 use super::Start;
+use crate::contract::Bug;
 use crate::contract::{FailCause, TaskKind};
 use crate::facts::{Notice, StartStage};
 use crate::layout::CellSet;
-use crate::contract::Bug;
 use crate::runset::RunSet;
 use crate::slice::rows::Need;
 use crate::slice::table::Kind;

@@ -10,11 +10,11 @@
 //! taken only when the superblocks are durable as they are, nothing is under way to it, and every record from before its
 //! member last gave up a partition is void.
 
+use crate::contract::Bug;
 use crate::contract::{Fact, TaskKind};
 use crate::core::Core;
 use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
-use crate::contract::Bug;
 use crate::policy::spares;
 use crate::report::ArrayState;
 use crate::runset::RunSet;

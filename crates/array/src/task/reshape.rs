@@ -42,13 +42,13 @@
 use super::Background;
 use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
 use super::table::{AGAIN_AFTER, State};
+use crate::contract::Bug;
 use crate::contract::refusals;
 use crate::contract::{Class, CommandError, Halt, IoOp, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::layout::{Geometry, Layout, Level};
 use crate::members::ops::Owner;
-use crate::contract::Bug;
 use crate::policy::throttle::Decision;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::runset::RunSet;

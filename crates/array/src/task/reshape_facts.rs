@@ -2,9 +2,9 @@
 //! changes.
 
 use super::reshaping::{Reshaping, Step, Window};
+use crate::contract::Bug;
 use crate::contract::RequestError;
 use crate::facts::{Facts, Wake};
-use crate::contract::Bug;
 use crate::units::Row;
 use core::ops::Range;
 use restripe_format::meta::Journal;
