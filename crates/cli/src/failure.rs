@@ -127,6 +127,12 @@ impl From<Refusal> for Failure {
     }
 }
 
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Refusal {
+        Refusal::new(failure.what).at(failure.at).hint(failure.hint)
+    }
+}
+
 impl From<PlaceError> for Failure {
     fn from(error: PlaceError) -> Failure {
         let hint = match &error {

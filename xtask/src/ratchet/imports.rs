@@ -65,6 +65,16 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &["cache"],
         ],
     ),
+    (
+        "cli",
+        &[
+            &["failure", "units"],
+            &["args", "print"],
+            &["arrays"],
+            &["daemon"],
+            &["verbs"],
+        ],
+    ),
 ];
 
 /// Stands before a path whose first word is a name of the file, not of the crate's root.

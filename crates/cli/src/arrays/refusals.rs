@@ -289,3 +289,34 @@ fn surrogate_missing(what: &str, extents: &[(u64, u64)]) -> Refusal {
     ))
     .at(extents_line(extents))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_name_members_as_the_operator_does() {
+        let names = ["a.img", "b.img"].map(|name| MemberName {
+            name: name.into(),
+            open: true,
+        });
+        let told = refusal(&CommandError::Clone(Member(0), Member(1)), &names);
+        assert_eq!(told.at, "a.img and b.img");
+        assert_eq!(
+            refusal(&CommandError::Foreign(Member(9)), &names).at,
+            "member 9"
+        );
+        assert!(
+            refusal(
+                &CommandError::Minority {
+                    present: 1,
+                    current: 3
+                },
+                &names
+            )
+            .hint
+            // Not every verb that starts an array has that option.
+            .contains("serve --from-minority")
+        );
+    }
+}

@@ -2,7 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use crate::daemon::control::Desk;
+use crate::daemon::control::Control;
 use crate::daemon::running::Running;
 use crate::print::journal::{self, Level};
 use crate::print::status;
@@ -11,9 +11,9 @@ use restripe_io::control::{Answer, FactView, Reply, Request, StatusView};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What a start gave up or went without, on standard error: no later one tells it again.
-pub(crate) fn tell_of_losses(desks: &[Arc<Desk>], views: &[StatusView]) {
-    for (desk, StatusView { name, .. }) in desks.iter().zip(views) {
-        let (facts, _) = desk.facts_since(0);
+pub(crate) fn tell_of_losses(controls: &[Arc<Control>], views: &[StatusView]) {
+    for (control, StatusView { name, .. }) in controls.iter().zip(views) {
+        let (facts, _) = control.array.facts_since(0);
         let lost = |fact: &&FactView| LOSSES.contains(&fact.kind.as_str());
         tell(name, facts.iter().filter(lost));
     }
@@ -46,7 +46,7 @@ fn level(fact: &FactView) -> Level {
 
 /// What befalls the arrays, on standard error, where an operator or the system's journal looks for it.
 pub(crate) struct EventLog {
-    desks: Vec<Arc<Desk>>,
+    controls: Vec<Arc<Control>>,
     names: Vec<String>,
     /// How far each array's log of facts has been told.
     next: Mutex<Vec<u64>>,
@@ -55,14 +55,14 @@ pub(crate) struct EventLog {
 /// Answers for an array that a daemon serves. The daemon's log has a verb's lines before the verb has its answer. So a
 /// daemon killed after the answer loses none of them.
 pub(crate) struct Answering {
-    pub desk: Arc<Desk>,
+    pub control: Arc<Control>,
     pub log: Arc<EventLog>,
 }
 
 impl Answer for Answering {
     fn answer(&self, request: Request) -> Reply {
-        let reply = self.desk.answer(request);
-        self.desk.wait_for_facts();
+        let reply = self.control.answer(request);
+        self.control.array.wait_for_facts();
         self.log.tell();
         journal::settle();
         reply
@@ -71,17 +71,21 @@ impl Answer for Answering {
 
 impl EventLog {
     pub fn new(running: &Running, names: Vec<String>) -> EventLog {
-        let desks = running.desks().to_vec();
+        let controls = running.controls().to_vec();
         EventLog {
-            next: Mutex::new(vec![0; desks.len()]),
-            desks,
+            next: Mutex::new(vec![0; controls.len()]),
+            controls,
             names,
         }
     }
 
     /// Logs the slots without a member and what is lost.
     pub fn begin(&self) {
-        for status in self.desks.iter().filter_map(|desk| desk.status().ok()) {
+        for status in self
+            .controls
+            .iter()
+            .filter_map(|control| control.array.status().ok())
+        {
             for slot in status::vacant_slots(&status) {
                 let what = format_args!("restripe: {}: slot {slot} has no member", status.name);
                 journal::line(Level::Warning, what);
@@ -96,8 +100,8 @@ impl EventLog {
     pub fn tell(&self) {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let places = self.names.iter().zip(&mut *next);
-        for (desk, (name, next)) in self.desks.iter().zip(places) {
-            let (facts, following) = desk.facts_since(*next);
+        for (control, (name, next)) in self.controls.iter().zip(places) {
+            let (facts, following) = control.array.facts_since(*next);
             *next = following;
             let silent = |kind: &str| SILENT.contains(&kind);
             tell(name, facts.iter().filter(|fact| !silent(&fact.kind)));

@@ -7,24 +7,25 @@ use crate::arrays::opening::{spec, warn_of_restless};
 use crate::arrays::option_check;
 use crate::arrays::preflight::Preview;
 use crate::arrays::setup::Setup;
-use crate::daemon::control::stop::BeforeEnd;
-use crate::daemon::control::{Desk, End, Said};
+use crate::daemon::control::Control;
+use crate::daemon::control::array::{Said, date};
+use crate::daemon::control::lifecycle::{BeforeEnd, End};
 use crate::failure::{Failure, Outcome};
 use crate::units::seconds;
-use restripe_array::{Command, StartMode};
+use restripe_array::StartMode;
 use restripe_io::remote::Remote;
 use restripe_io::shell::{self, ArraySpec, Shell, ShellOptions};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Beyond twice the time-out of a member's operation, before an end is given up.
 const STUCK_AFTER: Duration = Duration::from_secs(10);
-/// A reactor at work, with a desk for each array.
+/// A reactor at work, with a control for each array.
 pub(crate) struct Running {
     reactor: shell::Running,
-    desks: Vec<Arc<Desk>>,
+    controls: Vec<Arc<Control>>,
     ends: Receiver<End>,
     io_timeout: Duration,
 }
@@ -103,15 +104,15 @@ impl Running {
                 .try_for_each(|spec| shell.host(spec).map(|_| ()))
         };
         let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
-        let desk = |array: usize| {
+        let control = |array: usize| {
             let remote = reactor.remote.clone();
-            let desk = Desk::new(remote, array, epoch, setup.clone(), ends_sender.clone());
-            Arc::new(desk)
+            let control = Control::new(remote, array, epoch, setup.clone(), ends_sender.clone());
+            Arc::new(control)
         };
-        let desks: Vec<Arc<Desk>> = (0..previews.len()).map(desk).collect();
+        let controls: Vec<Arc<Control>> = (0..previews.len()).map(control).collect();
         let running = Running {
             reactor,
-            desks,
+            controls,
             ends,
             io_timeout: setup.io_timeout,
         };
@@ -127,27 +128,27 @@ impl Running {
 
     /// The doubtful ones first.
     fn start_all(&self, previews: &[Preview], setup: &Setup) -> Outcome {
-        let mut order: Vec<_> = self.desks.iter().zip(previews).collect();
+        let mut order: Vec<_> = self.controls.iter().zip(previews).collect();
         order.sort_by_key(|(_, preview)| !preview.may_lose);
-        for (desk, preview) in order {
+        for (control, preview) in order {
             // What a start goes on with is paced from its beginning.
             for pace in setup.paces().into_iter().chain([date()]) {
-                desk.command(pace)?;
+                control.array.command(pace)?;
             }
-            let started = desk.start(preview.start);
+            let started = control.start(preview.start);
             started.map_err(|refused| preview.way_out(refused))?;
             preview.warn_of_lacking_surrogate();
         }
         Ok(())
     }
 
-    /// The desk of the first array.
-    pub fn desk(&self) -> &Desk {
-        &self.desks[0]
+    /// The control of the first array.
+    pub fn control(&self) -> &Control {
+        &self.controls[0]
     }
 
-    pub(crate) fn desks(&self) -> &[Arc<Desk>] {
-        &self.desks
+    pub(crate) fn controls(&self) -> &[Arc<Control>] {
+        &self.controls
     }
 
     pub fn remote(&self) -> &Remote {
@@ -163,7 +164,11 @@ impl Running {
     /// an end of its own: operations on members time out, and if nothing moves for twice as long, a member or the kernel
     /// holds the reactor itself.
     pub fn stop(self) -> Outcome {
-        let before: Vec<BeforeEnd> = self.desks.iter().map(|desk| desk.before_end()).collect();
+        let before: Vec<BeforeEnd> = self
+            .controls
+            .iter()
+            .map(|control| control.before_end())
+            .collect();
         // It may have ended by itself, which joining tells.
         let _ = self.reactor.remote.shutdown();
         let patience = 2 * self.io_timeout + STUCK_AFTER;
@@ -171,8 +176,10 @@ impl Running {
             Some(ended) => ended.map_err(reactor_failure)?,
             None => return Err(stuck(patience)),
         }
-        let ended = self.desks.iter().zip(before);
-        let ended: Vec<Said> = ended.map(|(desk, before)| desk.ended(before)).collect();
+        let ended = self.controls.iter().zip(before);
+        let ended: Vec<Said> = ended
+            .map(|(control, before)| control.ended(before))
+            .collect();
         Ok(ended.into_iter().collect::<Said>()?)
     }
 }
@@ -188,10 +195,4 @@ fn stuck(patience: Duration) -> Failure {
 
 fn reactor_failure(error: io::Error) -> Failure {
     Failure::new(format!("the reactor: {error}"))
-}
-
-/// The date, for the records that the engine keeps; 0, not known, of a clock before 1970.
-pub(crate) fn date() -> Command {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    Command::Date(since.map_or(0, |since| since.as_secs()))
 }

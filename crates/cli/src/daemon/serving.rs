@@ -2,7 +2,7 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use crate::daemon::control::End;
+use crate::daemon::control::lifecycle::End;
 use crate::daemon::event_log::{Answering, EventLog};
 use crate::daemon::places::Doors;
 use crate::daemon::running::Running;
@@ -74,35 +74,32 @@ pub(crate) fn serve_until_told(
     running: &Running,
     claims: Vec<Claimed>,
     doors: Doors,
-    controls: &mut Vec<Option<Server>>,
+    servers: &mut Vec<Option<Server>>,
 ) -> Outcome<Arc<EventLog>> {
-    let desks = running.desks();
-    let names = desks.iter().map(|desk| Ok(desk.status()?.name));
+    let controls = running.controls();
+    let names = controls
+        .iter()
+        .map(|control| Ok(control.array.status()?.name));
     let names = names.collect::<Outcome<Vec<String>>>()?;
     let log = Arc::new(EventLog::new(running, names.clone()));
-    for (desk, (claim, listener)) in desks.iter().zip(claims) {
+    for (control, (claim, listener)) in controls.iter().zip(claims) {
         let answer = Arc::new(Answering {
-            desk: Arc::clone(desk),
+            control: Arc::clone(control),
             log: Arc::clone(&log),
         });
-        controls.push(Some(Server::on(claim, listener, answer)?));
+        servers.push(Some(Server::on(claim, listener, answer)?));
     }
     let stdio = doors.stdio;
     let uris = doors.open(running)?;
     announce(&names, &uris, stdio);
     log.begin();
-    wait(running, &log, controls, stdio)?;
+    wait(running, &log, servers, stdio)?;
     Ok(log)
 }
 
 /// Waits for the end of all arrays. One that is stopped before gives up its control socket.
-fn wait(
-    running: &Running,
-    log: &EventLog,
-    controls: &mut [Option<Server>],
-    stdio: bool,
-) -> Outcome {
-    let mut left = running.desks().len();
+fn wait(running: &Running, log: &EventLog, servers: &mut [Option<Server>], stdio: bool) -> Outcome {
+    let mut left = running.controls().len();
     let mut had_client = false;
     loop {
         let end = running.next_end(LOOK_EVERY);
@@ -115,7 +112,7 @@ fn wait(
             Some(End::Stopped(array)) => {
                 left -= 1;
                 if left > 0 {
-                    controls[array] = None;
+                    servers[array] = None;
                 }
             }
             None => {

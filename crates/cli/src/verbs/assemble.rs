@@ -39,14 +39,14 @@ pub(crate) fn run(verb: Assemble) -> Outcome {
     };
     let running = Running::start(&by_array(members, setup.start)?, &setup)?;
     let views = running
-        .desks()
+        .controls()
         .iter()
-        .map(|desk| desk.status())
+        .map(|control| control.array.status())
         .collect::<Result<Vec<StatusView>, _>>();
-    let desks = running.desks().to_vec();
+    let controls = running.controls().to_vec();
     let stopped = running.stop();
     if let Ok(views) = &views {
-        tell_of_losses(&desks, views);
+        tell_of_losses(&controls, views);
     }
     stopped?;
     for view in views? {

@@ -7,7 +7,7 @@ use crate::args::watts::parse_watts;
 use crate::args::{BackendName, StartOptions};
 use crate::arrays::opening::by_array;
 use crate::arrays::setup::{GivenOption, IO_TIMEOUT, MEMORY_BYTES, PROBE, Setup, heat, read_cache};
-use crate::daemon::control::End;
+use crate::daemon::control::lifecycle::End;
 use crate::daemon::places::Places;
 use crate::daemon::running::Running;
 use crate::daemon::serving::{claim_all, serve_until_told, watch_signals};
@@ -185,10 +185,10 @@ pub(crate) fn run(verb: Serve) -> Outcome {
     };
     let (running, (claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
     journal::begin().map_err(|error| Failure::new(format!("the log: {error}")))?;
-    let mut controls = Vec::new();
-    let served = serve_until_told(&running, claims, doors, &mut controls);
+    let mut servers = Vec::new();
+    let served = serve_until_told(&running, claims, doors, &mut servers);
     // The names are free once the members are, too.
-    let _claims: Vec<_> = controls.into_iter().flatten().map(Server::end).collect();
+    let _claims: Vec<_> = servers.into_iter().flatten().map(Server::end).collect();
     let stopped = running.stop();
     served.map(|log| log.tell())?;
     stopped

@@ -66,7 +66,7 @@ impl Session {
             Session::Daemon { name } => {
                 control::ask(name, request).map_err(|error| unanswered(name, request, error))?
             }
-            Session::Offline(running) => running.desk().answer(request.clone()),
+            Session::Offline(running) => running.control().answer(request.clone()),
         };
         match reply {
             Reply::Refused(refusal) => Err(refusal.into()),

@@ -1,30 +1,25 @@
-//! The start of an array whose superblocks were looked at beforehand.
+//! What a refused start says beyond the engine's refusal.
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
-use crate::daemon::control::{Desk, Said, ended};
-use restripe_array::{Command, CommandError, StartMode};
+use restripe_array::{CommandError, StartMode};
 use restripe_io::control::Refusal;
-use std::sync::PoisonError;
-use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-impl Desk {
-    /// The engine takes a member for missing that does not answer in time, and it may be asked to accept losses then: a refusal
-    /// that may come of that says so.
-    pub fn start(&self, mode: StartMode) -> Said {
-        let (asked, time) = (Instant::now(), self.setup.io_timeout);
-        *self.owner.lock().unwrap_or_else(PoisonError::into_inner) = mode.owner;
-        let command = Command::Start(mode);
-        let answer = self.remote.command(self.array, command).map_err(ended)?;
-        self.serves.store(answer.is_ok(), Ordering::Relaxed);
-        answer.map_err(|error| {
-            let refused = of_start(self.refused(&error), &error, mode);
-            match asked.elapsed() >= time && is_for_want_of_members(&error) {
-                true => too_late(refused, &error, time),
-                false => refused,
-            }
-        })
+/// What a refused start that took this long tells, of the engine's refusal in words. The engine takes a member for
+/// missing that does not answer in time, and it may be asked to accept losses then: a refusal that may come of that says
+/// so.
+pub(super) fn start_refusal(
+    refused: Refusal,
+    error: &CommandError,
+    mode: StartMode,
+    took: Duration,
+    io_timeout: Duration,
+) -> Refusal {
+    let refused = of_start(refused, error, mode);
+    match took >= io_timeout && is_for_want_of_members(error) {
+        true => too_late(refused, error, io_timeout),
+        false => refused,
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::{Progress, out, outln};
 use crate::units::{Size, parse_size, rule_parser, seconds};
-use crate::verbs::lab::trace::Input;
 use crate::verbs::lab::trace::args::TraceInput;
+use crate::verbs::lab::trace::files::Input;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::{Rule, Ties};

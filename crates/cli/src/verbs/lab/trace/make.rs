@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::{out, outln, print_note};
 use crate::verbs::lab::trace::args::{TraceFit, TraceGenerate, TraceOutput};
-use crate::verbs::lab::trace::{Input, cannot_write, write};
+use crate::verbs::lab::trace::files::{Input, cannot_write, write};
 use restripe_lab::generate::fit::{Fitted, Unfit};
 use restripe_lab::generate::parameters::NUMBERS;
 use restripe_lab::generate::{

@@ -23,8 +23,10 @@ use crate::arrays::member::{
 };
 use crate::arrays::owner;
 use crate::arrays::setup::{Form, Others};
-use crate::daemon::control::{Desk, Said, done, ended, in_the_array, refusal_of};
-use crate::daemon::running::date;
+use crate::daemon::control::array::{Said, ServedArray, date, done, ended};
+use crate::daemon::control::changes::Changes;
+use crate::daemon::control::lifecycle::Lifecycle;
+use crate::daemon::control::members::{in_the_array, let_go};
 use crate::failure::{Failure, Outcome};
 use crate::units::Size;
 use clap::ValueEnum;
@@ -41,8 +43,6 @@ use restripe_io::remote::Remote;
 use restripe_tier::SurrogateConfig;
 use restripe_tier::overlay::Kind;
 use restripe_tier::report::{Status, SurrogateStatus};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{MutexGuard, PoisonError};
 
 /// Requests wait while this lives.
 struct Held<'a> {
@@ -64,36 +64,34 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Nobody else takes the surrogate away while this lives.
-struct Removal<'a>(&'a AtomicBool);
-
-impl Drop for Removal<'_> {
-    fn drop(&mut self) {
-        self.0.store(false, Ordering::Relaxed);
-    }
+/// The log set of an array, which is added or removed while clients stay.
+pub(super) struct LogSet<'a> {
+    pub(super) array: &'a ServedArray,
+    pub(super) changes: &'a Changes,
+    pub(super) life: &'a Lifecycle,
 }
 
-impl Desk {
-    pub(super) fn add_surrogate(
+impl LogSet<'_> {
+    pub(super) fn add(
         &self,
         members: &[String],
         level: Option<&str>,
         force: bool,
     ) -> Result<Reply, Refusal> {
-        let _one = self.begin_change()?;
-        let (status, _) = self.look()?;
+        let _changing = self.changes.begin(self.array)?;
+        let (status, _) = self.array.look()?;
         check_may_have_one(&status)?;
         self.check_may_exchange(&status)?;
         self.check_strangers(members)?;
-        let (surrogate, devices) = make(&status, members, level, force).map_err(refusal_of)?;
-        self.command(Command::LogSet(Some(surrogate)))?;
+        let (surrogate, devices) = make(&status, members, level, force)?;
+        self.array.command(Command::LogSet(Some(surrogate)))?;
         let others = Others {
             of_surrogate: u16::try_from(devices.len()).unwrap_or(u16::MAX),
             of_buffer: 0,
         };
-        let config = self.setup.surrogate(others, Form::Plain);
+        let config = self.array.setup.surrogate(others, Form::Plain);
         let joining = devices.into_iter().map(Plain::into_member).collect();
-        let held = Held::new(&self.remote, self.array)?;
+        let held = Held::new(&self.array.remote, self.array.number)?;
         let stopped = self.stop_engine()?;
         self.exchange(stopped, self.change(joining, Vec::new(), config))?;
         drop(held);
@@ -106,7 +104,7 @@ impl Desk {
 
     /// The surrogate is on record by now, whatever became of its members meanwhile.
     fn check_all_serve(&self) -> Result<(), Refusal> {
-        let (status, _) = self.look()?;
+        let (status, _) = self.array.look()?;
         let state = served(&status).map(|surrogate| surrogate.set.state);
         if state == Some(ArrayState::Healthy) {
             return Ok(());
@@ -120,16 +118,15 @@ impl Desk {
         Err(Refusal::new(what).hint(hint))
     }
 
-    pub(super) fn remove_surrogate(&self) -> Result<Reply, Refusal> {
-        let _removing = self.begin_removal()?;
-        let _one = self.changing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (status, _) = self.look()?;
+    pub(super) fn remove(&self) -> Result<Reply, Refusal> {
+        let _removal = self.changes.begin_removal(self.array)?;
+        let (status, _) = self.array.look()?;
         let on_record = status.log_set;
         if on_record.is_none() && served(&status).is_none() {
             return Err(Refusal::new("the array has no surrogate"));
         }
         let Some(surrogate) = served(&status) else {
-            self.command(Command::LogSet(None))?;
+            self.array.command(Command::LogSet(None))?;
             return Ok(done(
                 "the surrogate is removed; its members were not present and are unchanged",
             ));
@@ -139,11 +136,11 @@ impl Desk {
         // One that is off the record was taken away before, and the exchange could not be then.
         if on_record.is_some() {
             check_may_leave(&status, surrogate)?;
-            self.command(Command::LogSet(None))?;
+            self.array.command(Command::LogSet(None))?;
         }
-        let held = Held::new(&self.remote, self.array)?;
+        let held = Held::new(&self.array.remote, self.array.number)?;
         // A member may have failed since.
-        let (status, _) = self.look()?;
+        let (status, _) = self.array.look()?;
         let may = self.check_may_exchange(&status);
         may.map_err(|why| still_served(&status.name, why))?;
         let Some(surrogate) = served(&status) else {
@@ -173,28 +170,6 @@ impl Desk {
         }))
     }
 
-    /// Waits for other changes, which end in moments; refused while the surrogate is taken away.
-    pub(super) fn begin_change(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
-        match self.removing.load(Ordering::Relaxed) {
-            true => Err(self.is_being_emptied()?),
-            false => Ok(self.changing.lock().unwrap_or_else(PoisonError::into_inner)),
-        }
-    }
-
-    fn begin_removal(&self) -> Result<Removal<'_>, Refusal> {
-        match self.removing.swap(true, Ordering::Relaxed) {
-            true => Err(self.is_being_emptied()?),
-            false => Ok(Removal(&self.removing)),
-        }
-    }
-
-    fn is_being_emptied(&self) -> Result<Refusal, Refusal> {
-        let name = self.look()?.0.set.name;
-        let what = "not now: a removal of the array's surrogate is already running";
-        let hint = format!("`restripe surrogate status {name}` shows how much is left");
-        Ok(Refusal::new(what).hint(hint))
-    }
-
     /// Whether the array would start again, and the engine can be exchanged.
     fn check_may_exchange(&self, status: &Status) -> Result<(), Refusal> {
         if status.read_only {
@@ -204,22 +179,28 @@ impl Desk {
             let what = "the array has lost too many members to be started again";
             return Err(Refusal::new(what).hint("restore its redundancy first"));
         }
-        let may = self.remote.may_exchange(self.array).map_err(ended)?;
+        let may = self
+            .array
+            .remote
+            .may_exchange(self.array.number)
+            .map_err(ended)?;
         may.map_err(|why| Refusal::new(format!("not now: {why}")))
     }
 
     /// None of these is in the array, not even by another name. One that was named with the members and is none, as after
     /// a surrogate's making that was cut short, is let go.
     fn check_strangers(&self, members: &[String]) -> Result<(), Refusal> {
-        check_distinct(members).map_err(refusal_of)?;
-        let (status, names) = self.look()?;
+        check_distinct(members)?;
+        let (status, names) = self.array.look()?;
         for member in status.all_members() {
             let Some(name) = names.get(usize::from(member.member.0)) else {
                 continue;
             };
             let is_it = |path: &&String| **path == name.name || same_file(path, &name.name);
             match members.iter().find(is_it).filter(|_| name.open) {
-                Some(_) if member.state == MemberState::Foreign => self.let_go(member.member)?,
+                Some(_) if member.state == MemberState::Foreign => {
+                    let_go(self.array, member.member)?
+                }
                 Some(path) => return Err(in_the_array(path, "a member")),
                 None => {}
             }
@@ -236,42 +217,44 @@ impl Desk {
         Exchange {
             joining,
             leaving,
-            limits: self.setup.limits(surrogate.as_ref()),
+            limits: self.array.setup.limits(surrogate.as_ref()),
             surrogate,
         }
     }
 
     /// Stops the engine, while requests are held, and tells how that went; refused where it serves on.
     fn stop_engine(&self) -> Result<Said, Refusal> {
-        let stopped = self.command(Command::Stop);
+        let stopped = self.array.command(Command::Stop);
         match stopped {
-            Err(why) if self.look()?.0.state != ArrayState::Stopped => Err(why),
+            Err(why) if self.array.look()?.0.state != ArrayState::Stopped => Err(why),
             stopped => Ok(stopped),
         }
     }
 
     /// Starts another engine in place of one that has stopped, while requests are held.
     fn exchange(&self, stopped: Said, change: Exchange) -> Result<(), Refusal> {
-        let paces = self
-            .paces
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone();
-        let owner = *self.owner.lock().unwrap_or_else(PoisonError::into_inner);
-        let owner = owner.map(|owner| owner::guarding(owner, &change.joining));
-        let exchanged = self.remote.exchange(self.array, change).map_err(ended)?;
+        let paces = self.array.paces();
+        let owner = self
+            .life
+            .owner()
+            .map(|owner| owner::guarding(owner, &change.joining));
+        let exchanged = self
+            .array
+            .remote
+            .exchange(self.array.number, change)
+            .map_err(ended)?;
         let exchanged = exchanged.map_err(|error| Refusal::new(error.to_string()));
         let mut begun = stopped.and(exchanged);
         let start = Command::Start(StartMode {
-            volatile_members: self.setup.start.volatile_members,
+            volatile_members: self.array.setup.start.volatile_members,
             owner,
             ..StartMode::default()
         });
         for command in paces.into_iter().chain([date(), start]) {
-            begun = begun.and_then(|()| self.command(command));
+            begun = begun.and_then(|()| self.array.command(command));
         }
         begun.map_err(|why| {
-            self.leave();
+            self.life.leave(self.array);
             let what = format!("the array has stopped: {}", why.what);
             Refusal::new(what).at(why.at).hint("serve it again")
         })
@@ -280,12 +263,16 @@ impl Desk {
     /// Closes the members of what was the surrogate, and takes its superblocks off them. Names those where that fails:
     /// they are free all the same, to whoever says `--force`.
     fn dismiss(&self, members: &[Member], surrogate: Uuid) -> Result<Vec<String>, Refusal> {
-        let names = self.remote.member_names(self.array).map_err(ended)?;
+        let names = self
+            .array
+            .remote
+            .member_names(self.array.number)
+            .map_err(ended)?;
         for member in members {
-            self.remote.close(self.array, *member).map_err(ended)?;
+            self.array.close(*member)?;
         }
         // Answered after they are closed.
-        self.look()?;
+        self.array.look()?;
         // One that failed may still bear a superblock, and be there again.
         let of = |member: &Member| names.get(usize::from(member.0));
         let names = members.iter().filter_map(of).map(|name| name.name.clone());

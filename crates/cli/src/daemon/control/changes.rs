@@ -1,0 +1,61 @@
+//! Changes of an array that exclude each other: a growth, leases, and a log set that is added or removed.
+
+#![deny(clippy::print_stdout, clippy::print_stderr)]
+
+use crate::daemon::control::array::{ServedArray, locked};
+use restripe_io::control::Refusal;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard};
+
+#[derive(Default)]
+pub(super) struct Changes {
+    /// Held while the engine is exchanged, or leases are changed.
+    changing: Mutex<()>,
+    /// The log set is being removed. That lasts until it is destaged, and no other change waits for so long.
+    removing: AtomicBool,
+}
+
+/// No other removal of the log set begins while this lives.
+pub(super) struct Removal<'a> {
+    removing: &'a AtomicBool,
+    _changing: MutexGuard<'a, ()>,
+}
+
+impl Drop for Removal<'_> {
+    fn drop(&mut self) {
+        self.removing.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Changes {
+    /// Waits for other changes, which end in moments; refused while the log set is removed.
+    pub(super) fn begin(&self, array: &ServedArray) -> Result<MutexGuard<'_, ()>, Refusal> {
+        match self.removing.load(Ordering::Relaxed) {
+            true => Err(is_being_emptied(array)?),
+            false => Ok(locked(&self.changing)),
+        }
+    }
+
+    /// The growth of an array waits for no other change.
+    pub(super) fn begin_growth(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+        let begun = self.changing.try_lock();
+        begun.map_err(|_| Refusal::new("another growth or another change has started"))
+    }
+
+    pub(super) fn begin_removal(&self, array: &ServedArray) -> Result<Removal<'_>, Refusal> {
+        if self.removing.swap(true, Ordering::Relaxed) {
+            return Err(is_being_emptied(array)?);
+        }
+        Ok(Removal {
+            removing: &self.removing,
+            _changing: locked(&self.changing),
+        })
+    }
+}
+
+fn is_being_emptied(array: &ServedArray) -> Result<Refusal, Refusal> {
+    let name = array.look()?.0.set.name;
+    let what = "not now: a removal of the array's surrogate is already running";
+    let hint = format!("`restripe surrogate status {name}` shows how much is left");
+    Ok(Refusal::new(what).hint(hint))
+}
