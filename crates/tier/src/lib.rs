@@ -7,11 +7,13 @@
 
 extern crate alloc;
 
+#[macro_use]
+mod floor;
+
 mod config;
 mod engine;
 pub mod overlay;
 mod pair;
-mod planted;
 mod policy;
 pub mod report;
 

@@ -1,12 +1,13 @@
 //! The extent map: which home sectors have a copy in the log, and where.
 //!
-//! Bounded at construction, and then without allocation: at most 32 bytes an extent, everything included, from 16,384
-//! extents of capacity on. Every operation takes time logarithmic in the map for each piece that it meets.
+//! Bounded at construction, and then without allocation: at most 32 bytes an extent, everything included,
+//! from 16,384 extents of capacity on. Every operation takes time logarithmic in the map for each piece that
+//! it meets.
 //!
-//! Extents never overlap, and one that comes is made one with those that it continues: neighbours at home and in the log,
-//! of one sequence and kind, not too long together. To put one in takes up to two more than there were: itself, and the
-//! end of one that it lies in the midst of. To take a part out of one's midst takes one more. Whoever must not be refused
-//! halfway asks [`ExtentMap::room_for`] before it starts.
+//! Extents never overlap, and one that comes is made one with those that it continues: neighbours at home and
+//! in the log, of one sequence and kind, not too long together. To put one in takes up to two more than there
+//! were: itself, and the end of one that it lies in the midst of. To take a part out of one's midst takes one
+//! more. Whoever must not be refused halfway asks [`ExtentMap::room_for`] before it starts.
 
 use super::tree::{Tree, Way};
 use super::{Extent, Kind, Piece, Refusal, Total};
@@ -58,12 +59,13 @@ impl ExtentMap {
     }
 
     /// Whether so many inserts would all find room, wherever they fall.
-    pub fn room_for(&self, inserts: u32) -> bool {
+    pub(crate) fn room_for(&self, inserts: u32) -> bool {
         let worst = u64::from(inserts) * GROWTH_MAX as u64;
         worst <= u64::from(self.capacity - self.extent_count())
     }
 
-    /// Maps an extent's home to its copy. What its home was mapped to before is told, piece by piece in home's order.
+    /// Maps an extent's home to its copy. What its home was mapped to before is told, piece by piece in
+    /// home's order.
     pub fn insert(&mut self, extent: Extent, told: impl FnMut(Extent)) -> Result<(), Refusal> {
         if !extent.is_addressable() {
             return Err(Refusal::Unaddressable(extent));
@@ -74,8 +76,9 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// Takes exactly those pieces of a range out whose copy is of this sequence: they are home, unless something newer
-    /// came. What goes is told in home's order. Refused only for a range in the midst of one extent, in a full map.
+    /// Takes exactly those pieces of a range out whose copy is of this sequence: they are home, unless
+    /// something newer came. What goes is told in home's order. Refused only for a range in the midst of one
+    /// extent, in a full map.
     pub fn remove_if(
         &mut self,
         home: Range<u64>,
@@ -95,7 +98,8 @@ impl ExtentMap {
         self.remove_where(home, |extent| extent.kind == Kind::Clean, told)
     }
 
-    /// The pieces of a range in home's order, mapped ones and holes, without a gap. Two holes are never neighbours.
+    /// The pieces of a range in home's order, mapped ones and holes, without a gap. Two holes are never
+    /// neighbours.
     pub fn lookup(&self, home: Range<u64>) -> Pieces<'_> {
         let mut extents = self.extents_from(home.start);
         Pieces {
@@ -114,8 +118,8 @@ impl ExtentMap {
         }
     }
 
-    /// What lies in a range of the log: the parts of extents, in home's order, from a sector of home on. It looks at
-    /// every extent.
+    /// What lies in a range of the log: the parts of extents, in home's order, from a sector of home on. It
+    /// looks at every extent.
     pub fn in_log(&self, log: Range<u64>, home: u64) -> impl Iterator<Item = Extent> + '_ {
         self.extents_from(home)
             .filter_map(move |extent| extent.within_log(log.clone()))
@@ -239,7 +243,8 @@ impl ExtentMap {
         }
     }
 
-    /// An extent with the one behind it, if that continues it; and the way to that one, which is still in the tree.
+    /// An extent with the one behind it, if that continues it; and the way to that one, which is still in the
+    /// tree.
     fn with_tail(&mut self, extent: Extent, behind: Option<Way>) -> (Extent, Option<Way>) {
         if let Some(way) = behind
             && let tail = self.tree.entry(&way).extent()

@@ -1,18 +1,41 @@
-//! The overlay: copies of home sectors that lie in a log on another set (a surrogate), and which of them count.
+//! The overlay: which sectors of the main set have a copy in the log, what becomes of each request, and what is
+//! destaged when. It knows neither slices nor devices: it asks for actions ([`Effect`]) and gets their results.
 //!
-//! *Home* is where the layout of the main set puts a sector. The *log* is append-only space on the surrogate. The
-//! [`ExtentMap`] tells where in the log a newer or second copy of home sectors lies (IDO's D_Map). It holds numbers only:
-//! reads, writes and going home are its users' affair. [`LogSpace`] accounts for the log's space by what the map tells.
-//! [`Overlay`] decides by both what becomes of a request, and what goes home when. [`format`] has the log's pages, and finds
-//! what counts of them after a crash.
+//! | floor, from the lowest | owns |
+//! |---|---|
+//! | `log` | the extent map ([`ExtentMap`]; IDO's D_Map), the log's space ([`LogSpace`]), places still needed |
+//! | `requests` | requests of clients, and parts of the work in flight |
+//! | `records` | records on their way into the log, and flushes of it |
+//! | `deferred_mirror` | whether a record is also in the primary copies, and trusted there (GRAID, ERAID) |
+//! | `nvram::slots` | which records NVRAM has, or lacks |
+//! | `pack` | records that are collected in memory (ECW in RERAID) |
+//! | `nvram::rounds` | flushes of clients that NVRAM makes durable |
+//! | `clean_copies` | copies that are read from the main set into the log |
+//! | `destage` | what is being written to the main set |
+//! | `clean` | live data that is being moved to the log's end |
+//! | `machine` | [`Overlay`]: requests that wait, and the order in which the floors go on |
+//!
+//! Each floor is a type that owns the one beneath, so it can call down only; it reports upward by values that
+//! `machine` asks for. [`format`] has the log's pages, and finds which records are valid after a crash.
 
+mod clean;
+mod clean_copies;
+mod deferred_mirror;
+mod destage;
+mod effect;
 mod entry;
 pub mod format;
-mod front;
+mod limits;
+mod log;
+mod machine;
 #[cfg(test)]
-mod front_tests;
+mod machine_tests;
 mod map;
 mod nodes;
+mod nvram;
+mod pack;
+mod records;
+mod requests;
 mod space;
 #[cfg(test)]
 mod space_tests;
@@ -20,12 +43,14 @@ mod space_tests;
 mod tests;
 mod tree;
 
-pub(crate) use front::FETCHES;
-pub use front::{
-    Cleans, CopyTag, Effect, FoundInLog, Gathering, Homeward, Oldest, Overlay, OverlayCounters,
-    OverlayLimits, PackTag, Packing, PartTag, SealCause, Site, WantedVersion, WayHome,
-};
+pub use clean::{Cleans, Oldest};
+pub use destage::WayHome;
+pub use effect::{CopyTag, Effect, PackTag, PartTag, Site, WantedVersion};
+pub(crate) use limits::FETCHES;
+pub use limits::{FoundInLog, Homeward, OverlayCounters, OverlayLimits, Packing, SealCause};
+pub use machine::Overlay;
 pub use map::{ExtentMap, Extents, Pieces};
+pub use pack::Gathering;
 pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};
 
 use core::fmt;
@@ -35,7 +60,8 @@ use core::ops::Range;
 pub const HOME_SECTORS_MAX: u64 = 1 << 44;
 /// Sectors of a log that a map can tell apart.
 pub const LOG_SECTORS_MAX: u64 = 1 << 62;
-/// What first copies at home have, and the log does not, is mapped to places that no log has: from here on, by its home.
+/// What first copies at home have, and the log does not, is mapped to places that no log has: from here on,
+/// by its home.
 pub(crate) const UNLOGGED: u64 = LOG_SECTORS_MAX / 2;
 
 /// Whether a sector is one of the log.
@@ -91,7 +117,7 @@ impl Extent {
     }
 
     /// Its part whose copy lies in a range of the log.
-    pub fn within_log(&self, log: Range<u64>) -> Option<Extent> {
+    pub(crate) fn within_log(&self, log: Range<u64>) -> Option<Extent> {
         self.part(self.at, log)
     }
 
@@ -107,8 +133,9 @@ impl Extent {
         })
     }
 
-    /// Whether `next` goes on where this ends, at home and in the log, as a copy of the same record and kind, and both
-    /// fit one extent. Only then are they one: a piece must never leave the map by the sequence of an older one.
+    /// Whether `next` goes on where this ends, at home and in the log, as a copy of the same record and kind,
+    /// and both fit one extent. Only then are they one: a piece must never leave the map by the sequence of
+    /// an older one.
     fn joins(&self, next: &Extent) -> bool {
         (self.end(), self.log_end()) == (next.home, next.at)
             && (self.sequence, self.kind) == (next.sequence, next.kind)
@@ -146,7 +173,8 @@ pub struct Total {
 pub enum Refusal {
     /// More extents would be needed than its capacity.
     NoRoom { capacity: u32 },
-    /// The extent is empty, or goes beyond [`HOME_SECTORS_MAX`], [`LOG_SECTORS_MAX`] or [`EXTENT_SECTORS_MAX`].
+    /// The extent is empty, or goes beyond [`HOME_SECTORS_MAX`], [`LOG_SECTORS_MAX`] or
+    /// [`EXTENT_SECTORS_MAX`].
     Unaddressable(Extent),
 }
 

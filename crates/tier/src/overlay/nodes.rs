@@ -1,9 +1,10 @@
-//! The memory of a tree: nodes of one size, all taken at construction, and how neighbours share what they hold.
+//! The memory of a tree: nodes of one size, all taken at construction, and how neighbours share what they
+//! hold.
 //!
-//! A node is split only when it and three neighbours are full: four become five. Of five neighbours, one of which has
-//! become too empty, four are made if four can hold it all. So nodes are four fifths full or more, however items come and
-//! go, and a tree's memory is bounded by what it holds at most. (Where a root has fewer than five children, these share
-//! among themselves: [`least`].)
+//! A node is split only when it and three neighbours are full: four become five. Of five neighbours, one of
+//! which has become too empty, four are made if four can hold it all. So nodes are four fifths full or more,
+//! however items come and go, and a tree's memory is bounded by what it holds at most. (Where a root has
+//! fewer than five children, these share among themselves: [`least`].)
 
 use super::tree::Tree;
 use alloc::vec;
@@ -22,14 +23,14 @@ pub(super) fn least(siblings: usize) -> usize {
     (sharing - 1) * WIDTH / sharing
 }
 
-/// Nodes that so many items take at most, whatever came and went before. Each of five or more has `least(5)`; of n, which
-/// are fewer, each has `least(n)`, and the one added here covers that.
+/// Nodes that so many items take at most, whatever came and went before. Each of five or more has `least(5)`;
+/// of n, which are fewer, each has `least(n)`, and the one added here covers that.
 pub(super) fn nodes_max(items: usize) -> usize {
     items / (SHARERS * WIDTH / WINDOW) + 1
 }
 
-/// How many of a node's items begin at `home` or before. Every eighth is looked at, then eight: of these looks none waits
-/// for another, as the steps of a binary search do, each for its own line of memory.
+/// How many of a node's items begin at `home` or before. Every eighth is looked at, then eight: of these
+/// looks none waits for another, as the steps of a binary search do, each for its own line of memory.
 pub(super) fn not_behind<T: Item>(items: &[T], home: u64) -> usize {
     let begins = |item: &T| item.first() <= home;
     let eights = items.chunks_exact(8);

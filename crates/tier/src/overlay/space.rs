@@ -1,4 +1,5 @@
-//! The log's space: which segments are free, how much of each is live, which is cheapest to clean, when space is short.
+//! The log's space: which segments are free, how much of each is live, which is cheapest to clean, when space
+//! is short.
 //!
 //! The log is cut in segments of one size, and a record lies within one.
 //!
@@ -8,13 +9,13 @@
 //! | open   | a record finds no room in it                                | closed |
 //! | closed | nothing of it is live, and no record in it is under way     | free   |
 //!
-//! What is live the extent map tells: [`LogSpace::mapped`] gets every extent that it lets in, [`LogSpace::unmapped`] every
-//! piece that it says went, in this order: an extent may take its own place again, as another kind. A record is under way
-//! from [`LogSpace::take`] until [`LogSpace::landed`]: so a segment is not free between a write and its mapping. All memory
-//! is taken at construction.
+//! What is live the extent map tells: [`LogSpace::mapped`] gets every extent that it lets in,
+//! [`LogSpace::unmapped`] every piece that it says went, in this order: an extent may take its own place
+//! again, as another kind. A record is under way from [`LogSpace::take`] until [`LogSpace::landed`]: so a
+//! segment is not free between a write and its mapping. All memory is taken at construction.
 //!
-//! A segment that is free here may be written over at once. Where a crash could still take back what came in a piece's
-//! place, `unmapped` has to wait until it cannot.
+//! A segment that is free here may be written over at once. Where a crash could still take back what came in
+//! a piece's place, `unmapped` has to wait until it cannot.
 
 use super::{Extent, Kind, LOG_SECTORS_MAX};
 use alloc::collections::VecDeque;
@@ -27,7 +28,8 @@ pub struct LogShape {
     pub segments: u32,
     /// Sectors of a segment.
     pub segment_sectors: u32,
-    /// Segments that only [`Purpose::Cleaning`] may open: at least one, or cleaning could find no space itself.
+    /// Segments that only [`Purpose::Cleaning`] may open: at least one, or cleaning could find no space
+    /// itself.
     pub reserve: u32,
     /// With fewer free segments, what lies here should go home, or live parts be moved together.
     pub reclaim_below: u32,
@@ -116,8 +118,9 @@ pub struct LogSpace {
 }
 
 impl LogSpace {
-    /// A log in which records were found in some segments, the oldest first: none in a new one. Each of these counts as
-    /// having a record under way, until it [landed](LogSpace::landed) when all of it that is live is mapped.
+    /// A log in which records were found in some segments, the oldest first: none in a new one. Each of these
+    /// counts as having a record under way, until it [landed](LogSpace::landed) when all of it that is live
+    /// is mapped.
     ///
     /// # Panics
     /// With a shape that cannot be, or a segment that is none of its or found twice.
@@ -156,7 +159,7 @@ impl LogSpace {
         self.shape.sectors()
     }
 
-    pub fn free_segments(&self) -> u32 {
+    pub(crate) fn free_segments(&self) -> u32 {
         self.free.len() as u32 // no more than segments
     }
 
@@ -166,13 +169,13 @@ impl LogSpace {
     }
 
     /// The sectors of the log that are a segment's.
-    pub fn segment_range(&self, segment: u32) -> core::ops::Range<u64> {
+    pub(crate) fn segment_range(&self, segment: u32) -> core::ops::Range<u64> {
         let sectors = u64::from(self.shape.segment_sectors);
         let start = u64::from(segment) * sectors;
         start..start + sectors
     }
 
-    pub fn pressure(&self) -> Pressure {
+    pub(crate) fn pressure(&self) -> Pressure {
         let free = self.free_segments();
         if free <= self.shape.reserve {
             Pressure::Refuse
@@ -186,7 +189,7 @@ impl LogSpace {
     }
 
     /// The segments of which something has to be copied, the oldest first.
-    pub fn to_copy(&self) -> impl Iterator<Item = u32> + use<> {
+    pub(crate) fn to_copy(&self) -> impl Iterator<Item = u32> + use<> {
         let each = (0..).zip(&self.segments);
         let mut found: Vec<(u64, u32)> = each
             .filter(|(_, segment)| segment.copy_sectors() > 0)
@@ -197,7 +200,7 @@ impl LogSpace {
     }
 
     /// The closed segments in which nothing is under way, the oldest first, up to the first other one.
-    pub fn oldest_closed(&self) -> impl Iterator<Item = u32> + use<> {
+    pub(crate) fn oldest_closed(&self) -> impl Iterator<Item = u32> + use<> {
         let each = (0..).zip(&self.segments);
         let mut used: Vec<(u64, u32, bool)> = each
             .filter(|(_, segment)| segment.state != State::Free)
@@ -212,7 +215,7 @@ impl LogSpace {
     }
 
     /// Whether cleaning has opened segments that were kept for it.
-    pub fn in_reserve(&self) -> bool {
+    pub(crate) fn in_reserve(&self) -> bool {
         self.free_segments() < self.shape.reserve
     }
 
@@ -232,7 +235,8 @@ impl LogSpace {
         self.opened
     }
 
-    /// Sectors for a record, the next of the log: where they begin. `None` is back-pressure: space must be won first.
+    /// Sectors for a record, the next of the log: where they begin. `None` is back-pressure: space must be
+    /// won first.
     ///
     /// # Panics
     /// For a record that is empty or longer than a segment.
@@ -286,7 +290,7 @@ impl LogSpace {
     }
 
     /// The oldest segment in which something clean is live.
-    pub fn oldest_clean(&self) -> Option<u32> {
+    pub(crate) fn oldest_clean(&self) -> Option<u32> {
         let clean = |(_, segment): &(u32, &Segment)| segment.live[Kind::Clean as usize] > 0;
         let segments = (0..).zip(&self.segments).filter(clean);
         segments
@@ -294,8 +298,8 @@ impl LogSpace {
             .map(|(index, _)| index)
     }
 
-    /// The closed segment that is won by copying least, of equal ones the oldest. None if none would win anything. It
-    /// looks at every segment: cleaning one costs more.
+    /// The closed segment that is won by copying least, of equal ones the oldest. None if none would win
+    /// anything. It looks at every segment: cleaning one costs more.
     pub fn cheapest(&self) -> Option<Cleanable> {
         let wins = |segment: &Segment| {
             segment.state == State::Closed
@@ -344,7 +348,8 @@ impl LogSpace {
         self.segment_of(extent.at)..=self.segment_of(extent.log_end() - 1)
     }
 
-    /// Changes what is live of an extent's kind in each segment that it lies in: several, if records joined at an edge.
+    /// Changes what is live of an extent's kind in each segment that it lies in: several, if records joined
+    /// at an edge.
     fn by_segment(&mut self, extent: &Extent, change: impl Fn(&mut u32, u32)) {
         for segment in self.segments_of(extent) {
             let part = extent.within_log(self.segment_range(segment));

@@ -28,7 +28,7 @@ fn all(map: &ExtentMap) -> Vec<Extent> {
     map.extents_from(0).collect()
 }
 
-// ---------------------------------------------------------------------------------------------------- worked examples
+// ------------------------------------------------------------------------------------------ worked examples
 
 #[test]
 fn an_insert_in_the_midst_leaves_both_ends() {
@@ -176,7 +176,7 @@ fn a_longest_extent_is_continued_by_another() {
     map.check();
 }
 
-// -------------------------------------------------------------------------------------------------------- the model
+// ------------------------------------------------------------------------------------------------ the model
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Copied {
@@ -501,7 +501,7 @@ fn agrees_with_the_model_when_it_is_several_nodes_deep() {
     }
 }
 
-// ------------------------------------------------------------------------------------------------------- large trees
+// ---------------------------------------------------------------------------------------------- large trees
 
 /// No two of these extents join.
 fn single(home: u64) -> Extent {

@@ -1,8 +1,9 @@
 //! The order of the map's entries: a B+-tree over a fixed number of nodes.
 //!
-//! Leaves hold entries, inner nodes a [`Branch`] for each child, with the child's count and the home sector of its very
-//! first entry. These are exact, always: so the entry before any sector is in the leaf that a search for it comes to.
-//! The root is an inner node, if only over one leaf. That entries do not overlap is the map's affair.
+//! Leaves hold entries, inner nodes a [`Branch`] for each child, with the child's count and the home sector
+//! of its very first entry. These are exact, always: so the entry before any sector is in the leaf that a
+//! search for it comes to. The root is an inner node, if only over one leaf. That entries do not overlap is
+//! the map's affair.
 
 use super::entry::Entry;
 use super::nodes::{Branch, Item, Nodes, Sharing, WIDTH, Window, least, nodes_max, not_behind};

@@ -6,7 +6,7 @@
 
 use super::facts::{Attempt, Facts};
 use super::route::{PerSet, SITES};
-use crate::overlay::{Overlay, PartTag, Site};
+use crate::overlay::{PartTag, Site};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use restripe_array::parts::{Copies, Part};
@@ -405,7 +405,7 @@ impl Children {
     /// Home needs to know of the surrogate no more if that holds nothing.
     pub(crate) fn forget_redirects(&mut self) {
         let overlay = self.overlay.as_ref();
-        let holds_nothing = overlay.is_some_and(Overlay::holds_nothing_instead);
+        let holds_nothing = overlay.is_some_and(|one| one.holds_nothing_instead());
         if holds_nothing && !self.home().mode().read_only && !self.keeps_announced() {
             self.at_home(|home| home.redirects_home());
         }

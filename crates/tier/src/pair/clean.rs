@@ -7,7 +7,6 @@
 
 use super::children::Owner;
 use super::facts::Stage;
-use super::held::sectors_instead;
 use super::jobs::Job;
 use super::redirect::hot_zones::HotZones;
 use crate::overlay::{Oldest, Overlay, PartTag, Site};
@@ -25,7 +24,7 @@ floor!(Cleaning over HotZones { moves });
 
 fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
     cleaning::pays(&Standing {
-        live: sectors_instead(overlay.map()),
+        live: overlay.sectors_instead(),
         log: overlay.log_sectors(),
         oldest_live: oldest.live,
         oldest: oldest.sectors,

@@ -2,7 +2,6 @@
 
 use super::Pair;
 use super::facts::{Stage, Stopping};
-use super::held::holds_anything;
 use super::remove::NOT_HOME;
 use crate::overlay::{Overlay, Pressure};
 use restripe_array::report::ArrayState;
@@ -57,7 +56,7 @@ impl Pair {
         let short = overlay.is_starved() || overlay.pressure() >= Pressure::Reclaim;
         let due = match self.surrogate.redirect {
             redirect if redirect.is_constant() => return self.drive_destage(short),
-            _ => short || !moving && holds_anything(overlay.map()),
+            _ => short || !moving && overlay.holds_anything(),
         };
         // One that frees nothing would be begun again at once, and what is awaited would never come.
         let idle = overlay.is_going_home() || overlay.is_broken() || !overlay.has_a_way_home();
@@ -88,7 +87,7 @@ impl Pair {
 
     /// A way home has ended, well or not.
     fn came_home(&mut self) {
-        if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
+        if self.overlay.as_ref().is_some_and(|one| one.fell_short()) {
             self.not_before = self.now.after(RETRY);
         }
         self.leaving_came_home();

@@ -3,7 +3,6 @@
 //! Owns the configuration, the time, the actions of this step, the sets, the overlay, the stage, and the
 //! attempt to start halted sets again. Asks no other floor.
 
-use super::held::{extents_instead, not_instead};
 use super::route::{PerSet, Route, SETS, SITES};
 use crate::config::{BUFFER_IOS, BUFFER_REQUESTS, BUFFER_SLICES, Config, SurrogateConfig};
 use crate::overlay::{Overlay, Site};
@@ -261,15 +260,15 @@ impl Facts {
     pub(crate) fn goes_home_for_good(&self) -> bool {
         let overlay = self.overlay();
         let pressed = matches!(self.leaving, Leaving::Emptying { came_home, .. } if came_home);
-        pressed || extents_instead(overlay.map()) <= LAST_EXTENTS
+        pressed || overlay.extents_instead() <= LAST_EXTENTS
     }
 
     pub(crate) fn is_logless(&self) -> bool {
-        self.overlay.as_ref().is_some_and(Overlay::is_logless)
+        self.overlay.as_ref().is_some_and(|one| one.is_logless())
     }
 
     pub(crate) fn log_is_broken(&self) -> bool {
-        self.overlay.as_ref().is_none_or(Overlay::is_broken)
+        self.overlay.as_ref().is_none_or(|one| one.is_broken())
     }
 
     /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it
@@ -282,7 +281,7 @@ impl Facts {
     /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be
     /// told otherwise.
     pub(crate) fn keeps_announced(&self) -> bool {
-        let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
+        let broken = self.overlay.as_ref().is_none_or(|one| one.is_broken());
         !broken
             && !self.is_leaving()
             && self.surrogate.destage.sleep.is_some()
@@ -316,7 +315,7 @@ impl Facts {
 
     pub(crate) fn tell_lost(&mut self, lba: u64, sectors: u64) {
         let lost = match self.overlay.as_ref().or(self.former_overlay()) {
-            Some(overlay) => not_instead(overlay.map(), lba..lba + sectors),
+            Some(overlay) => overlay.not_instead(lba..lba + sectors),
             None => alloc::vec![(lba, sectors)],
         };
         for (lba, sectors) in lost {

@@ -43,40 +43,6 @@
 //! | [`children`]        | requests of the sets                                                    |
 //! | [`facts`]           | sets, overlay, stage                                                    |
 
-/// A floor owns the one beneath as `below`, and reads as that one too: it calls down, and never up.
-/// With fields in braces it gets a `new`, by which these have their defaults.
-macro_rules! floor {
-    ($above:ident over $below:ident { $($field:ident),* }) => {
-        floor!($above over $below);
-
-        impl $above {
-            pub(crate) fn new(below: $below) -> $above {
-                $above {
-                    below,
-                    $($field: Default::default(),)*
-                }
-            }
-        }
-    };
-    ($above:ident over $below:ident) => {
-        impl core::ops::Deref for $above {
-            type Target = $below;
-
-            #[inline]
-            fn deref(&self) -> &$below {
-                &self.below
-            }
-        }
-
-        impl core::ops::DerefMut for $above {
-            #[inline]
-            fn deref_mut(&mut self) -> &mut $below {
-                &mut self.below
-            }
-        }
-    };
-}
-
 mod append;
 mod children;
 mod clean;
@@ -86,7 +52,6 @@ mod destage;
 mod drive;
 mod effects;
 mod facts;
-mod held;
 mod jobs;
 mod nvram;
 mod pack;
@@ -101,7 +66,7 @@ mod view;
 mod works;
 
 use crate::config::{Config, SurrogateConfig};
-use crate::overlay::{Overlay, Site};
+use crate::overlay::Site;
 use alloc::vec::Vec;
 use children::{Answer, Owner};
 pub use destage::budget::Budget;
@@ -275,7 +240,7 @@ impl Pair {
         if self.holds_overlay() {
             return false;
         }
-        let Some(effect) = self.overlay.as_mut().and_then(Overlay::effect) else {
+        let Some(effect) = self.overlay.as_mut().and_then(|one| one.effect()) else {
             return false;
         };
         self.perform(effect);

@@ -18,8 +18,7 @@
 
 use super::destage::Destaging;
 use super::facts::{Leaving, Stage};
-use super::held::extents_instead;
-use crate::overlay::{Overlay, Site};
+use crate::overlay::Site;
 use restripe_array::parts::Bug;
 use restripe_array::{Command, CommandError, CommandTag, Event};
 
@@ -90,8 +89,7 @@ impl Removal {
         if overlay.is_stuck() && !overlay.is_void() {
             return Look::Stuck;
         }
-        let hasty =
-            self.home().planted(Bug::RemovedUnderWay) && extents_instead(overlay.map()) == 0;
+        let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
         // Others are being brought in step with first copies, which go on to be believed until they are.
         let in_step = self.home().sectors_in_doubt() == 0;
         match in_step && (overlay.is_empty() || hasty) {
@@ -119,7 +117,7 @@ impl Removal {
 
     /// A way home has ended. It may have been cut short: by an error, or since first copies are believed no more.
     pub(crate) fn leaving_came_home(&mut self) {
-        if self.overlay.as_ref().is_some_and(Overlay::fell_short) {
+        if self.overlay.as_ref().is_some_and(|one| one.fell_short()) {
             self.keep_surrogate(NOT_HOME);
         }
         if let Leaving::Emptying { came_home, .. } = &mut self.leaving {

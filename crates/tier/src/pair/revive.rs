@@ -28,7 +28,6 @@ use super::destage::Destaging;
 use super::destage::copies::Copies;
 use super::destage::staging::Staging;
 use super::facts::{Attempt, Facts, Former, Stage};
-use super::held::not_instead;
 use super::jobs::Jobs;
 use super::nvram::{Buffer, Nvram};
 use super::pack::Packs;
@@ -191,7 +190,7 @@ impl Revival {
     fn meets_log(&self, request: &Request) -> bool {
         let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
         let overlay = self.overlay.as_ref();
-        let left = overlay.map(|one| not_instead(one.map(), lba..lba + sectors));
+        let left = overlay.map(|one| one.not_instead(lba..lba + sectors));
         let left: u64 = left.iter().flatten().map(|(_, sectors)| sectors).sum();
         overlay.is_some() && left < sectors
     }
@@ -238,7 +237,7 @@ impl Revival {
             return false;
         }
         if self.gathers_writes() {
-            let users = self.overlay.as_ref().is_none_or(Overlay::is_idle);
+            let users = self.overlay.as_ref().is_none_or(|one| one.is_idle());
             return users && self.keeping.is_idle();
         }
         self.overlay.as_ref().is_none_or(Overlay::is_quiet)

@@ -71,7 +71,7 @@ impl Stops {
         let empty = self
             .overlay
             .as_ref()
-            .is_none_or(Overlay::holds_nothing_instead);
+            .is_none_or(|one| one.holds_nothing_instead());
         // While others are brought in step with first copies, these go on to be ahead.
         if empty && self.home().records_primary_first() && self.home().sectors_in_doubt() == 0 {
             self.at_home(|core| {
@@ -103,7 +103,7 @@ impl Stops {
             (true, false) => self.at_home(|home| home.clean_by_and_by()),
             (false, _) => {}
         }
-        let broken = self.overlay.as_ref().is_none_or(Overlay::is_broken);
+        let broken = self.overlay.as_ref().is_none_or(|one| one.is_broken());
         if result.is_ok() && self.buffer_mark() == BufferMark::Counts && !broken {
             // The log's stop puts it on record.
             let _ = self.mark_buffer(BufferMark::Idle);

@@ -2,7 +2,6 @@
 
 use super::Pair;
 use super::facts::Stage;
-use super::held::not_instead;
 use crate::config::Redirect;
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
 use crate::report::{BufferStatus, CodeCacheStatus, OverlayStatus, Status, SurrogateStatus};
@@ -39,8 +38,7 @@ impl Pair {
         };
         if let Some(overlay) = &self.overlay {
             let lost = set.lost.iter();
-            let left =
-                lost.flat_map(|&(lba, sectors)| not_instead(overlay.map(), lba..lba + sectors));
+            let left = lost.flat_map(|&(lba, sectors)| overlay.not_instead(lba..lba + sectors));
             set.lost = left.collect();
         }
         let elsewhere = self.takes_writes_elsewhere();
@@ -163,7 +161,7 @@ impl Pair {
     }
 
     pub(crate) fn moved(&self) -> Option<OverlayCounters> {
-        self.overlay.as_ref().map(Overlay::counters)
+        self.overlay.as_ref().map(|one| one.counters())
     }
 
     pub(crate) fn heat(&self) -> HeatMap {

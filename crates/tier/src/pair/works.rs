@@ -8,8 +8,8 @@ use super::jobs::{Job, Jobs};
 use super::pack::memory::{Gathered, Memory, part_of};
 use super::route;
 use crate::config::{Config, SurrogateConfig};
+use crate::overlay::PartTag;
 use crate::overlay::format::AnchorTable;
-use crate::overlay::{Overlay, PartTag};
 use restripe_array::parts::{Buffers, Bug, Size};
 use restripe_array::{
     Action, Buf, BufRef, ComputeOp, LinearOutput, Page, SECTOR_BYTES, SMALL_BYTES,
@@ -117,7 +117,7 @@ impl Works {
             return false;
         }
         let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
-        let room = self.overlay.as_ref().map_or(0, Overlay::record_sectors);
+        let room = self.overlay.as_ref().map_or(0, |one| one.record_sectors());
         let Some(one) = self.memory.at(sector, sectors, room.into()) else {
             return false;
         };

@@ -1,7 +1,8 @@
 //! Anchors: which records of each segment are void, or cut off, and the shape of the log.
 //!
-//! One anchor tells of [`SEGMENTS_PER_PAGE`] segments, under a version of its own. It has two homes, and a version is
-//! written to the one that does not have the version before. So a write that is torn leaves the older one.
+//! One anchor tells of [`SEGMENTS_PER_PAGE`] segments, under a version of its own. It has two homes, and a
+//! version is written to the one that does not have the version before. So a write that is torn leaves the
+//! older one.
 //!
 //! | segment | cause                                                  | next   |
 //! |---------|--------------------------------------------------------|--------|
@@ -9,9 +10,9 @@
 //! | closed  | [`AnchorTable::void`] of all of it                     | open   |
 //! | closed  | [`AnchorTable::begin`], if nothing in it counts        | open   |
 //!
-//! Open, that is: its records from `void_below` on count, or would. Only an open segment is written. That what is
-//! cut off behind the `end` of a closed one never counts again when it opens is why opening voids everything below D
-//! (see the [format](super)), not only what was asked for.
+//! Open, that is: its records from `void_below` on count, or would. Only an open segment is written. That
+//! what is cut off behind the `end` of a closed one never counts again when it opens is why opening voids
+//! everything below D (see the [format](super)), not only what was asked for.
 
 use super::{LogLayout, LogOwner, check_found, check_owner, check_zero};
 use alloc::vec;
@@ -134,8 +135,8 @@ impl AnchorTable {
         }
     }
 
-    /// From what lies on the surrogate. `homes` has the two homes of each anchor in turn: even versions, odd versions;
-    /// `None` for one that cannot be read.
+    /// From what lies on the surrogate. `homes` has the two homes of each anchor in turn: even versions, odd
+    /// versions; `None` for one that cannot be read.
     ///
     /// # Panics
     /// If there are not two homes for each.
@@ -184,8 +185,8 @@ impl AnchorTable {
         self.durable
     }
 
-    /// Whether a record with this sequence counts if it lies in this segment. A segment must not be written with one
-    /// that does not.
+    /// Whether a record with this sequence counts if it lies in this segment. A segment must not be written
+    /// with one that does not.
     pub fn counts(&self, segment: u32, sequence: u64) -> bool {
         let entry = &self.entries[segment as usize];
         sequence >= entry.void_below && (entry.is_open() || sequence < entry.end)
@@ -207,8 +208,9 @@ impl AnchorTable {
         self.durable = self.durable.max(below);
     }
 
-    /// The segment's records below a sequence are void: they are home, or superseded, and what came in their place is
-    /// durable. A closed segment of which nothing is left opens: once this is durable it can be written.
+    /// The segment's records below a sequence are void: they are home, or superseded, and what came in their
+    /// place is durable. A closed segment of which nothing is left opens: once this is durable it can be
+    /// written.
     ///
     /// # Panics
     /// If not all below the sequence is [flushed](AnchorTable::flushed), or a log that was found has not
@@ -234,14 +236,14 @@ impl AnchorTable {
     }
 
     /// The records below a sequence are void, in whatever segment: as [`AnchorTable::void`] of each.
-    pub fn void_all(&mut self, below: u64) {
+    pub(crate) fn void_all(&mut self, below: u64) {
         for segment in 0..self.layout.segments() {
             self.void(segment, below);
         }
     }
 
-    /// Nothing more is written to a segment, whose last record is the one before `end`. It need not be told; but of a
-    /// closed segment a start sees when records are missing from its end.
+    /// Nothing more is written to a segment, whose last record is the one before `end`. It need not be told;
+    /// but of a closed segment a start sees when records are missing from its end.
     ///
     /// # Panics
     /// If not all below the end is [flushed](AnchorTable::flushed).
@@ -261,8 +263,8 @@ impl AnchorTable {
         self.set(segment, self.shut());
     }
 
-    /// Records are appended from this sequence on, once this is durable: the last step of a start. Nothing that lies on
-    /// the surrogate may have this sequence or a higher one.
+    /// Records are appended from this sequence on, once this is durable: the last step of a start. Nothing
+    /// that lies on the surrogate may have this sequence or a higher one.
     ///
     /// # Panics
     /// If what was changed before is not yet [durable](AnchorTable::written).
@@ -312,8 +314,8 @@ impl AnchorTable {
     }
 
     /// Writes an anchor into a page, and tells the sector of the surrogate that it goes to. Until it is
-    /// [durable](AnchorTable::written), the same anchor is not written again: the other home has the version before.
-    /// If it cannot be made durable, the log is at an end.
+    /// [durable](AnchorTable::written), the same anchor is not written again: the other home has the version
+    /// before. If it cannot be made durable, the log is at an end.
     ///
     /// # Panics
     /// If it is under way already.
@@ -381,7 +383,7 @@ fn newest(
 }
 
 /// Whether a home of an anchor, by its number among the homes of all, holds one.
-pub fn is_sound(owner: &LogOwner, layout: &LogLayout, home: usize, page: &Page) -> bool {
+pub(crate) fn is_sound(owner: &LogOwner, layout: &LogLayout, home: usize, page: &Page) -> bool {
     let (index, parity) = (home as u32 / 2, home as u64 % 2);
     decode(owner, layout, index, parity, page).is_ok()
 }

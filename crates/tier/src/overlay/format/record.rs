@@ -1,8 +1,8 @@
 //! A record's header page: which home sectors its payload has copies of, in the payload's order.
 //!
-//! The payload begins behind the header page, without a gap between extents, and is padded to whole pages. Its checksum
-//! leaves the padding out. A header knows its own place in the log, so that a copy of one, in a payload or an old
-//! segment, is none.
+//! The payload begins behind the header page, without a gap between extents, and is padded to whole pages.
+//! Its checksum leaves the padding out. A header knows its own place in the log, so that a copy of one, in a
+//! payload or an old segment, is none.
 
 use super::super::{Extent, Kind, LOG_SECTORS_MAX};
 use super::{LogOwner, check_owner, check_zero};
@@ -124,7 +124,8 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// The entries of a page as extents. A kind that is none ends them. The header is in range, so sums cannot overflow.
+/// The entries of a page as extents. A kind that is none ends them. The header is in range, so sums cannot
+/// overflow.
 fn placed(
     page: &Page,
     header: RecordHeader,
@@ -145,8 +146,8 @@ fn placed(
     })
 }
 
-/// Reads the header page at this sector of the log. The payload is the caller's to check. That home has these sectors,
-/// too: the log does not know how large it is.
+/// Reads the header page at this sector of the log. The payload is the caller's to check. That home has these
+/// sectors, too: the log does not know how large it is.
 pub fn decode<'a>(
     owner: &LogOwner,
     place: u64,
@@ -204,8 +205,8 @@ fn check_header(record: &RecordHeader, count: usize) -> Result<(), MetaError> {
     }
 }
 
-/// Each is in range, all together are the payload, and no two have a sector of home in common. Of [`EXTENTS_MAX`] at
-/// most.
+/// Each is in range, all together are the payload, and no two have a sector of home in common. Of
+/// [`EXTENTS_MAX`] at most.
 fn check_extents(
     payload_sectors: u32,
     extents: impl Iterator<Item = Extent>,

@@ -1,6 +1,7 @@
 //! Where things lie in a log's region: first the anchors' homes, then the segments, then perhaps a rest.
 //!
-//! All begins and ends at the edges of *grains*: pages, or the whole rows of a set that is written by whole rows only.
+//! All begins and ends at the edges of *grains*: pages, or the whole rows of a set that is written by whole
+//! rows only.
 
 use super::super::LOG_SECTORS_MAX;
 use super::RecordHeader;
@@ -68,7 +69,7 @@ impl LogRegion {
     }
 
     /// The same in grains of so many sectors: whole pages.
-    pub fn cut_in_grains(
+    pub(crate) fn cut_in_grains(
         &self,
         segment_sectors: u32,
         grain: u32,
@@ -123,7 +124,7 @@ impl LogLayout {
     }
 
     /// The sector of the surrogate at which an anchor of this version lies.
-    pub fn anchor_home(&self, index: u32, version: u64) -> u64 {
+    pub(crate) fn anchor_home(&self, index: u32, version: u64) -> u64 {
         self.start + (2 * u64::from(index) + (version & 1)) * u64::from(self.grain)
     }
 
@@ -149,7 +150,7 @@ impl LogLayout {
     }
 
     /// Where in the log a segment begins.
-    pub fn segment_start(&self, segment: u32) -> u64 {
+    pub(crate) fn segment_start(&self, segment: u32) -> u64 {
         u64::from(segment) * u64::from(self.segment_sectors)
     }
 
@@ -165,7 +166,7 @@ impl LogLayout {
     }
 
     /// More records than can lie in the log at once.
-    pub fn records_limit(&self) -> u64 {
+    pub(crate) fn records_limit(&self) -> u64 {
         u64::from(self.segments) * u64::from(self.segment_sectors) / total_sectors(1) + 1
     }
 }

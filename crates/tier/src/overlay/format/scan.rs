@@ -1,4 +1,5 @@
-//! What of a log counts after a crash, found by reading it. No input or output of its own: it says what to read.
+//! What of a log counts after a crash, found by reading it. No input or output of its own: it says what to
+//! read.
 //!
 //! | phase    | reads                                                | then     |
 //! |----------|------------------------------------------------------|----------|
@@ -6,13 +7,14 @@
 //! | behind   | where a chain ends and its next sequence is nowhere else, the pages that its next record would have filled | payloads |
 //! | payloads | those of the records from D on, up to the first sequence that is missing; near what had to be repaired, of all | done |
 //!
-//! A header that is there no more ends a chain like the log's end does. But if behind it, within a record's length, lies the header
-//! of a record that counts, and all below that are told to be flushed, then a flushed record is missing, and that is damage. A
-//! crash leaves none such, nor does a segment that is used again: its anchor has voided what lies in it.
+//! A header that is there no more ends a chain like the log's end does. But if behind it, within a record's
+//! length, lies the header of a record that counts, and all below that are told to be flushed, then a flushed
+//! record is missing, and that is damage. A crash leaves none such, nor does a segment that is used again:
+//! its anchor has voided what lies in it.
 //!
-//! Which records count is told in the [format](super). Within a segment the chain of records ends at the first page
-//! that is no header of this log and place with a sequence above the one before. The reads of a phase may be under way
-//! all at once, and answers come in any order: the outcome is the same.
+//! Which records count is told in the [format](super). Within a segment the chain of records ends at the
+//! first page that is no header of this log and place with a sequence above the one before. The reads of a
+//! phase may be under way all at once, and answers come in any order: the outcome is the same.
 
 use super::anchor::SEGMENTS_PER_PAGE;
 use super::record::{self, RecordHeader, RecordView};
@@ -44,8 +46,8 @@ pub enum PayloadFound {
     Unreadable,
 }
 
-/// Records may be lost with what they held, or count that were void. A start should be refused, unless it is told to go
-/// on nevertheless.
+/// Records may be lost with what they held, or count that were void. A start should be refused, unless it is
+/// told to go on nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Damage {
     pub segment: u32,
@@ -56,8 +58,8 @@ pub struct Damage {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cause {
-    /// One home of the anchor of this segment and those behind it cannot be read, and may have been the newer one: what
-    /// it called void may be among what counts.
+    /// One home of the anchor of this segment and those behind it cannot be read, and may have been the newer
+    /// one: what it called void may be among what counts.
     Anchor { index: u32 },
     /// The page cannot be read. Nobody can tell whether a record begins there.
     Unreadable,
@@ -69,14 +71,16 @@ pub enum Cause {
 
 /// What was found.
 pub struct Recovered {
-    /// The anchors. In this order: flush what was found; write those that are [changed](AnchorTable::changed), and flush
-    /// them; [begin](AnchorTable::begin) with `next`, and again write and flush those that are changed; append.
+    /// The anchors. In this order: flush what was found; write those that are
+    /// [changed](AnchorTable::changed), and flush them; [begin](AnchorTable::begin) with `next`, and again
+    /// write and flush those that are changed; append.
     pub table: AnchorTable,
-    /// What counts, of every kind, in the order in which the map takes it. Whoever goes on from here leaves the clean ones
-    /// out: they may be of bytes that a crash took back at home ([`crate::overlay`], rule 7 of its front).
+    /// What counts, of every kind, in the order in which the map takes it. Whoever goes on from here leaves
+    /// the clean ones out: they may be of bytes that a crash took back at home ([`crate::overlay`], rule 7 of
+    /// its front).
     pub extents: Vec<Extent>,
-    /// Records that count though their payload could not be read: what the map still has of these sequences in the end
-    /// is lost. Rising.
+    /// Records that count though their payload could not be read: what the map still has of these sequences
+    /// in the end is lost. Rising.
     pub unread: Vec<u64>,
     /// The segments with records that count, the oldest first. The others are free.
     pub segments: Vec<u32>,
@@ -126,7 +130,8 @@ pub struct Scan {
     extents: Vec<Extent>,
     /// The highest *durable* found.
     durable: u64,
-    /// The highest that a record tells: an anchor's may stand above what a start that was cut short had yet to cut off.
+    /// The highest that a record tells: an anchor's may stand above what a start that was cut short had yet
+    /// to cut off.
     told: u64,
     /// The highest sequence found.
     highest: u64,
@@ -175,13 +180,15 @@ impl Scan {
         scan
     }
 
-    /// Records from this sequence on are not to count, whatever they are: what they had is lost, and known to be.
+    /// Records from this sequence on are not to count, whatever they are: what they had is lost, and known to
+    /// be.
     pub fn cut_at(&mut self, sequence: u64) {
         self.cut = sequence;
     }
 
-    /// A record has no more sectors than this, its header with it: so far behind a chain's end it is looked whether one is missing.
-    pub fn look_behind(&mut self, longest: u32) {
+    /// A record has no more sectors than this, its header with it: so far behind a chain's end it is looked
+    /// whether one is missing.
+    pub(crate) fn look_behind(&mut self, longest: u32) {
         self.longest = longest;
     }
 
@@ -191,14 +198,14 @@ impl Scan {
     }
 
     /// The first record that counts though its payload could not be read.
-    pub fn unread_from(&self) -> Option<u64> {
+    pub(crate) fn unread_from(&self) -> Option<u64> {
         let counts = |found: &&Found| found.unread && found.header.sequence < self.gap;
         let found = self.records.iter().find(counts);
         found.map(|found| found.header.sequence)
     }
 
-    /// Whether a record from elsewhere may be written into the log where it says: within a segment in which it counts, and over none
-    /// that does.
+    /// Whether a record from elsewhere may be written into the log where it says: within a segment in which
+    /// it counts, and over none that does.
     pub fn has_place(&self, record: &RecordHeader) -> bool {
         let layout = self.table.layout();
         let grain = u64::from(layout.grain());
@@ -222,7 +229,7 @@ impl Scan {
     ///
     /// # Panics
     /// If none of this sequence was.
-    pub fn header_page(&self, sequence: u64) -> Page {
+    pub(crate) fn header_page(&self, sequence: u64) -> Page {
         let found = &self.records[self.position(sequence)];
         assert_eq!(found.header.sequence, sequence, "it was found");
         let extents = &self.extents[found.extents.clone()];
@@ -241,7 +248,7 @@ impl Scan {
 
     /// A read to begin, as many as one likes at once. `None`: answers are awaited first, or it [is
     /// done](Scan::is_done).
-    pub fn next_read(&mut self) -> Option<Read> {
+    pub(crate) fn next_read(&mut self) -> Option<Read> {
         if self.phase == Phase::Headers && self.reads.is_empty() && self.under_way == 0 {
             self.begin_behind();
         }
@@ -270,7 +277,7 @@ impl Scan {
     }
 
     /// Whether a page that was asked for is the header of the next record in its segment; or just looked at.
-    pub fn expects(&self, at: u64, page: &Page) -> bool {
+    pub(crate) fn expects(&self, at: u64, page: &Page) -> bool {
         if self.phase == Phase::Behind {
             return true;
         }
@@ -279,9 +286,9 @@ impl Scan {
         view.is_ok_and(|view| self.continues(segment, &view.header))
     }
 
-    /// What a member holds at this sector was wrong, and may be elsewhere near it: all payloads of its segment and the two beside
-    /// it are looked at.
-    pub fn mistrust(&mut self, at: u64) {
+    /// What a member holds at this sector was wrong, and may be elsewhere near it: all payloads of its
+    /// segment and the two beside it are looked at.
+    pub(crate) fn mistrust(&mut self, at: u64) {
         let segment = self.table.layout().segment_of(at);
         let last = self.chains.len() as u32 - 1;
         for segment in segment.saturating_sub(1)..=(segment + 1).min(last) {
@@ -417,8 +424,8 @@ impl Scan {
         }
     }
 
-    /// Of a record behind a broken chain, the one before it must have stood there, too, and is not found. It is missed if it
-    /// counted, and was flushed.
+    /// Of a record behind a broken chain, the one before it must have stood there, too, and is not found. It
+    /// is missed if it counted, and was flushed.
     fn judge_behind(&mut self) {
         let behind = core::mem::take(&mut self.behind);
         for &(at, sequence) in &behind {
@@ -521,8 +528,9 @@ impl Scan {
         })
     }
 
-    /// Closes every segment in which there was something to count, behind the last record that does, and cuts off the others: records
-    /// may lie there that no chain led to, or that parity has and their member not, and D is going to stand above them.
+    /// Closes every segment in which there was something to count, behind the last record that does, and cuts
+    /// off the others: records may lie there that no chain led to, or that parity has and their member not,
+    /// and D is going to stand above them.
     fn close_segments(&mut self) -> Vec<u32> {
         self.table.flushed(self.gap);
         let mut lasts = alloc::vec![None; self.chains.len()];

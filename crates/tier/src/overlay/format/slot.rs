@@ -1,12 +1,14 @@
 //! The slots of a log's buffer: what was gathered in memory, and users flushed, before the log has it.
 //!
-//! A record's slot is its sequence modulo their number. It has two halves of 64 KiB, each with a page like a record's header and a
-//! payload behind it: *versions* of one record, as more and more comes into it, go by turns into one and the other. So the last
-//! version that a flush covered lies there whole whatever becomes of the next.
+//! A record's slot is its sequence modulo their number. It has two halves of 64 KiB, each with a page like a
+//! record's header and a payload behind it: *versions* of one record, as more and more comes into it, go by
+//! turns into one and the other. So the last version that a flush covered lies there whole whatever becomes
+//! of the next.
 //!
-//! What counts, after a crash: from the first sequence that the log lacks on, so many records as slots have versions of just these
-//! sequences, up to the first that has none. Behind one that was not closed there are others only if it was closed with nothing new: a
-//! start brings what comes up to it into the log, reads that again, and goes on with them.
+//! What counts, after a crash: from the first sequence that the log lacks on, so many records as slots have
+//! versions of just these sequences, up to the first that has none. Behind one that was not closed there are
+//! others only if it was closed with nothing new: a start brings what comes up to it into the log, reads that
+//! again, and goes on with them.
 
 use super::record::{self, RecordHeader};
 use super::{LogOwner, check_zero};
@@ -55,7 +57,7 @@ impl SlotLayout {
     }
 
     /// The sector of the buffer at which a half begins.
-    pub fn half_at(&self, half: u32) -> u64 {
+    pub(crate) fn half_at(&self, half: u32) -> u64 {
         u64::from(half) * HALF_SECTORS
     }
 

@@ -19,7 +19,7 @@ use super::append::Appends;
 use super::children::Owner;
 use super::jobs::Job;
 use crate::overlay::format::{RecordHeader, record};
-use crate::overlay::{Extent, Overlay, PackTag, Site};
+use crate::overlay::{Extent, PackTag, Site};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use memory::{Gathered, Sealed, part_of};
@@ -133,7 +133,7 @@ impl Packs {
 
     /// A record is going to take a place in the log: those that had it are not read from memory any more.
     fn replace_at(&mut self, at: u64) {
-        let room = self.overlay.as_ref().map_or(0, Overlay::record_sectors);
+        let room = self.overlay.as_ref().map_or(0, |one| one.record_sectors());
         let end = at + PAGE_SECTORS + u64::from(room);
         for one in &mut self.memory.records {
             let sectors = one.sealed.as_ref().map_or(0, |one| one.payload_sectors);

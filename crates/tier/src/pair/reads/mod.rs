@@ -3,7 +3,7 @@
 pub(crate) mod cached;
 
 use super::children::{Owner, flush};
-use crate::overlay::{Kind, Overlay, PartTag, Site, is_logged};
+use crate::overlay::{Kind, PartTag, Site, is_logged};
 use alloc::vec::Vec;
 use cached::CachedReads;
 use restripe_array::parts::{BlockCopy, Bug, Copies};
@@ -100,7 +100,7 @@ impl Reads {
     }
 
     pub(crate) fn flush_set(&mut self, part: PartTag, site: Site) {
-        let way_home = self.overlay.as_ref().is_some_and(Overlay::is_going_home);
+        let way_home = self.overlay.as_ref().is_some_and(|one| one.is_going_home());
         if site == Site::Home && way_home && self.home().planted(Bug::VoidBeforeFlush) {
             return self.part_done(part, Ok(()));
         }

@@ -6,7 +6,6 @@
 use super::Redirects;
 use crate::config::Redirect;
 use crate::overlay::{CopyTag, Overlay, Pressure, Site};
-use crate::pair::held::holes;
 use crate::pair::jobs::{CopyOut, Job};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -133,7 +132,7 @@ impl HotReads {
             return;
         }
         let mut parts = Vec::new();
-        for (home, sectors) in holes(overlay.map(), lba..lba + sectors, overlay.record_sectors()) {
+        for (home, sectors) in overlay.holes(lba..lba + sectors) {
             if let Some(copy) = overlay.begin_copy(home, sectors) {
                 let offset = ((home - lba) * SECTOR_BYTES) as u32;
                 let buf = request.buf.part(offset, sectors * SECTOR_BYTES as u32);

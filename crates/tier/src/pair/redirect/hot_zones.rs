@@ -4,7 +4,6 @@
 use super::hot_reads::{HotReads, Source};
 use crate::config::Redirect;
 use crate::overlay::{CopyTag, Pressure, Site};
-use crate::pair::held::holes;
 use alloc::vec::Vec;
 use restripe_array::parts::{Handed, RunSet};
 use restripe_array::{RequestError, SECTOR_BYTES};
@@ -57,9 +56,7 @@ impl HotZones {
         };
         let end = handed.lba + u64::from(handed.buf.bytes) / SECTOR_BYTES;
         let overlay = self.overlay.as_ref();
-        let holes = overlay.map_or_else(Vec::new, |overlay| {
-            holes(overlay.map(), handed.lba..end, overlay.record_sectors())
-        });
+        let holes = overlay.map_or_else(Vec::new, |overlay| overlay.holes(handed.lba..end));
         for (lba, sectors) in holes {
             self.copy_piece(&handed, lba, sectors);
         }

@@ -9,7 +9,7 @@ mod users;
 
 use super::deferred_mirror::DeferredMirror;
 use crate::config::Redirect;
-use crate::overlay::{Overlay, Site};
+use crate::overlay::Site;
 use restripe_array::{
     Halt, Nanos, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, TaskKind,
 };
@@ -112,7 +112,7 @@ impl Redirects {
     }
 
     pub(crate) fn log_has_no_space(&self) -> bool {
-        let broken = self.overlay.as_ref().is_some_and(Overlay::is_broken);
+        let broken = self.overlay.as_ref().is_some_and(|one| one.is_broken());
         let full = self.log().full_members().next().is_some();
         let no_space = self.log().halt() == Some(Halt::NoSpace) || !self.log().halted() && full;
         (broken || self.lacks_room()) && no_space

@@ -1,112 +1,74 @@
-//! Erasure-coding writes (ECW: RERAID, section 3.2): small writes are gathered in memory, and go into the log by whole clusters.
+//! Packing (ECW in RERAID, section 3.2): small writes are collected in memory, and go into the log by whole
+//! clusters. A floor above the records.
 //!
-//! A **cluster** is so many records in a row; each has a header, which is its part of the paper's log_table, and a payload of
-//! one buffer. Users are told when their bytes are in memory, as by a drive with a volatile cache: what was told counts
-//! durably once a flush has ended, or with FUA when it is replied to.
+//! A **cluster** is a number of records in a row; each has a header, which is its part of the paper's
+//! log_table, and a payload of one buffer. A write is acknowledged when memory has its bytes, as by a drive
+//! with a volatile cache: it is durable after a flush, or with FUA when it is acknowledged.
 //!
 //! | record  | cause                                                          | next    |
 //! |---------|----------------------------------------------------------------|---------|
-//! | filling | its payload or its table is full, or somebody flushes          | closed  |
-//! | closed  | its cluster is complete, or somebody flushes; no copy under way | writing |
-//! | writing | as any other record ([`super`])                                | landed  |
+//! | filling | its payload or its table is full, or a client flushes          | closed  |
+//! | closed  | its cluster is complete, or a client flushes; no copy in flight | writing |
+//! | writing | as any other record ([`super::records`])                       | landed  |
 //!
-//! The paper seals the least recently used of a few clusters. Here every write is new and goes to the newest record, so the
-//! least recently used is the oldest, and clusters go into the log in the order of their sequences.
-//! What is written again while it is still in the record being filled replaces the bytes there: a record has no sector of
-//! home twice.
+//! The paper seals the least recently used of a few clusters. Here every write goes to the newest record, so
+//! the least recently used is the oldest, and clusters go into the log in the order of their sequences. A
+//! write of sectors that the record being filled already has replaces the bytes there: a record has no sector
+//! twice.
 
-use super::beside::Beside;
-use super::{Effect, Homeward, Overlay, Pending, Record, Teller, sectors_of, whole};
-use crate::overlay::format::EXTENTS_MAX;
-use crate::overlay::{Extent, Kind, Purpose};
+use super::effect::{Effect, PackTag};
+use super::format::EXTENTS_MAX;
+use super::limits::{Packing, SealCause};
+use super::nvram::slots::NvramSlots;
+use super::records::{AckTarget, Record};
+use super::requests::{Owner, Pending, sectors_of, whole};
+use super::{Extent, Kind, Piece, Purpose};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::parts::Bug;
 use restripe_array::{BufRef, PAGE_SECTORS, RequestError, RequestOp, SECTOR_BYTES};
 
-/// Why nothing more came into a record.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum SealCause {
-    /// Its payload or its table is full.
-    Full,
-    /// It was gathered long enough ago.
-    Age,
-    /// A flush: a user's, or one that makes room in the log.
-    Flush,
-    /// A write that was to be durable with its reply.
-    Fua,
-    /// Everything goes home.
-    Destage,
-    /// The array stops.
-    Stop,
-    /// The log failed: it is refused.
-    Failed,
+/// What is being packed, and on its way into the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Gathering {
+    /// A record is being filled.
+    pub filling: bool,
+    /// Copies into records are in flight.
+    pub copying: bool,
+    /// Records that are sealed and not yet in the log, by [`SealCause`].
+    pub sealed: [u32; SealCause::ALL.len()],
+    /// How many of these are on their way into the log: the others wait for their cluster, or a copy into
+    /// them.
+    pub in_flight: u32,
+    /// A record waits until the old records of the segment that it begins are obsolete.
+    pub reusing: bool,
 }
-
-impl SealCause {
-    pub const ALL: [SealCause; 7] = [
-        SealCause::Full,
-        SealCause::Age,
-        SealCause::Flush,
-        SealCause::Fua,
-        SealCause::Destage,
-        SealCause::Stop,
-        SealCause::Failed,
-    ];
-
-    /// As `status` and the metrics have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            SealCause::Full => "full",
-            SealCause::Age => "age",
-            SealCause::Flush => "flush",
-            SealCause::Fua => "fua",
-            SealCause::Destage => "destage",
-            SealCause::Stop => "stop",
-            SealCause::Failed => "failed",
-        }
-    }
-}
-
-/// How writes are gathered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Packing {
-    /// Records of a cluster.
-    pub records: u32,
-    /// Records in memory at once: filling, closed, or being written.
-    pub held: u32,
-    pub homeward: Homeward,
-}
-
-/// Names a copy of a user's bytes into a record.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct PackTag(pub u64);
 
 /// A record in memory.
 struct Packed {
     sequence: u64,
-    /// Of its header, in the log.
+    /// The place of its header in the log.
     at: u64,
     /// Sectors of its payload that are taken.
     used: u32,
     extents: Vec<Extent>,
-    /// Copies into it that are under way.
+    /// Copies into it that are in flight.
     copies: u32,
     /// Some of it was moved from elsewhere in the log.
     moved: bool,
 }
 
-/// Where what is copied into a record comes from.
+/// Where a copy into a record comes from.
 #[derive(Clone, Copy)]
 pub(super) enum Source {
     /// Part of a request.
     Request(u32),
-    /// What is moved to clean the log, by its reading.
+    /// What cleaning moves, by its reading.
     Move(u64),
 }
 
-/// A copy into a record that is under way.
+/// A copy into a record that is in flight.
 struct Copying {
     extent: Extent,
     from: Source,
@@ -115,7 +77,7 @@ struct Copying {
     done: bool,
 }
 
-/// What is being gathered.
+/// Records in memory.
 pub(super) struct Pack {
     packing: Packing,
     /// Not yet handed out, the oldest first; the last one may be filling.
@@ -125,7 +87,8 @@ pub(super) struct Pack {
     closed: u32,
     /// Records below go out.
     due: u64,
-    /// A record that begins a segment, until the log's anchor says that what lies there is void.
+    /// A record that begins a segment, until the log's anchor says that the segment's old records are
+    /// obsolete.
     begins: Option<u64>,
     copies: VecDeque<Copying>,
     first_copy: u64,
@@ -134,7 +97,7 @@ pub(super) struct Pack {
 }
 
 impl Pack {
-    pub(super) fn new(packing: Packing) -> Pack {
+    fn new(packing: Packing) -> Pack {
         assert!(packing.records > 0 && packing.held >= packing.records);
         Pack {
             packing,
@@ -165,18 +128,14 @@ impl Pack {
         !self.copies.is_empty()
     }
 
-    /// Records that were not handed out yet.
-    pub(super) fn held(&self) -> usize {
-        self.records.len()
-    }
-
-    /// Whether a record waits until the segment that it begins is void.
+    /// Whether a record waits until the old records of its segment are obsolete.
     pub(super) fn begins_segment(&self) -> bool {
         self.begins.is_some()
     }
 
-    /// The table of a record that was not handed out yet, sectors of its payload, and whether it is being filled.
-    pub(super) fn gathered(&self, sequence: u64) -> Option<(&[Extent], u32, bool)> {
+    /// The table of a record that was not handed out yet, sectors of its payload, and whether it is being
+    /// filled.
+    pub(super) fn packed(&self, sequence: u64) -> Option<(&[Extent], u32, bool)> {
         let first = self.records.front()?.sequence;
         let index = sequence.checked_sub(first)? as usize;
         let record = self.records.get(index)?;
@@ -188,8 +147,8 @@ impl Pack {
         self.records.is_empty() && self.copies.is_empty()
     }
 
-    /// Whether a copy under way is of some of these sectors of home.
-    pub(super) fn touches(&self, home: &Range<u64>) -> bool {
+    /// Whether a copy in flight has some of these sectors.
+    fn touches(&self, home: &Range<u64>) -> bool {
         let within = |copy: &Copying| copy.extent.within(home.clone()).is_some();
         self.copies.iter().any(within)
     }
@@ -206,29 +165,85 @@ impl Pack {
     }
 }
 
-/// Copies under way at once.
+/// Copies in flight at once.
 const COPIES_MAX: usize = 64;
 
 /// Where the next sectors of a write go.
 pub(super) enum Spot {
-    /// Over what the record being filled has of them.
+    /// Over those that the record being filled has.
     Over(Extent),
-    /// Behind what it has, at most so many.
+    /// Behind those that it has, at most this number.
     Behind(u32),
     /// Nowhere: no record is being filled, or it is full.
     None,
 }
 
-impl Overlay {
-    pub(super) fn packs(&mut self) -> &mut Pack {
-        self.pack.as_mut().expect("writes are gathered")
+pub struct Packer {
+    pub(super) below: NvramSlots,
+    pub(super) pack: Option<Pack>,
+    /// Sectors of closed records that have only writes of clients.
+    pub(super) clients_took: u64,
+    /// Records were refused, because the log has failed, and have not landed.
+    refused: bool,
+}
+
+floor!(Packer over NvramSlots);
+
+impl Packer {
+    pub(super) fn new(below: NvramSlots) -> Packer {
+        Packer {
+            pack: below.limits.packing.map(Pack::new),
+            below,
+            clients_took: 0,
+            refused: false,
+        }
     }
 
-    /// Gathers the next piece of a write; false if there is no room for it now.
+    fn packs(&mut self) -> &mut Pack {
+        self.pack.as_mut().expect("writes are packed")
+    }
+
+    /// The records that are being packed; `None` where none ever are.
+    pub fn gathering(&self) -> Option<Gathering> {
+        let pack = self.pack.as_ref()?;
+        let mut sealed = [0; SealCause::ALL.len()];
+        for cause in self.records.iter().filter_map(|record| record.sealed) {
+            sealed[cause as usize] += 1;
+        }
+        Some(Gathering {
+            filling: pack.fills(),
+            copying: pack.copies(),
+            sealed,
+            in_flight: (self.records.len() - pack.records.len()) as u32,
+            reusing: pack.begins_segment(),
+        })
+    }
+
+    /// Whether memory has records that are not on their way into the log.
+    pub fn gathers(&self) -> bool {
+        let holds = |pack: &Pack| !pack.records.is_empty();
+        self.pack.as_ref().is_some_and(holds)
+    }
+
+    /// Whether a write waits for memory or a copy, not for space.
+    pub(super) fn waits_for_memory(&self) -> bool {
+        self.pack.as_ref().is_some_and(Pack::waits)
+    }
+
+    /// Whether any of these sectors is mapped, or is in a record in flight.
+    pub(super) fn is_in_log(&self, sectors: Range<u64>) -> bool {
+        let mapped = |piece: Piece| matches!(piece, Piece::Mapped(_));
+        let packs = |pack: &Pack| pack.touches(&sectors);
+        self.pack.as_ref().is_some_and(packs)
+            || self.is_in_records(&sectors)
+            || self.map.lookup(sectors).any(mapped)
+    }
+
+    /// Packs the next piece of a write; false if there is no room for it now.
     pub(super) fn pack(&mut self, id: u32) -> bool {
         self.packs().waits = false;
         if self.space.in_reserve() {
-            // That is cleaning's, and so is the record being filled.
+            // The reserve is cleaning's, and so is the record being filled.
             return false;
         }
         let Pending { request, cut, .. } = *self.pending(id);
@@ -238,7 +253,7 @@ impl Overlay {
             self.packs().waits = true;
             return false;
         }
-        let copies = self.copies_under_way();
+        let copies = self.copies_in_flight();
         if !self.map.room_for(copies + 1) {
             return false;
         }
@@ -247,7 +262,7 @@ impl Overlay {
             Spot::Behind(sectors) => (self.lay(home, sectors), false),
             Spot::None => {
                 self.close_record(SealCause::Full);
-                return self.open_for_users() && self.pack(id);
+                return self.open_for_clients() && self.pack(id);
             }
         };
         let bytes = (u64::from(extent.sectors) * SECTOR_BYTES) as u32;
@@ -287,13 +302,10 @@ impl Overlay {
         }
     }
 
-    /// Takes room behind what the record being filled has.
+    /// Takes room at the end of the record being filled.
     pub(super) fn lay(&mut self, home: u64, sectors: u32) -> Extent {
-        let record = self
-            .packs()
-            .records
-            .back_mut()
-            .expect("one is being filled");
+        let record = self.packs().records.back_mut();
+        let record = record.expect("one is being filled");
         let extent = Extent {
             home,
             sectors,
@@ -309,15 +321,15 @@ impl Overlay {
         extent
     }
 
-    /// Whether these sectors of home may be copied into a record now: not while others are copied there, which are newer, and not while versions
-    /// for a buffer are made of what records have.
+    /// Whether these sectors may be copied into a record now: not while a copy in flight has some of them,
+    /// which is newer, and not while versions of records are made for NVRAM.
     pub(super) fn may_copy_in(&mut self, home: &Range<u64>) -> bool {
         let newer = self.packs().touches(home) && !self.planted(Bug::PackedOver);
         let many = self.packs().copies.len() == COPIES_MAX;
         !(newer || many || self.is_versioning())
     }
 
-    pub(super) fn copies_under_way(&mut self) -> u32 {
+    pub(super) fn copies_in_flight(&mut self) -> u32 {
         self.packs().copies.len() as u32 // COPIES_MAX at most
     }
 
@@ -341,7 +353,7 @@ impl Overlay {
         record.copies += 1;
         record.moved |= matches!(from, Source::Move(_));
         let at = record.at;
-        self.effects.push_back(Effect::Pack {
+        self.emit(Effect::Pack {
             tag,
             extent,
             at,
@@ -349,28 +361,24 @@ impl Overlay {
         });
     }
 
-    /// A copy into a record has ended. Copies count in the order in which they were begun.
+    /// A copy into a record has ended.
     ///
     /// # Panics
-    /// If it is not under way.
-    pub fn packed(&mut self, tag: PackTag) {
+    /// If it is not in flight.
+    pub(super) fn copy_ended(&mut self, tag: PackTag) {
         let pack = self.packs();
         let index = (tag.0 - pack.first_copy) as usize;
         pack.copies[index].done = true;
-        while self.packs().copies.front().is_some_and(|copy| copy.done) {
-            let copy = self.packs().copies.pop_front().expect("it was seen");
-            self.packs().first_copy += 1;
-            self.copied_in(&copy);
-            match copy.from {
-                Source::Request(id) => self.tell(Teller::Request(id), Ok(())),
-                Source::Move(serial) => self.moved(serial),
-            }
-        }
-        self.send_records();
-        self.pump_reads();
-        self.pump_writes();
-        self.clean_more();
-        self.begin_last();
+    }
+
+    /// Enters the next copy that has ended in the map, and says where it came from. Copies are entered in the
+    /// order in which they were begun.
+    pub(super) fn next_copied(&mut self) -> Option<Source> {
+        let pack = self.packs();
+        let copy = pack.copies.pop_front_if(|copy| copy.done)?;
+        pack.first_copy += 1;
+        self.copied_in(&copy);
+        Some(copy.from)
     }
 
     fn copied_in(&mut self, copy: &Copying) {
@@ -385,28 +393,20 @@ impl Overlay {
                 "it waits for its copies"
             ),
         }
-        if copy.over {
-            return;
-        }
-        let mut replaced = Vec::new();
-        self.map
-            .insert(extent, |piece| replaced.push(piece))
-            .expect("its room was there before it was begun");
-        self.space.mapped(&extent);
-        for piece in replaced {
-            self.retire(piece, extent.sequence + 1);
+        if !copy.over {
+            self.put_on_map(extent);
         }
     }
 
-    // ------------------------------------------------------------------------------------------------------ records
+    // ---------------------------------------------------------------------------------------------- records
 
-    fn open_for_users(&mut self) -> bool {
+    fn open_for_clients(&mut self) -> bool {
         let opened = self.open_record(Purpose::Use);
         self.packs().waits = !opened && self.record_waits();
         opened
     }
 
-    /// Whether a further record has to wait for memory, or until the segment of the last one is void.
+    /// Whether a further record has to wait for memory, or until the segment of the last one may be written.
     pub(super) fn record_waits(&mut self) -> bool {
         let held = self.packs().packing.held as usize;
         self.records.len() >= held || self.packs().begins.is_some() || self.lacks_slot()
@@ -418,7 +418,7 @@ impl Overlay {
         if self.record_waits() {
             self.packs().due = self.sequence;
             self.send_records();
-            self.win_slots();
+            self.free_slots();
             return false;
         }
         let opened = self.space.opened();
@@ -428,20 +428,16 @@ impl Overlay {
         let sequence = self.sequence;
         self.sequence += 1;
         self.counters.records += 1;
-        self.records.push_back(Record {
-            beside: Beside::Not,
-            extent: Extent {
-                home: 0,
-                sectors: 0,
-                at: at + PAGE_SECTORS,
-                sequence,
-                kind: Kind::Instead,
-            },
-            teller: Teller::Nobody,
-            sealed: None,
-            result: None,
-        });
-        self.packs().records.push_back(Packed {
+        let extent = Extent {
+            home: 0,
+            sectors: 0,
+            at: at + PAGE_SECTORS,
+            sequence,
+            kind: Kind::Instead,
+        };
+        self.push_record(Record::new(extent, AckTarget::None));
+        let pack = self.packs();
+        pack.records.push_back(Packed {
             sequence,
             at,
             used: 0,
@@ -449,7 +445,7 @@ impl Overlay {
             copies: 0,
             moved: false,
         });
-        self.packs().filling = true;
+        pack.filling = true;
         self.hold(sequence);
         if self.space.opened() != opened {
             self.packs().begins = Some(sequence);
@@ -458,7 +454,7 @@ impl Overlay {
         true
     }
 
-    /// Nothing more comes into the record being filled: what it does not need of the log is given back.
+    /// Nothing more comes into the record being filled: room in the log that it does not need is given back.
     pub(super) fn close_record(&mut self, cause: SealCause) {
         let reserved = self.footprint(self.limits.record_sectors);
         let pack = self.packs();
@@ -475,17 +471,15 @@ impl Overlay {
         let kept = self.footprint(used);
         self.space.give_back(reserved - kept);
         if !moved {
-            self.users_took(kept);
+            self.clients_took += u64::from(kept);
         }
-        let first = self.records.front().expect("it is under way");
-        let index = (sequence - first.extent.sequence) as usize;
-        self.records[index].sealed = Some(cause);
+        self.record_mut(sequence).sealed = Some(cause);
         self.counters.seals[cause as usize] += 1;
         self.send_records();
     }
 
-    /// What was gathered goes into the log now.
-    pub fn seal(&mut self, cause: SealCause) {
+    /// All records in memory go into the log now.
+    pub(super) fn seal_records(&mut self, cause: SealCause) {
         if self.pack.is_none() {
             return;
         }
@@ -497,29 +491,30 @@ impl Overlay {
         self.send_records();
     }
 
-    /// Whether something was gathered that is not on its way into the log.
-    pub fn gathers(&self) -> bool {
-        self.pack
-            .as_ref()
-            .is_some_and(|pack| !pack.records.is_empty())
-    }
-
-    /// Hands out what is due; of a log that failed nothing is.
+    /// Hands out the records that are due. If the log has failed they are refused: see
+    /// [`Packer::take_refused`].
     pub(super) fn send_records(&mut self) {
         let under_copy = self.planted(Bug::SealedUnderCopy);
         while let Some(record) = self.packs().next_due(under_copy) {
             if self.broken {
-                self.appended(record.sequence, Err(RequestError::Unavailable));
+                self.record_mut(record.sequence).result = Some(Err(RequestError::Unavailable));
+                self.refused = true;
                 continue;
             }
             self.hold_sealed(record.sequence, &record.extents, record.used);
-            self.effects.push_back(Effect::Seal {
+            let durable = self.durable;
+            self.emit(Effect::Seal {
                 sequence: record.sequence,
                 extents: record.extents,
                 payload_sectors: record.used,
-                durable: self.durable,
+                durable,
             });
         }
+    }
+
+    /// Whether records were refused, since this was called last.
+    pub(super) fn take_refused(&mut self) -> bool {
+        core::mem::take(&mut self.refused)
     }
 
     /// The segment that the held-back record begins may be written; or it may not, and the log has failed.
@@ -527,5 +522,21 @@ impl Overlay {
         self.packs().begins = None;
         self.broken |= failed;
         self.send_records();
+    }
+
+    /// Flushes the log, when it has all that was acknowledged.
+    pub(super) fn flush_log(&mut self, owner: Owner, cause: SealCause) {
+        let part = self.begin_part(owner);
+        self.flush_sealed(part, cause);
+    }
+
+    pub(super) fn flush_sealed(&mut self, part: super::PartTag, cause: SealCause) {
+        let until = match self.pack {
+            Some(_) => self.sequence,
+            None => self.told(),
+        };
+        self.flushes.push_back((until, part));
+        self.seal_records(cause);
+        self.begin_flushes();
     }
 }

@@ -1,53 +1,54 @@
-//! Cleaning: what still counts of the oldest records goes into the log again, so that their segments are free although nothing went
-//! home.
+//! Log cleaning: live data of the oldest records is appended again, so that their segments are free without a
+//! destage. A floor above the destage.
 //!
-//! | state    | cause                                                                | next     |
-//! |----------|----------------------------------------------------------------------|----------|
-//! | moving   | all that counted is in records of the packer, or was written anew    | flushing |
-//! | flushing | the log is flushed: nothing that counts is left below                | voiding  |
-//! | voiding  | the log's anchor says durably that these records are void            | over     |
-//! | any      | the log failed, or all goes home, or room is short: no more is moved | over     |
+//! | state    | cause                                                                 | next     |
+//! |----------|-----------------------------------------------------------------------|----------|
+//! | moving   | all live data is in records that are packed, or was written again     | flushing |
+//! | flushing | the log is flushed: nothing live is left below                        | voiding  |
+//! | voiding  | the log's anchor says durably that these records are obsolete         | over     |
+//! | any      | the log failed, a destage began, or room is short: no more is moved   | over     |
 //!
-//! What moves is read by **windows** of the log, a record's payload long at most, and then packed piece by piece like a user's write.
-//! When its turn comes the map says what still lies at the place it was read from: only that is packed, and nothing that a copy under way is
-//! of. So what users write meanwhile has the higher sequence, and stays.
+//! Data that moves is read by **windows** of the log, a record's payload long at most, and then packed piece
+//! by piece like a client's write. When a piece's turn comes the map says what of it is still live at its old
+//! place: only that is packed, and nothing that a copy in flight has. So what clients write meanwhile has the
+//! higher sequence, and stays.
 
-use super::pack::{Source, Spot};
-use super::{Effect, Overlay, Owner, PartTag, SealCause};
-use crate::overlay::{Extent, Kind, Piece, Purpose};
+use super::destage::Destaging;
+use super::effect::{Effect, PartTag};
+use super::limits::{MOVES, SealCause};
+use super::pack::{Pack, Source, Spot};
+use super::requests::Owner;
+use super::{Extent, Kind, Piece, Purpose};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use restripe_array::parts::Bug;
 use restripe_array::{BufRef, RequestError, SECTOR_BYTES};
 
-/// Windows that are read or packed at once.
-pub(super) const MOVES: usize = 4;
-
 /// How far cleaning has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cleans {
-    /// What counts is being read, and gathered again.
+    /// Live data is being read, and packed again.
     Moving,
     /// The log is being flushed.
     Flushing,
-    /// The log is being told that the old records are void.
+    /// It is being recorded in the log that the old records are obsolete.
     Voiding,
 }
 
 /// The oldest segments, as many as may be cleaned at once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Oldest {
-    /// All of their records are below, and nothing that counts is elsewhere.
+    /// All of their records are below, and no live data is elsewhere.
     below: u64,
-    /// What counts of them, the oldest segment first and by its place there.
+    /// Their live data, the oldest segment first and by its place there.
     extents: Vec<Extent>,
     /// Sectors of it, and of the segments.
     pub live: u64,
     pub sectors: u64,
 }
 
-/// Part of the log that is read at once, and what counts of it.
+/// Part of the log that is read at once, and its live data.
 struct Window {
     at: u64,
     sectors: u32,
@@ -60,7 +61,7 @@ struct Move {
     part: PartTag,
     /// What was read.
     buf: Option<BufRef>,
-    /// Copies out of it that are under way.
+    /// Copies out of it that are in flight.
     copies: u32,
 }
 
@@ -70,30 +71,57 @@ impl Move {
     }
 }
 
-/// Cleaning that is under way.
-pub(super) struct Cleaning {
+/// A cleaning that runs.
+struct Cleaning {
     below: u64,
     stage: Cleans,
     windows: VecDeque<Window>,
     moves: Vec<Move>,
     failed: bool,
-    /// Room in the log when it began, and what users took since.
+    /// Room in the log when it began, and [`Packer::clients_took`](super::pack::Packer) then.
     room: u64,
-    taken: u64,
+    took: u64,
 }
 
-impl Overlay {
+pub struct Cleaner {
+    below: Destaging,
+    cleaning: Option<Cleaning>,
+    /// The last cleaning freed nothing, and nothing was destaged since.
+    in_vain: bool,
+}
+
+floor!(Cleaner over Destaging);
+
+impl Cleaner {
+    pub(super) fn new(below: Destaging) -> Cleaner {
+        Cleaner {
+            below,
+            cleaning: None,
+            in_vain: false,
+        }
+    }
+
+    pub(super) fn is_cleaning(&self) -> bool {
+        self.cleaning.is_some()
+    }
+
+    /// A destage is over, and may have freed room.
+    pub(super) fn note_destage(&mut self, whole: bool) {
+        self.in_vain &= !whole;
+    }
+
     /// Whether the log is being cleaned, and how far that has come.
     pub fn cleans(&self) -> Option<Cleans> {
         self.cleaning.as_ref().map(|cleaning| cleaning.stage)
     }
 
-    /// Whether the last cleaning won nothing or was cut short, and nothing went home since.
+    /// Whether the last cleaning freed nothing or was cut short, and nothing was destaged since.
     pub fn cleaned_in_vain(&self) -> bool {
         self.in_vain
     }
 
-    /// The oldest segments whose live part has room in those that are kept for cleaning; `None` if there is nothing to win.
+    /// The oldest segments whose live part has room in those that are reserved for cleaning; `None` if
+    /// cleaning would free nothing.
     pub fn oldest(&self) -> Option<Oldest> {
         self.pack.as_ref()?;
         if self.broken || self.is_going_home() || self.cleaning.is_some() {
@@ -101,11 +129,11 @@ impl Overlay {
         }
         let shape = *self.space.shape();
         let record = self.footprint(self.limits.record_sectors);
-        // Somebody's flush may close one early.
+        // A client's flush may close one early.
         let records = (shape.segment_sectors / record * shape.reserve).saturating_sub(1);
         let most = u64::from(records) * u64::from(self.limits.record_sectors);
         let mut live = vec![0_u64; shape.segments as usize];
-        // Of a log that has not failed all of them lie there.
+        // The log has not failed, so it has all of them.
         for extent in self.map.extents_from(0) {
             live[self.space.segment_of(extent.at) as usize] += u64::from(extent.sectors);
         }
@@ -146,8 +174,8 @@ impl Overlay {
         }
     }
 
-    /// Begins to move what counts of the oldest segments; nothing if that is under way already, or something goes home.
-    pub fn clean(&mut self, oldest: Oldest) {
+    /// Begins to move live data of the oldest segments; nothing if a cleaning or a destage runs already.
+    pub(super) fn begin_cleaning(&mut self, oldest: &Oldest) {
         if self.cleaning.is_some() || self.is_going_home() || self.broken {
             return;
         }
@@ -159,17 +187,17 @@ impl Overlay {
             moves: Vec::with_capacity(MOVES),
             failed: false,
             room: self.space.room(),
-            taken: 0,
+            took: self.clients_took,
         });
-        self.clean_more();
     }
 
-    /// Nothing more is moved: what is under way ends.
-    pub fn stop_cleaning(&mut self) {
-        if let Some(cleaning) = &mut self.cleaning {
-            cleaning.failed = true;
-            self.clean_more();
-        }
+    /// Nothing more is moved: what is in flight ends. False if no cleaning runs.
+    pub(super) fn give_up_cleaning(&mut self) -> bool {
+        let Some(cleaning) = &mut self.cleaning else {
+            return false;
+        };
+        cleaning.failed = true;
+        true
     }
 
     /// Cuts what is to be read so that each window lies in one segment, and fits a record.
@@ -201,11 +229,13 @@ impl Overlay {
         windows
     }
 
-    /// Goes on with what is being cleaned, as far as it can.
-    pub(super) fn clean_more(&mut self) {
+    /// Goes on with what is being cleaned, as far as it can; true if that is over.
+    pub(super) fn clean_more(&mut self) -> bool {
         let Some(mut cleaning) = self.cleaning.take() else {
-            return;
+            return false;
         };
+        // Records that cleaning itself closes are not of the clients' doing.
+        let took = self.clients_took;
         if !cleaning.failed {
             self.begin_moves(&mut cleaning);
             cleaning.failed =
@@ -219,7 +249,7 @@ impl Overlay {
         }
         for one in cleaning.moves.extract_if(.., |one| one.is_over()) {
             let buf = one.buf.expect("it was read");
-            self.effects.push_back(Effect::Moved { buf });
+            self.emit(Effect::Moved { buf });
         }
         let moved = cleaning.windows.is_empty() && cleaning.moves.is_empty();
         if moved && cleaning.stage == Cleans::Moving {
@@ -228,7 +258,9 @@ impl Overlay {
             }
             self.make_durable(&mut cleaning);
         }
+        self.clients_took = took;
         self.cleaning = Some(cleaning);
+        false
     }
 
     fn begin_moves(&mut self, cleaning: &mut Cleaning) {
@@ -239,7 +271,7 @@ impl Overlay {
             let serial = self.begin_reading();
             let part = self.begin_part(Owner::Move { serial });
             let (at, sectors) = (window.at, window.sectors);
-            self.effects.push_back(Effect::Move { part, at, sectors });
+            self.emit(Effect::Move { part, at, sectors });
             cleaning.moves.push(Move {
                 window,
                 serial,
@@ -251,14 +283,11 @@ impl Overlay {
     }
 
     /// What was to be moved was read, or could not be.
-    ///
-    /// # Panics
-    /// If it is not under way.
-    pub fn moved_in(&mut self, part: PartTag, result: Result<BufRef, RequestError>) {
+    pub(super) fn window_read(&mut self, part: PartTag, result: Result<BufRef, RequestError>) {
         let cleaning = self.cleaning.as_mut().expect("it is being cleaned");
         let mut moves = cleaning.moves.iter();
         let index = moves.position(|one| one.buf.is_none() && one.part == part);
-        let index = index.expect("it is under way");
+        let index = index.expect("it is in flight");
         match result {
             Ok(buf) => cleaning.moves[index].buf = Some(buf),
             Err(_) => {
@@ -266,10 +295,9 @@ impl Overlay {
                 cleaning.moves.swap_remove(index);
             }
         }
-        self.part_done(part, result.map(|_| ()));
     }
 
-    /// Packs what was read, the oldest first; false if there is no room for it, nor will be.
+    /// Packs what was read, the oldest first; false if there is no room for it, and will be none.
     fn pack_moves(&mut self, cleaning: &mut Cleaning) -> bool {
         for one in &mut cleaning.moves {
             let Some(buf) = one.buf else {
@@ -313,13 +341,13 @@ impl Overlay {
         self.map.lookup(extent.home..extent.end()).find_map(same)
     }
 
-    /// Gathers the beginning of a piece again.
+    /// Packs the beginning of a piece again.
     fn pack_moved(&mut self, piece: &Extent, source: (u64, BufRef), serial: u64) -> Packed {
-        // Whatever is being copied now is newer.
+        // A copy in flight is newer.
         if !self.may_copy_in(&(piece.home..piece.end())) {
             return Packed::Later;
         }
-        let copies = self.copies_under_way();
+        let copies = self.copies_in_flight();
         if !self.map.room_for(copies + 1) {
             return match copies {
                 0 => Packed::Never,
@@ -328,7 +356,7 @@ impl Overlay {
         }
         let sectors = match self.spot(piece.home, piece.sectors) {
             Spot::Behind(sectors) => sectors,
-            // The map would have it there.
+            // The map would name the record being filled.
             Spot::Over(_) => unreachable!("what the record being filled has is newer"),
             Spot::None => {
                 self.close_record(SealCause::Full);
@@ -349,17 +377,10 @@ impl Overlay {
 
     /// A copy out of what was read has ended.
     pub(super) fn moved(&mut self, serial: u64) {
-        let cleaning = self.cleaning.as_mut().expect("its copies are under way");
+        let cleaning = self.cleaning.as_mut().expect("its copies are in flight");
         let mut moves = cleaning.moves.iter_mut();
         let one = moves.find(|one| one.serial == serial);
-        one.expect("its copies are under way").copies -= 1;
-    }
-
-    /// A record was closed that has nothing but what users wrote.
-    pub(super) fn users_took(&mut self, sectors: u32) {
-        if let Some(cleaning) = &mut self.cleaning {
-            cleaning.taken += u64::from(sectors);
-        }
+        one.expect("its copies are in flight").copies -= 1;
     }
 
     fn make_durable(&mut self, cleaning: &mut Cleaning) {
@@ -367,17 +388,18 @@ impl Overlay {
             return self.void_cleaned(cleaning);
         }
         cleaning.stage = Cleans::Flushing;
-        self.flush_log(Owner::CleanFlush);
+        self.flush_log(Owner::CleanFlush, SealCause::Flush);
     }
 
     fn void_cleaned(&mut self, cleaning: &mut Cleaning) {
         cleaning.stage = Cleans::Voiding;
         let part = self.begin_part(Owner::CleanVoid);
         let below = cleaning.below;
-        self.effects.push_back(Effect::Void { part, below });
+        self.emit(Effect::Void { part, below });
     }
 
-    pub(super) fn clean_flushed(&mut self, result: Result<(), RequestError>) {
+    /// The log was flushed, or could not be; true if that ends the cleaning.
+    pub(super) fn clean_flushed(&mut self, result: Result<(), RequestError>) -> bool {
         let mut cleaning = self.cleaning.take().expect("it flushes");
         let left = |extent: Extent| extent.sequence < cleaning.below;
         let left = self.map.extents_from(0).any(left);
@@ -386,30 +408,33 @@ impl Overlay {
         }
         self.void_cleaned(&mut cleaning);
         self.cleaning = Some(cleaning);
+        false
     }
 
-    pub(super) fn clean_voided(&mut self, result: Result<(), RequestError>) {
+    /// The old records are obsolete, or could not be made so: the cleaning is over.
+    pub(super) fn clean_voided(&mut self, result: Result<(), RequestError>) -> bool {
         let cleaning = self.cleaning.take().expect("it voids");
-        // What it moved took as much as it won: it would go on for ever.
-        let open = match self.packs().fills() {
+        // If moves took as much as was freed, cleaning would go on for ever.
+        let open = match self.pack.as_ref().is_some_and(Pack::fills) {
             true => self.footprint(self.limits.record_sectors),
             false => 0,
         };
-        let room = self.space.room() + cleaning.taken + u64::from(open);
-        self.end_cleaning(result.is_err() || cleaning.failed || room <= cleaning.room);
+        let taken = self.clients_took - cleaning.took;
+        let room = self.space.room() + taken + u64::from(open);
+        self.end_cleaning(result.is_err() || cleaning.failed || room <= cleaning.room)
     }
 
-    fn end_cleaning(&mut self, in_vain: bool) {
+    fn end_cleaning(&mut self, in_vain: bool) -> bool {
         self.in_vain |= in_vain;
-        self.pump_writes();
+        true
     }
 }
 
-/// What became of a piece that was to be gathered again.
+/// How far the packing of a piece came.
 enum Packed {
     Sectors(u32),
-    /// It waits for memory, or for copies under way.
+    /// It waits for memory, or for copies in flight.
     Later,
-    /// Nothing that is under way makes room for it.
+    /// Nothing that is in flight makes room for it.
     Never,
 }

@@ -1,0 +1,35 @@
+//! Floors: types that own the floor beneath them, and have its methods as if they were their own.
+
+/// A floor owns the one beneath as `below`, and reads as that one too: it calls down, and never up.
+/// With fields in braces it gets a `new`, by which these have their defaults.
+macro_rules! floor {
+    ($above:ident over $below:ident { $($field:ident),* }) => {
+        floor!($above over $below);
+
+        impl $above {
+            pub(crate) fn new(below: $below) -> $above {
+                $above {
+                    below,
+                    $($field: Default::default(),)*
+                }
+            }
+        }
+    };
+    ($above:ident over $below:ident) => {
+        impl core::ops::Deref for $above {
+            type Target = $below;
+
+            #[inline]
+            fn deref(&self) -> &$below {
+                &self.below
+            }
+        }
+
+        impl core::ops::DerefMut for $above {
+            #[inline]
+            fn deref_mut(&mut self) -> &mut $below {
+                &mut self.below
+            }
+        }
+    };
+}
