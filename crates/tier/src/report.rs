@@ -1,7 +1,7 @@
 //! What an array with a log beside it reports: its main set's view, and what lies in the log.
 
 use crate::config::Redirect;
-use crate::overlay::{Cleans, Gathering, Kind, OverlayCounters, WayHome};
+use crate::overlay::{Cleans, DestageStage, Kind, OverlayCounters, PackState};
 use crate::pair::Budget;
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
@@ -120,7 +120,7 @@ pub struct OverlayStatus {
 /// What a code cache is at (RERAID).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CodeCacheStatus {
-    pub gathering: Gathering,
+    pub gathering: PackState,
     /// Records whose place at home is being announced, before they are written.
     pub announcing: u32,
     /// The log is so full that everything is to go home.
@@ -129,7 +129,7 @@ pub struct CodeCacheStatus {
     pub starved: bool,
     /// Everything is on its way home, or is going to be once it lies in the log and mirrors are awake.
     pub destaging: bool,
-    pub way_home: Option<WayHome>,
+    pub destage_stage: Option<DestageStage>,
     /// The oldest of the log is moved, so that nothing has to go home.
     pub cleans: Option<Cleans>,
     /// Mirrors that were told to stand still, and those that are asked to turn again.

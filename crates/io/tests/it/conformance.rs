@@ -873,7 +873,7 @@ fn a_surrogate_takes_writes_and_gives_them_back() {
         let test = format!("surrogate-{}", redirect.name());
         for done in with_surrogate(&test, redirect) {
             assert!(done.redirected_writes > 0, "{redirect:?}: {done:?}");
-            assert!(done.sectors_home > 0, "{redirect:?}: {done:?}");
+            assert!(done.sectors_destaged > 0, "{redirect:?}: {done:?}");
         }
     }
 }

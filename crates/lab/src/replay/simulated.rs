@@ -264,8 +264,8 @@ impl Replay<'_> {
         moved.destages = overlay.destages;
         moved.cleanings = overlay.counters.cleanings;
         moved.moved_sectors = overlay.counters.sectors_moved;
-        moved.home_writes = overlay.counters.writes_home;
-        moved.home_sectors = overlay.counters.sectors_home;
+        moved.home_writes = overlay.counters.destage_writes;
+        moved.home_sectors = overlay.counters.sectors_destaged;
         moved.clusters_read = overlay.counters.clusters_read;
         moved.clusters_reread = overlay.counters.clusters_reread;
         moved.looks += 1;

@@ -579,7 +579,7 @@ impl Run {
                 .count("writes redirected", counters.redirected_writes);
             self.base.count("reads of the log", counters.reads_of_log);
             self.base.count("reads of both", counters.reads_of_both);
-            self.base.count("sectors home", counters.sectors_home);
+            self.base.count("sectors home", counters.sectors_destaged);
             self.base.count("clusters read", counters.clusters_read);
             self.base
                 .count("clusters read again", counters.clusters_reread);

@@ -4,7 +4,7 @@ use super::{Life, Site};
 use crate::oracle::WriteKind;
 use crate::workload::Ask;
 use restripe_array::Member;
-use restripe_tier::overlay::{Cleans, SealCause, WayHome};
+use restripe_tier::overlay::{Cleans, DestageStage, SealCause};
 use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 use std::fmt;
@@ -41,7 +41,7 @@ pub enum Moment {
     /// A destage has begun: what is gathered goes into the log first, and mirrors wake.
     Begun,
     /// The way home.
-    Home(WayHome),
+    Home(DestageStage),
     /// A mirror was told to stand still.
     Resting,
     Asleep,
@@ -76,10 +76,10 @@ impl Moment {
         Moment::Cleaning(Cleans::Flushing),
         Moment::Cleaning(Cleans::Voiding),
         Moment::Begun,
-        Moment::Home(WayHome::Reading),
-        Moment::Home(WayHome::Writing),
-        Moment::Home(WayHome::Flushing),
-        Moment::Home(WayHome::Voiding),
+        Moment::Home(DestageStage::Reading),
+        Moment::Home(DestageStage::Writing),
+        Moment::Home(DestageStage::Flushing),
+        Moment::Home(DestageStage::Voiding),
         Moment::Resting,
         Moment::Asleep,
         Moment::Waking,
@@ -97,7 +97,7 @@ impl Moment {
         let away = overlay.sectors[0] > 0;
         let idle =
             !gathering.filling && !gathering.copying && gathering.sealed.iter().all(|n| *n == 0);
-        let begun = cache.destaging && cache.way_home.is_none();
+        let begun = cache.destaging && cache.destage_stage.is_none();
         let mut met: BTreeSet<Moment> = [
             (!away && idle && !cache.destaging, Moment::Empty),
             (gathering.filling, Moment::Filling),
@@ -121,7 +121,7 @@ impl Moment {
             !refused && gathering.sealed[*cause as usize] > 0
         });
         met.extend(sealed.map(Moment::Sealed));
-        met.extend(cache.way_home.map(Moment::Home));
+        met.extend(cache.destage_stage.map(Moment::Home));
         met.extend(cache.cleans.map(Moment::Cleaning));
         met
     }

@@ -124,7 +124,7 @@ impl Cleaner {
     /// cleaning would free nothing.
     pub fn oldest(&self) -> Option<Oldest> {
         self.pack.as_ref()?;
-        if self.broken || self.is_going_home() || self.cleaning.is_some() {
+        if self.broken || self.is_destaging() || self.cleaning.is_some() {
             return None;
         }
         let shape = *self.space.shape();
@@ -158,7 +158,7 @@ impl Cleaner {
         for (age, segment) in (0..).zip(chosen) {
             order[*segment as usize] = Some(age);
         }
-        let (mut below, mut extents) = (self.told(), Vec::new());
+        let (mut below, mut extents) = (self.acknowledged(), Vec::new());
         for extent in self.map.extents_from(0) {
             match order[self.space.segment_of(extent.at) as usize] {
                 Some(age) => extents.push((age, extent)),
@@ -176,7 +176,7 @@ impl Cleaner {
 
     /// Begins to move live data of the oldest segments; nothing if a cleaning or a destage runs already.
     pub(super) fn begin_cleaning(&mut self, oldest: &Oldest) {
-        if self.cleaning.is_some() || self.is_going_home() || self.broken {
+        if self.cleaning.is_some() || self.is_destaging() || self.broken {
             return;
         }
         self.counters.cleanings += 1;
@@ -238,8 +238,7 @@ impl Cleaner {
         let took = self.clients_took;
         if !cleaning.failed {
             self.begin_moves(&mut cleaning);
-            cleaning.failed =
-                self.broken || self.is_going_home() || !self.pack_moves(&mut cleaning);
+            cleaning.failed = self.broken || self.is_destaging() || !self.pack_moves(&mut cleaning);
         }
         if cleaning.failed {
             cleaning.windows.clear();

@@ -127,14 +127,14 @@ impl DeferredMirror {
         let record = self.records.back_mut().expect("it was begun just now");
         record.primary = PrimaryWrite::InFlight(request);
         let sequence = record.extent.sequence;
-        self.emit(Effect::Beside {
+        self.emit(Effect::WritePrimaries {
             sequence,
             request,
             all: false,
         });
     }
 
-    pub(super) fn primaries_written(&mut self, sequence: u64, result: Result<(), RequestError>) {
+    pub(super) fn note_primaries(&mut self, sequence: u64, result: Result<(), RequestError>) {
         let record = self.record_mut(sequence);
         record.primary = match (record.primary, result) {
             (PrimaryWrite::InFlight(request), Ok(())) => PrimaryWrite::Done(request),
@@ -173,7 +173,7 @@ impl DeferredMirror {
         let sequence = record.extent.sequence;
         // The record is over when this is, with any result.
         self.record_mut(sequence).primary = PrimaryWrite::Mending;
-        self.emit(Effect::Beside {
+        self.emit(Effect::WritePrimaries {
             sequence,
             request,
             all: true,
@@ -188,13 +188,13 @@ impl DeferredMirror {
         // Mended records are mapped as well: an older copy may be on its way to the secondary copies.
         let deferred =
             self.trusts && matches!(record.primary, PrimaryWrite::Done(_) | PrimaryWrite::Mended);
-        let told = match self.broken {
+        let acknowledged = match self.broken {
             // Recovery finds nothing behind a record that may be torn.
             true if !deferred => Err(result.err().unwrap_or(RequestError::Unavailable)),
             _ => Ok(()),
         };
         let extent = record.extent;
-        if record.target != AckTarget::None && told.is_ok() {
+        if record.target != AckTarget::None && acknowledged.is_ok() {
             let kind = if deferred { Kind::Also } else { extent.kind };
             // A record that the log failed to take may have any content there.
             let at = match result {
@@ -206,6 +206,6 @@ impl DeferredMirror {
         if is_logged(extent.at) {
             self.space.landed(extent.at - PAGE_SECTORS);
         }
-        told
+        acknowledged
     }
 }

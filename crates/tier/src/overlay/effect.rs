@@ -11,7 +11,7 @@ pub enum Site {
     Home,
     Log,
     /// The NVRAM set: a flush moves packed records there before the log has them.
-    Buffer,
+    Nvram,
 }
 
 /// Names a part of the work, from its [`Effect`] to the call that ends it.
@@ -59,8 +59,8 @@ pub enum Effect {
         durable: u64,
     },
     /// Writes the bytes of a record to the primary copies of the main set. If `all`, writes them to all
-    /// copies, so that the copies agree on bytes that are not valid in the end. Ends with `went_beside`.
-    Beside {
+    /// copies, so that the copies agree on bytes that are not valid in the end. Ends with `primaries_written`.
+    WritePrimaries {
         sequence: u64,
         request: Request,
         all: bool,
@@ -83,9 +83,9 @@ pub enum Effect {
         durable: u64,
     },
     /// Writes a version of a record in memory to the NVRAM set; ends with `kept`.
-    Keep(WantedVersion),
-    /// Records durably that the NVRAM set is not valid; ends with `buffer_forgone`.
-    Forgo,
+    WriteNvram(NvramVersion),
+    /// Records durably that the NVRAM set is not valid; ends with `nvram_disabled`.
+    DisableNvram,
     /// Reads pieces that are near each other in the log into memory, as far as memory has room: they are
     /// destaged next. Ends with `part_done`, which may report any result.
     Fetch {
@@ -108,13 +108,13 @@ pub enum Effect {
         log: Range<u64>,
     },
     /// Writes to these sectors of the main set begin soon, or are over.
-    Foresee {
+    ExpectWrites {
         home: Range<u64>,
         soon: bool,
     },
     /// Writes copies to the main set, where they are adjacent. Copies of [`Kind::Also`] go from the primary
     /// copies to the secondary ones. Ends with `part_done`.
-    CopyHome {
+    Destage {
         part: PartTag,
         extents: Vec<Extent>,
     },
@@ -137,7 +137,7 @@ pub enum Effect {
 
 /// A version of a record that the NVRAM set is to have.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WantedVersion {
+pub struct NvramVersion {
     pub sequence: u64,
     pub version: u32,
     /// Every record below is durable in the log.

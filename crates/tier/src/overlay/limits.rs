@@ -43,12 +43,12 @@ pub struct Packing {
     pub records: u32,
     /// Records in memory at once: filling, closed, or being written.
     pub held: u32,
-    pub homeward: Homeward,
+    pub destage: StripeDestage,
 }
 
 /// How packed data is destaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Homeward {
+pub struct StripeDestage {
     pub order: Order,
     /// Sectors of a stripe of the main set.
     pub stripe_sectors: u64,
@@ -131,9 +131,9 @@ pub struct OverlayCounters {
     pub reads_of_log: u64,
     pub reads_of_both: u64,
     pub records: u64,
-    pub sectors_home: u64,
+    pub sectors_destaged: u64,
     /// Writes by which they were destaged.
-    pub writes_home: u64,
+    pub destage_writes: u64,
     /// Clusters that a destage read, and how many of these it had read before.
     pub clusters_read: u64,
     pub clusters_reread: u64,

@@ -95,7 +95,7 @@ impl Overlay {
     /// Whether nothing at all is in flight.
     pub(crate) fn is_quiet(&self) -> bool {
         let parts = self.has_parts() || self.append_waits();
-        let works = self.copies_home() || self.has_copies() || !self.records.is_empty();
+        let works = self.runs_destage() || self.has_copies() || !self.records.is_empty();
         let works = works || self.is_cleaning() || self.memory_works();
         self.is_idle() && !parts && !works && !self.has_effects()
     }
@@ -109,7 +109,7 @@ impl Overlay {
     /// destaged. Reads of the log may be in flight.
     pub fn is_empty(&self) -> bool {
         let copied = self.map.total(Kind::Clean).extents > 0 || self.has_copies();
-        let works = self.is_going_home() || self.is_cleaning() || self.append_waits();
+        let works = self.is_destaging() || self.is_cleaning() || self.append_waits();
         self.is_void() && !copied && !self.memory_works() && !works
     }
 
@@ -192,11 +192,11 @@ impl Overlay {
 
     /// The log has no room for now: clients' flushes that wait for records, and writes that wait for the last
     /// destage, are refused. Records stay on their way. False if there are none.
-    pub(crate) fn refuse_users(&mut self, error: RequestError) -> bool {
+    pub(crate) fn refuse_clients(&mut self, error: RequestError) -> bool {
         let waiting = core::mem::take(&mut self.flushes);
         let (users, others) = waiting
             .into_iter()
-            .partition(|(_, part)| self.is_users(*part));
+            .partition(|(_, part)| self.is_of_client(*part));
         self.flushes = others;
         let mut parts: Vec<PartTag> = users.into_iter().map(|(_, part): (u64, _)| part).collect();
         parts.extend(self.take_unanswered_flushes());
@@ -342,8 +342,8 @@ impl Overlay {
     ///
     /// # Panics
     /// If no record of this sequence is in flight.
-    pub fn went_beside(&mut self, sequence: u64, result: Result<(), RequestError>) {
-        self.primaries_written(sequence, result);
+    pub fn primaries_written(&mut self, sequence: u64, result: Result<(), RequestError>) {
+        self.note_primaries(sequence, result);
         self.settle_records();
     }
 
@@ -464,7 +464,7 @@ impl Overlay {
             }
             Owner::Copy { serial, stripe } => self.copied(serial, stripe, result),
             Owner::Fetch { serial } => self.fetched(tag, serial),
-            Owner::HomeFlush | Owner::LogFlush => self.flushed_for_home(result),
+            Owner::MainFlush | Owner::LogFlush => self.destage_flushed(result),
             Owner::Void if result.is_ok() => self.voided(),
             Owner::Void => self.end_destage(false),
             Owner::Reuse => self.reused(result),
@@ -538,13 +538,13 @@ impl Overlay {
     ///
     /// # Panics
     /// If none is in flight.
-    pub fn kept(&mut self, result: Result<(), RequestError>) {
+    pub fn nvram_written(&mut self, result: Result<(), RequestError>) {
         self.version_written(result);
         self.go_on();
     }
 
     /// It is recorded that NVRAM is not valid.
-    pub fn buffer_forgone(&mut self) {
+    pub fn nvram_disabled(&mut self) {
         self.end_nvram();
         self.settle_refused();
         self.pump_writes();
@@ -592,17 +592,17 @@ impl Overlay {
     // ---------------------------------------------------------------------------------------------- destage
 
     /// Begins to destage the records below this sequence that have landed; nothing if a destage runs already.
-    pub fn go_home(&mut self, below: u64) {
+    pub fn destage(&mut self, below: u64) {
         if self.may_destage() {
             self.stop_cleaning();
-            let below = below.min(self.told());
+            let below = below.min(self.acknowledged());
             self.destage_below(below);
             self.settle_destage();
         }
     }
 
     /// Begins the last destage: from now on writes that overlap the log wait.
-    pub fn go_home_for_good(&mut self) {
+    pub fn destage_for_good(&mut self) {
         if self.may_destage() {
             self.stop_cleaning();
             self.close();

@@ -1,8 +1,8 @@
 //! The overlay alone, driven by hand: what no life with a working log comes to.
 
 use super::{
-    Cleans, Effect, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, PartTag,
-    SealCause, Site, WantedVersion,
+    Cleans, Effect, FoundInLog, LogShape, NvramVersion, Overlay, OverlayLimits, Packing, PartTag,
+    SealCause, Site, StripeDestage,
 };
 use crate::policy::destage::Order;
 use alloc::vec::Vec;
@@ -117,7 +117,7 @@ fn write_waits_for_one_record_of_each_write_of_zeros() {
             }
             Effect::Reuse { part, .. }
             | Effect::Flush { part, .. }
-            | Effect::CopyHome { part, .. }
+            | Effect::Destage { part, .. }
             | Effect::Void { part, .. } => overlay.part_done(part, Ok(())),
             other => panic!("{other:?}"),
         }
@@ -135,7 +135,7 @@ fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
             Effect::Seal { sequence, .. } => overlay.appended(sequence, Ok(())),
             Effect::Reuse { part, .. }
             | Effect::Flush { part, .. }
-            | Effect::CopyHome { part, .. } => overlay.part_done(part, Ok(())),
+            | Effect::Destage { part, .. } => overlay.part_done(part, Ok(())),
             Effect::Fetch { part, pieces } => {
                 read.extend(pieces.iter().map(|piece| piece.sequence));
                 overlay.part_done(part, Ok(()));
@@ -145,7 +145,7 @@ fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
                 overlay.part_done(part, Ok(()));
             }
             Effect::Reply(_, result) => assert_eq!(result, Ok(())),
-            Effect::Forget { .. } | Effect::Foresee { .. } => {}
+            Effect::Forget { .. } | Effect::ExpectWrites { .. } => {}
             other => panic!("{other:?}"),
         }
     }
@@ -157,7 +157,7 @@ fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
 #[test]
 fn what_memory_holds_goes_home_and_then_the_next() {
     let gathered = |order| {
-        let homeward = Homeward {
+        let destage = StripeDestage {
             order,
             stripe_sectors: 16,
             run_sectors: 16,
@@ -168,7 +168,7 @@ fn what_memory_holds_goes_home_and_then_the_next() {
             Some(Packing {
                 records: 1,
                 held: 4,
-                homeward,
+                destage,
             }),
         );
         for tag in 0..12 {
@@ -178,9 +178,9 @@ fn what_memory_holds_goes_home_and_then_the_next() {
         }
         overlay.seal(SealCause::Flush);
         settle(&mut overlay);
-        overlay.go_home(overlay.next_sequence());
+        overlay.destage(overlay.next_sequence());
         let (read, void) = settle(&mut overlay);
-        assert!(overlay.holds_nothing_instead() && !overlay.is_going_home());
+        assert!(overlay.holds_nothing_instead() && !overlay.is_destaging());
         (read, void)
     };
     let (read, void) = gathered(Order::Rounds);
@@ -191,7 +191,7 @@ fn what_memory_holds_goes_home_and_then_the_next() {
 }
 
 fn hot_and_cold() -> Overlay {
-    let homeward = Homeward {
+    let destage = StripeDestage {
         order: Order::Rounds,
         stripe_sectors: 16,
         run_sectors: 16,
@@ -200,7 +200,7 @@ fn hot_and_cold() -> Overlay {
     let packing = Packing {
         records: 1,
         held: 4,
-        homeward,
+        destage,
     };
     let mut overlay = overlay_with(8, Some(packing));
     // One cold write, and two hot places by turns until six segments of four records are full.
@@ -346,8 +346,8 @@ fn what_cannot_be_read_or_made_durable_is_not_void() {
 fn going_home_ends_cleaning() {
     let mut overlay = hot_and_cold();
     let part = begin_to_clean(&mut overlay);
-    overlay.go_home(overlay.next_sequence());
-    assert!(overlay.is_going_home());
+    overlay.destage(overlay.next_sequence());
+    assert!(overlay.is_destaging());
     overlay.moved_in(part, read_to_move());
     assert!(overlay.cleans().is_none());
     let released = matches!(overlay.effect(), Some(Effect::Fetch { .. }));
@@ -375,7 +375,7 @@ fn around_buffer(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
                 overlay.appended(sequence, Ok(()));
             }
             Effect::Reuse { part, .. } => overlay.part_done(part, Ok(())),
-            Effect::Flush { part, site } if site != Site::Buffer => {
+            Effect::Flush { part, site } if site != Site::Nvram => {
                 if site == Site::Log {
                     asked.push(effect);
                 }
@@ -392,7 +392,7 @@ fn with_buffer() -> Overlay {
     let packing = Packing {
         records: 4,
         held: 4,
-        homeward: Homeward {
+        destage: StripeDestage {
             order: Order::Rounds,
             stripe_sectors: 16,
             run_sectors: 16,
@@ -417,7 +417,7 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     let (asked, told) = around_buffer(&mut overlay);
     assert!(told.is_empty());
     let [
-        Effect::Keep(WantedVersion {
+        Effect::WriteNvram(NvramVersion {
             version: 1,
             closed: false,
             ..
@@ -429,12 +429,12 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     overlay.request(write_at(3, 64), true);
     overlay.request(flush(4), false);
     assert_eq!(around_buffer(&mut overlay), (Vec::new(), Vec::new()));
-    overlay.kept(Ok(()));
+    overlay.nvram_written(Ok(()));
     let (asked, told) = around_buffer(&mut overlay);
     let [
         Effect::Flush {
             part,
-            site: Site::Buffer,
+            site: Site::Nvram,
         },
     ] = asked[..]
     else {
@@ -447,12 +447,12 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     let versions: Vec<(u64, u32)> = asked
         .iter()
         .filter_map(|effect| match effect {
-            Effect::Keep(wanted) => Some((wanted.sequence, wanted.version)),
+            Effect::WriteNvram(wanted) => Some((wanted.sequence, wanted.version)),
             _ => None,
         })
         .collect();
     assert_eq!(versions, [(2, 1)], "the first record's is whole");
-    assert_eq!(overlay.in_buffer(), 2);
+    assert_eq!(overlay.records_in_nvram(), 2);
 }
 
 /// A buffer that fails: all goes into the log, then it is put on record, and then flushes are told, which seal from then on.
@@ -460,20 +460,20 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
 fn a_buffer_that_fails_is_forgone_before_flushes_are_told() {
     let mut overlay = with_buffer();
     around_buffer(&mut overlay);
-    overlay.kept(Err(RequestError::Unavailable));
+    overlay.nvram_written(Err(RequestError::Unavailable));
     let (asked, told) = around_buffer(&mut overlay);
-    assert!(told.is_empty() && !overlay.has_buffer());
+    assert!(told.is_empty() && !overlay.uses_nvram());
     let [
         Effect::Seal { .. },
         Effect::Flush {
             site: Site::Log, ..
         },
-        Effect::Forgo,
+        Effect::DisableNvram,
     ] = asked[..]
     else {
         panic!("{asked:?}")
     };
-    overlay.buffer_forgone();
+    overlay.nvram_disabled();
     assert_eq!(around_buffer(&mut overlay).1, [(2, true)]);
     overlay.request(write_at(5, 64), true);
     overlay.request(flush(6), false);

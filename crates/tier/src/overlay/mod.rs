@@ -44,13 +44,13 @@ mod tests;
 mod tree;
 
 pub use clean::{Cleans, Oldest};
-pub use destage::WayHome;
-pub use effect::{CopyTag, Effect, PackTag, PartTag, Site, WantedVersion};
+pub use destage::DestageStage;
+pub use effect::{CopyTag, Effect, NvramVersion, PackTag, PartTag, Site};
 pub(crate) use limits::FETCHES;
-pub use limits::{FoundInLog, Homeward, OverlayCounters, OverlayLimits, Packing, SealCause};
+pub use limits::{FoundInLog, OverlayCounters, OverlayLimits, Packing, SealCause, StripeDestage};
 pub use machine::Overlay;
 pub use map::{ExtentMap, Extents, Pieces};
-pub use pack::Gathering;
+pub use pack::PackState;
 pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};
 
 use core::fmt;

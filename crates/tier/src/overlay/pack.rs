@@ -31,7 +31,7 @@ use restripe_array::{BufRef, PAGE_SECTORS, RequestError, RequestOp, SECTOR_BYTES
 
 /// What is being packed, and on its way into the log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Gathering {
+pub struct PackState {
     /// A record is being filled.
     pub filling: bool,
     /// Copies into records are in flight.
@@ -204,13 +204,13 @@ impl Packer {
     }
 
     /// The records that are being packed; `None` where none ever are.
-    pub fn gathering(&self) -> Option<Gathering> {
+    pub fn pack_state(&self) -> Option<PackState> {
         let pack = self.pack.as_ref()?;
         let mut sealed = [0; SealCause::ALL.len()];
         for cause in self.records.iter().filter_map(|record| record.sealed) {
             sealed[cause as usize] += 1;
         }
-        Some(Gathering {
+        Some(PackState {
             filling: pack.fills(),
             copying: pack.copies(),
             sealed,
@@ -220,7 +220,7 @@ impl Packer {
     }
 
     /// Whether memory has records that are not on their way into the log.
-    pub fn gathers(&self) -> bool {
+    pub fn has_packed(&self) -> bool {
         let holds = |pack: &Pack| !pack.records.is_empty();
         self.pack.as_ref().is_some_and(holds)
     }
@@ -533,7 +533,7 @@ impl Packer {
     pub(super) fn flush_sealed(&mut self, part: super::PartTag, cause: SealCause) {
         let until = match self.pack {
             Some(_) => self.sequence,
-            None => self.told(),
+            None => self.acknowledged(),
         };
         self.flushes.push_back((until, part));
         self.seal_records(cause);

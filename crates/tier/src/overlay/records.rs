@@ -100,14 +100,14 @@ impl Records {
     }
 
     /// Every record below has been acknowledged, and is mapped as far as it is valid.
-    pub fn told(&self) -> u64 {
+    pub fn acknowledged(&self) -> u64 {
         let oldest = self.records.front();
         oldest.map_or(self.sequence, |record| record.extent.sequence)
     }
 
     /// Whether anything in the log was acknowledged: a destage would free something.
-    pub(crate) fn has_a_way_home(&self) -> bool {
-        let below = self.told();
+    pub(crate) fn has_to_destage(&self) -> bool {
+        let below = self.acknowledged();
         let mut extents = self.map.extents_from(0);
         extents.any(|extent| extent.sequence < below)
     }
@@ -228,16 +228,19 @@ impl Records {
 
     /// Begins the flushes whose records have landed.
     pub(super) fn begin_flushes(&mut self) {
-        let told = self.told();
-        while let Some((_, part)) = self.flushes.pop_front_if(|(until, _)| *until <= told) {
-            self.flush_told(part);
+        let acknowledged = self.acknowledged();
+        while let Some((_, part)) = self
+            .flushes
+            .pop_front_if(|(until, _)| *until <= acknowledged)
+        {
+            self.flush_acknowledged_records(part);
         }
     }
 
     /// Makes durable in the log what was acknowledged.
-    pub(super) fn flush_told(&mut self, part: PartTag) {
-        let (told, site) = (self.told(), Site::Log);
-        self.part_mut(part).covers = Some(told);
+    pub(super) fn flush_acknowledged_records(&mut self, part: PartTag) {
+        let (acknowledged, site) = (self.acknowledged(), Site::Log);
+        self.part_mut(part).covers = Some(acknowledged);
         self.emit(Effect::Flush { part, site });
     }
 }

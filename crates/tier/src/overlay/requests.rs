@@ -46,7 +46,7 @@ pub(super) enum Owner {
     Slots,
     /// The flush of the log after which NVRAM is not valid.
     NvramEnd,
-    HomeFlush,
+    MainFlush,
     LogFlush,
     Void,
     CleanFlush,
@@ -188,7 +188,7 @@ impl Requests {
     }
 
     /// Whether a part is of a client's request.
-    pub(crate) fn is_users(&self, part: PartTag) -> bool {
+    pub(crate) fn is_of_client(&self, part: PartTag) -> bool {
         let part = self.parts[part.0 as usize].as_ref();
         part.is_some_and(|part| matches!(part.owner, Owner::Request(_) | Owner::Reading { .. }))
     }

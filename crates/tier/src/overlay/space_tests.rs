@@ -54,7 +54,7 @@ impl Log {
         match self.random.below(12) {
             0..=5 => self.append(),
             6..=9 => self.land(),
-            10 => self.go_home(),
+            10 => self.destage(),
             _ => self.turn_clean(),
         }
         self.met[self.space.pressure() as usize] += 1;
@@ -108,7 +108,7 @@ impl Log {
         assert_eq!(inserted, Ok(()));
     }
 
-    fn go_home(&mut self) {
+    fn destage(&mut self) {
         let from = self.random.below(196);
         if let Some(extent) = self.map.extents_from(from).next() {
             let space = &mut self.space;

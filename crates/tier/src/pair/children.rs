@@ -252,7 +252,7 @@ impl Children {
     fn is_of_user(&self, tag: RequestTag) -> bool {
         let of_user = |part| {
             let overlay = self.overlay.as_ref();
-            overlay.is_some_and(|one| one.is_users(part))
+            overlay.is_some_and(|one| one.is_of_client(part))
         };
         match self.child_of(tag).owner {
             Owner::User(_) => true,

@@ -77,8 +77,8 @@ impl Pair {
                 (Site::Log, Command::Add(self.move_to(Site::Log, member)))
             }
             Command::AddToBuffer(member) => {
-                let local = self.move_to(Site::Buffer, member);
-                (Site::Buffer, Command::Add(local))
+                let local = self.move_to(Site::Nvram, member);
+                (Site::Nvram, Command::Add(local))
             }
             Command::Replace { old, new } => {
                 let (site, old) = self.route.set_of(old);

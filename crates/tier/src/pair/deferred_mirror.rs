@@ -52,9 +52,9 @@ impl DeferredMirror {
         self.besides.push_back((sequence, request, copies));
     }
 
-    pub(crate) fn went_beside(&mut self, sequence: u64, result: Result<(), RequestError>) {
+    pub(crate) fn primaries_written(&mut self, sequence: u64, result: Result<(), RequestError>) {
         self.beside_failed |= result.is_err();
-        self.overlay_mut().went_beside(sequence, result);
+        self.overlay_mut().primaries_written(sequence, result);
     }
 
     pub(crate) fn next_beside(&mut self) -> bool {
@@ -79,7 +79,7 @@ impl DeferredMirror {
             self.ask_copies(Site::Home, owner, request, copies);
         } else {
             let error = Err(self.home().refusal(RequestOp::Write));
-            self.went_beside(sequence, error);
+            self.primaries_written(sequence, error);
         }
         true
     }
@@ -110,7 +110,7 @@ impl DeferredMirror {
             && self.stage == Stage::Serving
             && !self.is_leaving()
             && (!overlay.is_broken() || overlay.is_logless())
-            && !overlay.is_going_home()
+            && !overlay.is_destaging()
             && !self.home().compares_copies()
             && overlay.is_void();
         let (alone, void) = (overlay.is_alone(), overlay.is_void());
@@ -159,7 +159,7 @@ impl DeferredMirror {
 
     /// Whether all that first copies have and nobody else is on the map of an array that stops.
     pub(crate) fn knows_what_is_ahead(&self) -> bool {
-        let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_going_home();
+        let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_destaging();
         let home = self.home();
         let on_record = home.records_primary_first() && home.partner_durable();
         let in_step = home.copies_are_whole() && !home.owes_resync();
@@ -177,7 +177,7 @@ impl DeferredMirror {
     fn settle_alone(&mut self) -> bool {
         let overlay = self.overlay();
         let (alone, logless) = (overlay.is_alone(), overlay.is_logless());
-        let (void, home) = (overlay.is_void() && !overlay.is_going_home(), self.home());
+        let (void, home) = (overlay.is_void() && !overlay.is_destaging(), self.home());
         let (ahead, whole) = (home.records_primary_first(), home.copies_are_whole());
         if !alone || home.halted() {
             return false;
@@ -235,7 +235,7 @@ impl DeferredMirror {
             return;
         };
         overlay.doubt_records();
-        let seen = (overlay.told(), self.home().sequence());
+        let seen = (overlay.acknowledged(), self.home().sequence());
         if self.firsts_seen.replace(seen) == Some(seen) {
             return;
         }

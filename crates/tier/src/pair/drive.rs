@@ -20,7 +20,7 @@ impl Pair {
             self.keep_surrogate(NOT_HOME);
             let overlay = self.overlay_mut();
             let error = RequestError::NoSpace;
-            return overlay.refuse_waiting(error) | overlay.refuse_users(error);
+            return overlay.refuse_waiting(error) | overlay.refuse_clients(error);
         }
         if self.home().halted() {
             let refusal = self.home().refusal(RequestOp::Write);
@@ -47,7 +47,7 @@ impl Pair {
         if clean_go && self.drop_clean() {
             return true;
         }
-        if self.going && !self.overlay().is_going_home() {
+        if self.going && !self.overlay().is_destaging() {
             self.going = false;
             self.came_home();
             return true;
@@ -59,7 +59,7 @@ impl Pair {
             _ => short || !moving && overlay.holds_anything(),
         };
         // One that frees nothing would be begun again at once, and what is awaited would never come.
-        let idle = overlay.is_going_home() || overlay.is_broken() || !overlay.has_a_way_home();
+        let idle = overlay.is_destaging() || overlay.is_broken() || !overlay.has_to_destage();
         if !due || idle {
             return false;
         }
@@ -68,14 +68,14 @@ impl Pair {
             self.route.wake_own(at);
             return false;
         }
-        let last = !moving && self.goes_home_for_good();
+        let last = !moving && self.destages_for_good();
         let overlay = self.overlay_mut();
         if last {
-            overlay.go_home_for_good();
+            overlay.destage_for_good();
         } else {
-            overlay.go_home(overlay.next_sequence());
+            overlay.destage(overlay.next_sequence());
         }
-        self.going = overlay.is_going_home();
+        self.going = overlay.is_destaging();
         self.going
     }
 

@@ -19,7 +19,7 @@ impl Pair {
                 copy,
                 buf,
             } => self.read_cached(part, home, copy, buf),
-            Effect::Beside {
+            Effect::WritePrimaries {
                 sequence,
                 request,
                 all,
@@ -45,14 +45,16 @@ impl Pair {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
-            Effect::Keep(wanted) => self.keep_version(wanted),
-            Effect::Forgo => self.forgo_buffer(),
+            Effect::WriteNvram(wanted) => self.keep_version(wanted),
+            Effect::DisableNvram => self.forgo_buffer(),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
             Effect::Move { part, at, sectors } => self.moves.push_back((part, at, sectors)),
             Effect::Moved { buf } => self.release_moved(buf),
             Effect::Forget { home, log } => self.forget_kept(home, &log),
-            Effect::Foresee { home, soon } => self.at_home(|core| core.foresee_writes(home, soon)),
-            Effect::CopyHome { part, extents } => self.send_home(part, extents),
+            Effect::ExpectWrites { home, soon } => {
+                self.at_home(|core| core.foresee_writes(home, soon))
+            }
+            Effect::Destage { part, extents } => self.send_home(part, extents),
             Effect::Void { part, below } => self.void(part, None, below),
             Effect::Reuse {
                 part,
@@ -68,8 +70,8 @@ impl Pair {
     pub(super) fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
         let packs = packs | self.next_version() | self.next_forgo();
-        let homeward = self.next_fetch() | self.next_copy() | self.next_move();
-        packs | self.next_beside() | self.next_append() | homeward | self.next_anchors()
+        let destages = self.next_fetch() | self.next_copy() | self.next_move();
+        packs | self.next_beside() | self.next_append() | destages | self.next_anchors()
     }
 
     pub(super) fn computed(&mut self, tag: Tag, mut compute: Box<Compute>, verdict: Verdict) {
@@ -128,7 +130,7 @@ impl Pair {
                 at,
                 buf,
             } => self.first_read(part, home, at, buf, result),
-            Owner::Beside(sequence) => self.went_beside(sequence, result),
+            Owner::Beside(sequence) => self.primaries_written(sequence, result),
             // Home has it, too.
             Owner::LogPart {
                 part,

@@ -179,7 +179,7 @@ impl Facts {
     }
 
     pub(crate) fn buffer_set(&self) -> &Part {
-        &self.sets[Site::Buffer]
+        &self.sets[Site::Nvram]
     }
 
     pub(crate) fn has_no_space(&self, site: Site) -> bool {
@@ -195,7 +195,7 @@ impl Facts {
 
     pub(crate) fn gathers_writes(&self) -> bool {
         let overlay = self.overlay.as_ref();
-        overlay.is_some_and(|one| one.gathering().is_some() && !one.is_broken())
+        overlay.is_some_and(|one| one.pack_state().is_some() && !one.is_broken())
     }
 
     /// Whether a code cache takes no writes, since its log or the main set has no space. Its log is not
@@ -257,7 +257,7 @@ impl Facts {
 
     /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users
     /// write over and over would never let it begin.
-    pub(crate) fn goes_home_for_good(&self) -> bool {
+    pub(crate) fn destages_for_good(&self) -> bool {
         let overlay = self.overlay();
         let pressed = matches!(self.leaving, Leaving::Emptying { came_home, .. } if came_home);
         pressed || overlay.extents_instead() <= LAST_EXTENTS
@@ -374,7 +374,7 @@ fn set_config(
             cache: None,
             ..config.limits
         },
-        Site::Buffer => Limits {
+        Site::Nvram => Limits {
             pool,
             requests: BUFFER_REQUESTS,
             slices: BUFFER_SLICES,

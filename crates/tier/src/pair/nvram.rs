@@ -15,7 +15,7 @@ use super::children::Owner;
 use super::jobs::Job;
 use super::pack::Packs;
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
-use crate::overlay::{Site, WantedVersion};
+use crate::overlay::{NvramVersion, Site};
 use alloc::collections::VecDeque;
 use restripe_array::meta::superblock::{BufferMark, PartnerRole};
 use restripe_array::parts::Size;
@@ -83,7 +83,7 @@ impl Nvram {
     /// Whether the buffer that is here is the log's.
     pub(crate) fn has_own_buffer(&self) -> bool {
         let partner = self.buffer_set().partner();
-        self.started[Site::Buffer]
+        self.started[Site::Nvram]
             && partner.is_some_and(|partner| {
                 let home = self.home().id();
                 partner.role == PartnerRole::Buffer && partner.array == home
@@ -94,16 +94,16 @@ impl Nvram {
     pub(crate) fn watch_buffer(&mut self) -> bool {
         let failed = self.buffer_set().state() == ArrayState::Failed || self.buffer_set().halted();
         let overlay = self.overlay_mut();
-        let fails = failed && overlay.has_buffer();
+        let fails = failed && overlay.uses_nvram();
         if fails {
-            overlay.fail_buffer();
+            overlay.fail_nvram();
         }
         fails
     }
 
     /// A version is wanted in the buffer; its checksum is taken later.
-    pub(crate) fn keep_version(&mut self, wanted: WantedVersion) {
-        let WantedVersion {
+    pub(crate) fn keep_version(&mut self, wanted: NvramVersion) {
+        let NvramVersion {
             sequence,
             version,
             durable,
@@ -194,7 +194,7 @@ impl Nvram {
         let payload = self.memory.payload(sequence, sectors);
         let at = slots.half_at(slots.half_of(sequence, version));
         for (at, source) in [(at, header), (at + PAGE_SECTORS, payload)] {
-            self.write(Site::Buffer, Owner::Job(job), at, source);
+            self.write(Site::Nvram, Owner::Job(job), at, source);
         }
     }
 
@@ -219,7 +219,7 @@ impl Nvram {
 
     fn version_kept(&mut self, sequence: u64, result: Result<(), RequestError>) {
         self.memory.end_reading(sequence);
-        self.overlay_mut().kept(result);
+        self.overlay_mut().nvram_written(result);
     }
 
     pub(crate) fn forgo_buffer(&mut self) {
@@ -242,13 +242,13 @@ impl Nvram {
         if forgone.is_err() {
             overlay.break_log();
         }
-        overlay.buffer_forgone();
+        overlay.nvram_disabled();
         true
     }
 
     /// Records that lie in the buffer, while flushes go there.
     pub(crate) fn records_in_buffer(&self) -> Option<u32> {
         let overlay = self.overlay.as_ref()?;
-        overlay.has_buffer().then(|| overlay.in_buffer())
+        overlay.uses_nvram().then(|| overlay.records_in_nvram())
     }
 }

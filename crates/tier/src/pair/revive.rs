@@ -168,7 +168,7 @@ impl Revival {
     /// Whether the log of a code cache failed for another reason: memory alone may have writes, which no attempt may forget.
     fn has_lost_touch(&self) -> bool {
         let overlay = self.overlay.as_ref();
-        overlay.is_some_and(|one| one.gathering().is_some() && one.is_broken())
+        overlay.is_some_and(|one| one.pack_state().is_some() && one.is_broken())
     }
 
     /// A set that halted for another reason would get no number of the attempt on record, and the others would be ahead of it.

@@ -7,7 +7,7 @@ use core::ops::{Index, IndexMut};
 use restripe_array::parts::NEVER;
 use restripe_array::{Action, CommandError, Fact, Member, MemberInfo, Nanos, Tag};
 
-pub(crate) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Buffer];
+pub(crate) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Nvram];
 /// Sets of an array at most.
 pub(crate) const SETS: usize = 3;
 
@@ -49,7 +49,7 @@ pub(crate) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
     let site = match tag.0 >> OWNER_SHIFT {
         0 => Some(Site::Home),
         1 => Some(Site::Log),
-        2 => Some(Site::Buffer),
+        2 => Some(Site::Nvram),
         _ => None,
     };
     (site, Tag(tag.0 & ((1 << OWNER_SHIFT) - 1)))
@@ -86,7 +86,7 @@ impl Route {
             let site = match index {
                 _ if index < homes => Site::Home,
                 _ if index < homes + logs => Site::Log,
-                _ => Site::Buffer,
+                _ => Site::Nvram,
             };
             route.arrived(*info, site);
         }
@@ -207,7 +207,7 @@ impl Route {
         match site {
             Site::Home => fact,
             Site::Log => Fact::OfSurrogate(Box::new(fact)),
-            Site::Buffer => Fact::OfBuffer(Box::new(fact)),
+            Site::Nvram => Fact::OfBuffer(Box::new(fact)),
         }
     }
 
@@ -232,7 +232,7 @@ impl Route {
         match site {
             Site::Home => error,
             Site::Log => CommandError::OfSurrogate(Box::new(error)),
-            Site::Buffer => CommandError::OfBuffer(Box::new(error)),
+            Site::Nvram => CommandError::OfBuffer(Box::new(error)),
         }
     }
 }

@@ -157,13 +157,11 @@ impl Stops {
                 self.note_stop(result);
                 self.stop_set(Site::Log);
             }
-            Stage::Stopping(Stopping::Set(Site::Home | Site::Log))
-                if self.started[Site::Buffer] =>
-            {
+            Stage::Stopping(Stopping::Set(Site::Home | Site::Log)) if self.started[Site::Nvram] => {
                 self.note_log_stop(site, result);
-                self.stop_set(Site::Buffer);
+                self.stop_set(Site::Nvram);
             }
-            Stage::Stopping(Stopping::Set(Site::Buffer)) => self.stopped(),
+            Stage::Stopping(Stopping::Set(Site::Nvram)) => self.stopped(),
             Stage::Stopping(_) => {
                 self.note_log_stop(site, result);
                 self.stopped();

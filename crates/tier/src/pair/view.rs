@@ -92,7 +92,7 @@ impl Pair {
     fn buffer_status(&self) -> Option<BufferStatus> {
         let any = self.surrogate.buffer_members > 0 || self.buffer_mark() != BufferMark::None;
         any.then(|| BufferStatus {
-            set: self.set_status(Site::Buffer),
+            set: self.set_status(Site::Nvram),
             mark: self.buffer_mark(),
             records: self.records_in_buffer(),
         })
@@ -121,7 +121,7 @@ impl Pair {
             capacity: map.capacity(),
             sectors: Kind::ALL.map(|kind| map.total(kind).sectors),
             log_sectors: overlay.log_sectors(),
-            going_home: overlay.is_going_home(),
+            going_home: overlay.is_destaging(),
             broken: (overlay.is_broken() || self.shelves(Site::Log)) && !overlay.is_logless(),
             without_log: self.goes_on_without_log(),
             full: self.log_has_no_space() || self.does_not_empty(overlay),
@@ -143,12 +143,12 @@ impl Pair {
         let overlay = self.overlay.as_ref()?;
         let home = self.home();
         Some(CodeCacheStatus {
-            gathering: overlay.gathering()?,
+            gathering: overlay.pack_state()?,
             announcing: self.announcing(),
             short: overlay.pressure() >= Pressure::Reclaim,
             starved: overlay.is_starved(),
             destaging: self.is_destaging(),
-            way_home: overlay.way_home(),
+            destage_stage: overlay.destage_stage(),
             cleans: overlay.cleans(),
             mirrors_resting: home.mirrors_in(Power::Resting),
             mirrors_waking: home.mirrors_in(Power::Waking),
@@ -157,7 +157,7 @@ impl Pair {
 
     /// Whether the log is nearly full, and the last way home was cut short.
     fn does_not_empty(&self, overlay: &Overlay) -> bool {
-        overlay.pressure() >= Pressure::Reclaim && overlay.fell_short() && !overlay.is_going_home()
+        overlay.pressure() >= Pressure::Reclaim && overlay.fell_short() && !overlay.is_destaging()
     }
 
     pub(crate) fn moved(&self) -> Option<OverlayCounters> {

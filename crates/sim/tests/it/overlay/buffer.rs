@@ -4,7 +4,7 @@
 use super::{Record, World};
 use restripe_array::RequestError;
 use restripe_sim::payload::Token;
-use restripe_tier::overlay::{Effect, Extent, WantedVersion};
+use restripe_tier::overlay::{Effect, Extent, NvramVersion};
 use std::collections::BTreeMap;
 
 /// A version of a record, as it lies there.
@@ -48,17 +48,17 @@ impl World {
 
     /// Now and then it fails.
     pub(super) fn step_buffer(&mut self) {
-        if self.overlay.has_buffer() && self.rng.chance(1, 600) {
+        if self.overlay.uses_nvram() && self.rng.chance(1, 600) {
             self.count("buffers failed");
             self.buffer.fails = true;
-            self.overlay.fail_buffer();
+            self.overlay.fail_nvram();
             self.collect();
         }
     }
 
     /// A version is begun: what its half held may be gone.
     pub(super) fn begin_version(&mut self, effect: &Effect) {
-        let Effect::Keep(wanted) = effect else {
+        let Effect::WriteNvram(wanted) = effect else {
             return;
         };
         let half = self.half_of(wanted.sequence, wanted.version);
@@ -70,8 +70,8 @@ impl World {
         }
     }
 
-    pub(super) fn keep_version(&mut self, wanted: &WantedVersion) {
-        let WantedVersion {
+    pub(super) fn keep_version(&mut self, wanted: &NvramVersion) {
+        let NvramVersion {
             sequence,
             version,
             closed,
@@ -124,7 +124,7 @@ impl World {
     pub(super) fn forget_memory(&mut self) {
         let sealed = std::mem::take(&mut self.buffer.sealed);
         for (sequence, extents) in sealed {
-            let keeps = |effect: &Effect| matches!(effect, Effect::Keep(wanted) if wanted.sequence == sequence);
+            let keeps = |effect: &Effect| matches!(effect, Effect::WriteNvram(wanted) if wanted.sequence == sequence);
             if self.overlay.is_held(sequence) || self.doing.iter().any(keeps) {
                 self.buffer.sealed.insert(sequence, extents);
                 continue;

@@ -7,13 +7,13 @@ use restripe_tier::overlay::{Effect, Extent, FoundInLog, Kind, Overlay};
 impl World {
     pub(super) fn crash(&mut self) {
         let stage = self.doing.iter().map(|effect| match effect {
-            Effect::CopyHome { .. } => "crash while copying",
+            Effect::Destage { .. } => "crash while copying",
             Effect::Void { .. } => "crash while voiding",
             Effect::Append { .. } => "crash while appending",
             Effect::Seal { .. } => "crash while sealing",
             Effect::Pack { .. } => "crash while packing",
             Effect::Move { .. } => "crash while moving",
-            Effect::Keep(_) => "crash while keeping",
+            Effect::WriteNvram(_) => "crash while keeping",
             _ => "crash",
         });
         let stages: Vec<&str> = stage.collect();

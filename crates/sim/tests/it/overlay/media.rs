@@ -16,7 +16,7 @@ impl World {
             match effect {
                 Effect::Reply(tag, result) => self.reply(tag, result),
                 Effect::Copied(tag, result) => self.copied(tag, result),
-                Effect::Foresee { .. } => {}
+                Effect::ExpectWrites { .. } => {}
                 Effect::Moved { buf } => {
                     self.memory.remove(&buf.buf).expect("it was read");
                 }
@@ -73,7 +73,9 @@ impl World {
                 let result = self.of_log();
                 self.overlay.appended(extent.sequence, result);
             }
-            Effect::Beside { sequence, .. } => self.overlay.went_beside(sequence, Ok(())),
+            Effect::WritePrimaries { sequence, .. } => {
+                self.overlay.primaries_written(sequence, Ok(()))
+            }
             Effect::Void { part, .. }
             | Effect::Reuse { part, .. }
             | Effect::Flush {
@@ -96,26 +98,26 @@ impl World {
             }
             Effect::Flush {
                 part,
-                site: Site::Buffer,
+                site: Site::Nvram,
             } => {
                 let result = self.of_buffer();
                 self.overlay.part_done(part, result);
             }
-            Effect::Keep(_) => {
+            Effect::WriteNvram(_) => {
                 let result = self.of_buffer();
-                self.overlay.kept(result);
+                self.overlay.nvram_written(result);
             }
-            Effect::Forgo => self.overlay.buffer_forgone(),
+            Effect::DisableNvram => self.overlay.nvram_disabled(),
             Effect::Read { part, .. }
             | Effect::Pass { part, .. }
             | Effect::Flush { part, .. }
             | Effect::Fetch { part, .. }
-            | Effect::CopyHome { part, .. } => self.overlay.part_done(part, Ok(())),
+            | Effect::Destage { part, .. } => self.overlay.part_done(part, Ok(())),
             Effect::Reply(..)
             | Effect::Copied(..)
             | Effect::Moved { .. }
             | Effect::Forget { .. }
-            | Effect::Foresee { .. } => {
+            | Effect::ExpectWrites { .. } => {
                 unreachable!("words are not work")
             }
         }
@@ -139,7 +141,7 @@ impl World {
                 self.pass(FIRST, request);
                 self.pass(FURTHER, request);
             }
-            Effect::Beside { request, all, .. } => {
+            Effect::WritePrimaries { request, all, .. } => {
                 self.count("writes beside");
                 self.pass(FIRST, request);
                 if *all {
@@ -156,10 +158,10 @@ impl World {
                 self.log.iter_mut().for_each(|record| record.durable = true);
             }
             Effect::Flush {
-                site: Site::Buffer, ..
+                site: Site::Nvram, ..
             } => self.flush_buffer(),
-            Effect::Keep(wanted) => self.keep_version(wanted),
-            Effect::Forgo => {
+            Effect::WriteNvram(wanted) => self.keep_version(wanted),
+            Effect::DisableNvram => {
                 self.count("buffers forgone");
                 self.buffer.counts = false;
             }
@@ -210,10 +212,10 @@ impl World {
                     }
                 }
                 let (most, kept) = (self.limits.packing, self.kept.len() as u64);
-                let most = most.expect("it gathers").homeward.pages * 8;
+                let most = most.expect("it gathers").destage.pages * 8;
                 assert!(kept <= most, "{kept} sectors in memory for {most}");
             }
-            Effect::CopyHome { extents, .. } => {
+            Effect::Destage { extents, .. } => {
                 for extent in extents {
                     self.bring_home(extent);
                 }
@@ -242,7 +244,7 @@ impl World {
             | Effect::Copied(..)
             | Effect::Moved { .. }
             | Effect::Forget { .. }
-            | Effect::Foresee { .. } => {}
+            | Effect::ExpectWrites { .. } => {}
         }
     }
 
@@ -398,11 +400,11 @@ pub(super) fn written_at_home(effect: &Effect) -> Option<(u64, u64)> {
             let first = request.offset / SECTOR_BYTES;
             Some((first, first + request.bytes / SECTOR_BYTES))
         }
-        Effect::Beside { request, .. } => {
+        Effect::WritePrimaries { request, .. } => {
             let first = request.offset / SECTOR_BYTES;
             Some((first, first + request.bytes / SECTOR_BYTES))
         }
-        Effect::CopyHome { extents, .. } => {
+        Effect::Destage { extents, .. } => {
             let last = extents.last().expect("something goes home");
             Some((extents[0].home, last.end()))
         }

@@ -14,8 +14,8 @@ use restripe_sim::payload::{Payload, Token};
 use restripe_sim::rng::Rng;
 use restripe_tier::destage::Order;
 use restripe_tier::overlay::{
-    CopyTag, Effect, Extent, FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing,
-    SealCause,
+    CopyTag, Effect, Extent, FoundInLog, LogShape, Overlay, OverlayLimits, Packing, SealCause,
+    StripeDestage,
 };
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn limits(seed: u64) -> OverlayLimits {
     let packing = Packing {
         records: 1 + (seed / 3) as u32 % 3,
         held: 3 + (seed / 9) as u32 % 3,
-        homeward: Homeward {
+        destage: StripeDestage {
             order: Order::ALL[(seed / 7) as usize % 4],
             stripe_sectors: [8, 32][(seed / 5) as usize % 2],
             run_sectors: 16,
@@ -224,8 +224,8 @@ impl World {
                 let next = self.overlay.next_sequence();
                 let below = next - self.rng.below(next.min(12));
                 match self.rng.chance(1, 4) {
-                    true => self.overlay.go_home_for_good(),
-                    false => self.overlay.go_home(below),
+                    true => self.overlay.destage_for_good(),
+                    false => self.overlay.destage(below),
                 }
                 self.collect();
             }
@@ -250,7 +250,7 @@ impl World {
             Some(oldest) => self.overlay.clean(oldest),
             None => {
                 self.overlay.seal(SealCause::Age);
-                self.overlay.go_home(self.overlay.next_sequence());
+                self.overlay.destage(self.overlay.next_sequence());
             }
         }
         self.collect();
@@ -272,7 +272,7 @@ impl World {
     /// First copies are believed again, or lost, or the log is: never both.
     fn step_ahead(&mut self) {
         let overlay = &mut self.overlay;
-        let empty = overlay.holds_nothing_instead() && !overlay.is_going_home();
+        let empty = overlay.holds_nothing_instead() && !overlay.is_destaging();
         if !overlay.trusts() && empty && !overlay.is_broken() && self.rng.chance(1, 4) {
             overlay.trust(true);
         } else if overlay.trusts() && !overlay.is_broken() && self.rng.chance(1, 150) {
@@ -285,8 +285,8 @@ impl World {
         if self.overlay.is_broken() && self.rng.chance(1, 20) {
             let next = self.overlay.next_sequence();
             match self.rng.chance(1, 2) {
-                true => self.overlay.go_home_for_good(),
-                false => self.overlay.go_home(next),
+                true => self.overlay.destage_for_good(),
+                false => self.overlay.destage(next),
             }
             self.collect();
         }
@@ -298,7 +298,7 @@ impl World {
         self.overlay.trust(false);
         let (besides, others): (Vec<Effect>, Vec<Effect>) = std::mem::take(&mut self.doing)
             .into_iter()
-            .partition(|effect| matches!(effect, Effect::Beside { .. }));
+            .partition(|effect| matches!(effect, Effect::WritePrimaries { .. }));
         self.doing = others;
         let further = self.home[FURTHER].live.clone();
         self.home[FIRST].live = further;
@@ -306,9 +306,9 @@ impl World {
         self.home[FURTHER].flush();
         self.overlay.lapsed();
         for effect in besides {
-            if let Effect::Beside { sequence, .. } = effect {
+            if let Effect::WritePrimaries { sequence, .. } = effect {
                 let error = Err(RequestError::ReadOnly);
-                self.overlay.went_beside(sequence, error);
+                self.overlay.primaries_written(sequence, error);
             }
         }
         self.collect();
@@ -322,16 +322,16 @@ impl World {
         self.overlay.seal(SealCause::Age);
         self.collect();
         self.drain();
-        self.overlay.go_home(self.overlay.next_sequence());
+        self.overlay.destage(self.overlay.next_sequence());
         self.collect();
         self.drain();
         assert!(
-            self.overlay.map().is_empty() && !self.overlay.is_going_home(),
+            self.overlay.map().is_empty() && !self.overlay.is_destaging(),
             "left: {:?}, trusts {} broken {} going {} fell {} closing {}",
             self.overlay.map().extents_from(0).collect::<Vec<_>>(),
             self.overlay.trusts(),
             self.overlay.is_broken(),
-            self.overlay.is_going_home(),
+            self.overlay.is_destaging(),
             self.overlay.fell_short(),
             self.overlay.is_closing()
         );
@@ -361,7 +361,7 @@ fn what_was_told_is_read_whatever_happens() {
         world.settle();
         let counters = world.overlay.counters();
         world.met.insert("read from both", counters.reads_of_both);
-        world.met.insert("sectors home", counters.sectors_home);
+        world.met.insert("sectors home", counters.sectors_destaged);
         world.met.insert("cleanings", counters.cleanings);
         world.met.insert("sectors moved", counters.sectors_moved);
         world.met.insert("copies spoiled", counters.copies_spoiled);

@@ -29,7 +29,7 @@ use stripes::Stripes;
 
 /// How far a destage has come.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum WayHome {
+pub enum DestageStage {
     /// Data is being read from the log into memory.
     Reading,
     /// It is being written to the main set.
@@ -97,23 +97,23 @@ impl Destaging {
     }
 
     /// How far the destage has come that is running.
-    pub fn way_home(&self) -> Option<WayHome> {
+    pub fn destage_stage(&self) -> Option<DestageStage> {
         Some(match self.destage?.stage {
-            Stage::Copying(_) => WayHome::Writing,
+            Stage::Copying(_) => DestageStage::Writing,
             Stage::ByStripes => match self.stripes.as_ref().is_some_and(Stripes::fetches) {
-                true => WayHome::Reading,
-                false => WayHome::Writing,
+                true => DestageStage::Reading,
+                false => DestageStage::Writing,
             },
-            Stage::Flushing { .. } => WayHome::Flushing,
-            Stage::Voiding => WayHome::Voiding,
+            Stage::Flushing { .. } => DestageStage::Flushing,
+            Stage::Voiding => DestageStage::Voiding,
         })
     }
 
-    pub fn is_going_home(&self) -> bool {
+    pub fn is_destaging(&self) -> bool {
         self.destage.is_some() || self.closing
     }
 
-    pub(super) fn copies_home(&self) -> bool {
+    pub(super) fn runs_destage(&self) -> bool {
         self.destage.is_some()
     }
 
@@ -230,7 +230,7 @@ impl Destaging {
                 return self.all_copied(&destage);
             };
             self.running().stage = Stage::Copying(extent.end());
-            self.begin_copy_home(Vec::from([extent]), None);
+            self.begin_write(Vec::from([extent]), None);
         }
     }
 
@@ -249,20 +249,20 @@ impl Destaging {
             while self.running().copies < self.limits.copies
                 && let Some((stripe, extents)) = stripes.next_run()
             {
-                self.begin_copy_home(extents, Some(stripe));
+                self.begin_write(extents, Some(stripe));
             }
         }
         let over = stripes.is_over(failed);
         self.stripes = Some(stripes);
         match over {
             true if failed => self.end_destage(false),
-            true => self.flush_home(),
+            true => self.flush_destaged(),
             false => {}
         }
     }
 
     /// Begins to write extents that are adjacent in the main set.
-    fn begin_copy_home(&mut self, mut extents: Vec<Extent>, stripe: Option<u64>) {
+    fn begin_write(&mut self, mut extents: Vec<Extent>, stripe: Option<u64>) {
         for extent in &mut extents {
             extent.kind = self.kind_now(extent);
         }
@@ -270,22 +270,22 @@ impl Destaging {
         let serial = self.begin_reading();
         let part = self.begin_part(Owner::Copy { serial, stripe });
         let sectors = extents.iter().map(|extent| u64::from(extent.sectors));
-        self.counters.sectors_home += sectors.sum::<u64>();
-        self.counters.writes_home += 1;
-        self.emit(Effect::CopyHome { part, extents });
+        self.counters.sectors_destaged += sectors.sum::<u64>();
+        self.counters.destage_writes += 1;
+        self.emit(Effect::Destage { part, extents });
     }
 
     /// There is nothing more to copy.
     fn all_copied(&mut self, destage: &Destage) {
         match destage.copies {
             0 if destage.failed => self.end_destage(false),
-            0 => self.flush_home(),
+            0 => self.flush_destaged(),
             _ => {}
         }
     }
 
     fn next_to_copy(&self, from: u64, destage: &Destage) -> Option<Extent> {
-        let due = |extent: &Extent| extent.sequence < destage.below && self.can_go_home(extent);
+        let due = |extent: &Extent| extent.sequence < destage.below && self.can_be_destaged(extent);
         let found = self.map.extents_from(from).find(due)?;
         let start = found.home.max(from);
         found.within(start..start + u64::from(self.limits.record_sectors))
@@ -293,7 +293,7 @@ impl Destaging {
 
     /// Whether a copy is needed and can be read: if the log failed, only what the primary copies have as
     /// well.
-    fn can_go_home(&self, extent: &Extent) -> bool {
+    fn can_be_destaged(&self, extent: &Extent) -> bool {
         match self.kind_now(extent) {
             Kind::Instead => !self.broken,
             Kind::Also => true,
@@ -301,11 +301,11 @@ impl Destaging {
         }
     }
 
-    fn flush_home(&mut self) {
+    fn flush_destaged(&mut self) {
         let broken = self.broken;
         let left = if broken { 1 } else { 2 };
         self.running().stage = Stage::Flushing { left };
-        let part = self.begin_part(Owner::HomeFlush);
+        let part = self.begin_part(Owner::MainFlush);
         let site = Site::Home;
         self.emit(Effect::Flush { part, site });
         if !broken {
@@ -313,7 +313,7 @@ impl Destaging {
         }
     }
 
-    pub(super) fn flushed_for_home(&mut self, result: Result<(), RequestError>) {
+    pub(super) fn destage_flushed(&mut self, result: Result<(), RequestError>) {
         let destage = self.running();
         destage.failed |= result.is_err();
         let Stage::Flushing { left } = &mut destage.stage else {

@@ -15,7 +15,7 @@
 //! written.
 
 use crate::overlay::effect::{Effect, PartTag};
-use crate::overlay::limits::{FETCHES, Homeward, Packing};
+use crate::overlay::limits::{FETCHES, Packing, StripeDestage};
 use crate::overlay::log::Log;
 use crate::overlay::requests::{Owner, Requests};
 use crate::overlay::{Extent, Kind};
@@ -27,7 +27,7 @@ use restripe_array::PAGE_SECTORS;
 
 /// Where clusters and stripes are, and what of them is destaged.
 struct Places {
-    homeward: Homeward,
+    destage: StripeDestage,
     below: u64,
     /// In the log, the oldest first.
     clusters: Vec<Range<u64>>,
@@ -51,7 +51,7 @@ pub(super) struct Stripes {
 
 impl Places {
     /// Cuts the segments that have something to copy in clusters of this number of sectors.
-    fn new(log: &Log, homeward: Homeward, sectors: u64, below: u64) -> Places {
+    fn new(log: &Log, destage: StripeDestage, sectors: u64, below: u64) -> Places {
         let (mut clusters, mut first_of) = (Vec::new(), BTreeMap::new());
         for segment in log.space.to_copy() {
             let all = log.space.segment_range(segment);
@@ -60,7 +60,7 @@ impl Places {
             clusters.extend(starts.map(|start| start..all.end.min(start + sectors)));
         }
         Places {
-            homeward,
+            destage,
             below,
             clusters,
             first_of,
@@ -68,11 +68,11 @@ impl Places {
     }
 
     fn stripe_of(&self, home: u64) -> u64 {
-        home / self.homeward.stripe_sectors
+        home / self.destage.stripe_sectors
     }
 
     fn home_of(&self, stripe: u64) -> Range<u64> {
-        let sectors = self.homeward.stripe_sectors;
+        let sectors = self.destage.stripe_sectors;
         stripe * sectors..(stripe + 1) * sectors
     }
 
@@ -95,7 +95,7 @@ impl Places {
         let mut due: Vec<Extent> = all.filter(|one| self.is_due(one)).collect();
         due.sort_unstable_by_key(|extent| extent.sequence);
         let first = due.first().map(|extent| extent.sequence);
-        let mut left = self.homeward.pages;
+        let mut left = self.destage.pages;
         for extent in due {
             let pieces = self.pieces(log, extent);
             let wanted: u64 = pieces.iter().map(|(_, piece)| pages(piece)).sum();
@@ -119,7 +119,7 @@ impl Places {
         }
         let entries = blocks.into_iter();
         let entries = entries.map(|((cluster, stripe), blocks)| (cluster, stripe, blocks));
-        Destage::new(self.homeward.order, self.homeward.pages, entries)
+        Destage::new(self.destage.order, self.destage.pages, entries)
     }
 
     /// An extent's pieces by cluster, each within one stripe.
@@ -156,8 +156,8 @@ impl Stripes {
     pub(super) fn begin(log: &Log, packing: Packing, below: u64) -> Option<(Stripes, u64)> {
         let record = u64::from(log.footprint(log.limits.record_sectors));
         let cluster = u64::from(packing.records) * record;
-        let mut places = Places::new(log, packing.homeward, cluster, below);
-        if places.homeward.order == Order::Rounds {
+        let mut places = Places::new(log, packing.destage, cluster, below);
+        if places.destage.order == Order::Rounds {
             places.below = places.end_of_round(log);
         }
         let (order, below) = (places.order(log)?, places.below);
@@ -260,7 +260,7 @@ impl Stripes {
     /// Joins what is due of a stripe where it is adjacent in the main set.
     fn write_stripe(&mut self, floor: &mut Requests, stripe: u64) {
         let mut runs: Vec<Vec<Extent>> = Vec::new();
-        let grain = u64::from(self.places.homeward.run_sectors);
+        let grain = u64::from(self.places.destage.run_sectors);
         for (_, piece) in self.places.due_of(floor, stripe) {
             let mut from = piece.home;
             while let Some(rest) = piece.within(from..(from / grain + 1) * grain) {
@@ -283,7 +283,7 @@ impl Stripes {
         let home = first..last.map_or(first, Extent::end);
         let left = runs.len() as u32;
         self.left.insert(stripe, (left, home.clone()));
-        floor.emit(Effect::Foresee { home, soon: true });
+        floor.emit(Effect::ExpectWrites { home, soon: true });
         self.runs.extend(runs.into_iter().map(|run| (stripe, run)));
     }
 
@@ -308,7 +308,7 @@ impl Stripes {
         }
         let home = home.clone();
         self.left.remove(&stripe);
-        floor.emit(Effect::Foresee { home, soon: false });
+        floor.emit(Effect::ExpectWrites { home, soon: false });
         true
     }
 

@@ -15,7 +15,7 @@
 //! After the last round flushes seal records, as without NVRAM.
 
 use super::slots::{NvramSlots, Slots, Stage};
-use crate::overlay::effect::{Effect, PartTag, Site, WantedVersion};
+use crate::overlay::effect::{Effect, NvramVersion, PartTag, Site};
 use crate::overlay::limits::SealCause;
 use crate::overlay::pack::{Pack, Packer};
 use crate::overlay::requests::Owner;
@@ -75,7 +75,7 @@ impl NvramRounds {
             true => self.flush_sealed(part, SealCause::Fua),
             // Not a flush for space: it would make none, again and again.
             false if self.planted(Bug::FlushUnsealed) => {
-                let until = self.told();
+                let until = self.acknowledged();
                 self.flushes.push_back((until, part));
                 self.begin_flushes();
             }
@@ -133,7 +133,7 @@ impl NvramRounds {
     pub(in crate::overlay) fn version_written(&mut self, result: Result<(), RequestError>) {
         self.writes = self.writes.checked_sub(1).expect("one is in flight");
         if result.is_err() {
-            self.fail_buffer();
+            self.fail_nvram();
         }
     }
 
@@ -142,7 +142,7 @@ impl NvramRounds {
         slots.stage = Stage::Flushing;
         slots.held.iter_mut().for_each(|held| held.writing = false);
         let part = self.begin_part(Owner::Nvram);
-        let site = Site::Buffer;
+        let site = Site::Nvram;
         match self.planted(Bug::BufferNotFlushed) {
             true => self.durable_flushes.push(part),
             false => self.emit(Effect::Flush { part, site }),
@@ -152,7 +152,7 @@ impl NvramRounds {
     /// NVRAM was flushed, or could not be. False if no round ends with it.
     pub(in crate::overlay) fn round_flushed(&mut self, result: Result<(), RequestError>) -> bool {
         if result.is_err() {
-            self.fail_buffer();
+            self.fail_nvram();
             return false;
         }
         if self.stage() != Stage::Flushing {
@@ -170,8 +170,8 @@ impl NvramRounds {
 
     /// NVRAM failed: all that was acknowledged goes into the log, and then it is recorded that NVRAM is not
     /// valid.
-    pub fn fail_buffer(&mut self) {
-        if !self.has_buffer() {
+    pub fn fail_nvram(&mut self) {
+        if !self.uses_nvram() {
             return;
         }
         self.waiting.append(&mut self.round);
@@ -196,7 +196,7 @@ impl NvramRounds {
         }
         if self.stage() == Stage::Sealing {
             self.slots().stage = Stage::Marking;
-            self.emit(Effect::Forgo);
+            self.emit(Effect::DisableNvram);
         }
     }
 
@@ -239,7 +239,7 @@ fn begin_versions(floor: &mut NvramSlots, pack: &Pack) -> u32 {
         (held.fresh, held.writing) = (false, true);
         held.version += 1;
         writes += 1;
-        below.emit(Effect::Keep(WantedVersion {
+        below.emit(Effect::WriteNvram(NvramVersion {
             sequence: held.sequence,
             version: held.version,
             durable,

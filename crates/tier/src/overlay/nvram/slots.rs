@@ -89,14 +89,14 @@ impl NvramSlots {
     }
 
     /// Whether flushes go to NVRAM.
-    pub fn has_buffer(&self) -> bool {
+    pub fn uses_nvram(&self) -> bool {
         !self.broken && self.slots.as_ref().is_some_and(Slots::serves)
     }
 
     /// Records that are not durable in the log, and may be in NVRAM; none without one.
-    pub fn in_buffer(&self) -> u32 {
+    pub fn records_in_nvram(&self) -> u32 {
         match &self.slots {
-            Some(slots) if self.has_buffer() => {
+            Some(slots) if self.uses_nvram() => {
                 slots.held.iter().filter(|held| held.version > 0).count() as u32
             }
             _ => 0,
@@ -110,7 +110,7 @@ impl NvramSlots {
             Some(held.fresh || held.writing)
         };
         let needed = self.slots.as_ref().and_then(needed);
-        self.has_buffer() && needed == Some(true)
+        self.uses_nvram() && needed == Some(true)
     }
 
     /// Whether nothing may come into records now, so that their versions are whole.
@@ -122,7 +122,7 @@ impl NvramSlots {
     /// Records below need no slot any more.
     fn safe(&self) -> u64 {
         match self.planted(Bug::SlotReusedEarly) {
-            true => self.told(),
+            true => self.acknowledged(),
             false => self.durable,
         }
     }
@@ -133,13 +133,16 @@ impl NvramSlots {
 
     /// Whether the next record would have no slot.
     pub(in crate::overlay) fn lacks_slot(&self) -> bool {
-        self.has_buffer() && self.sequence - self.safe() >= self.slot_count()
+        self.uses_nvram() && self.sequence - self.safe() >= self.slot_count()
     }
 
     /// Flushes the log in time for slots to be free.
     pub(in crate::overlay) fn free_slots(&mut self) {
         let taken = self.sequence - self.safe();
-        if !self.has_buffer() || 2 * taken < self.slot_count() || self.told() <= self.durable {
+        if !self.uses_nvram()
+            || 2 * taken < self.slot_count()
+            || self.acknowledged() <= self.durable
+        {
             return;
         }
         let flushing = self.slots.as_mut().map(|slots| &mut slots.flushing);
@@ -147,7 +150,7 @@ impl NvramSlots {
             return;
         }
         let part = self.begin_part(Owner::Slots);
-        self.flush_told(part);
+        self.flush_acknowledged_records(part);
     }
 
     pub(in crate::overlay) fn slots_flushed(&mut self) {
@@ -157,8 +160,8 @@ impl NvramSlots {
     }
 
     /// Every record that was acknowledged before this flush of the log began is durable.
-    pub(in crate::overlay) fn log_flushed(&mut self, told: u64) {
-        self.durable = self.durable.max(told);
+    pub(in crate::overlay) fn log_flushed(&mut self, acknowledged: u64) {
+        self.durable = self.durable.max(acknowledged);
         let safe = self.safe();
         let is_safe = |held: &mut Held| held.sequence < safe;
         if let Some(slots) = &mut self.slots {
@@ -169,7 +172,7 @@ impl NvramSlots {
 
     /// A record is opened that needs a slot.
     pub(in crate::overlay) fn hold(&mut self, sequence: u64) {
-        if !self.has_buffer() {
+        if !self.uses_nvram() {
             return;
         }
         if let Some(slots) = &mut self.slots {

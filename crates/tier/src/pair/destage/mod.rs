@@ -127,7 +127,7 @@ impl Destaging {
     pub(crate) fn drive_destage(&mut self, short: bool) -> bool {
         self.seal_in_time();
         let overlay = self.overlay();
-        if overlay.is_going_home() || overlay.is_stuck() {
+        if overlay.is_destaging() || overlay.is_stuck() {
             return false;
         }
         let cleans = overlay.cleans().is_some();
@@ -137,7 +137,7 @@ impl Destaging {
                 Due::Short if !cleans => self.begin_cleaning() || self.begin_destage(),
                 Due::Short | Due::No => self.rest_in_time(),
             },
-            Stage::Sealing(below) => self.go_home(below),
+            Stage::Sealing(below) => self.destage(below),
             Stage::Home => {
                 let now = self.now;
                 let state = &mut self.timing;
@@ -150,7 +150,7 @@ impl Destaging {
     }
 
     fn seal_in_time(&mut self) {
-        if !self.overlay().gathers() {
+        if !self.overlay().has_packed() {
             self.timing.gathered = None;
             return;
         }
@@ -288,21 +288,21 @@ impl Destaging {
         )
     }
 
-    pub(crate) fn go_home(&mut self, below: u64) -> bool {
+    pub(crate) fn destage(&mut self, below: u64) -> bool {
         let overlay = self.overlay();
         let awake = self.home().mirrors_up() || self.home().planted(Bug::WakeNotAwaited);
-        if overlay.told() < below || !awake {
+        if overlay.acknowledged() < below || !awake {
             return false;
         }
         self.timing.stage = Stage::Home;
         self.timing.begun += 1;
-        let last = self.wants_log_empty() && self.goes_home_for_good();
+        let last = self.wants_log_empty() && self.destages_for_good();
         let overlay = self.overlay_mut();
         match last {
-            true => overlay.go_home_for_good(),
-            false => overlay.go_home(below),
+            true => overlay.destage_for_good(),
+            false => overlay.destage(below),
         }
-        self.going = overlay.is_going_home();
+        self.going = overlay.is_destaging();
         true
     }
 }

@@ -100,8 +100,8 @@ impl Reads {
     }
 
     pub(crate) fn flush_set(&mut self, part: PartTag, site: Site) {
-        let way_home = self.overlay.as_ref().is_some_and(|one| one.is_going_home());
-        if site == Site::Home && way_home && self.home().planted(Bug::VoidBeforeFlush) {
+        let destages = self.overlay.as_ref().is_some_and(|one| one.is_destaging());
+        if site == Site::Home && destages && self.home().planted(Bug::VoidBeforeFlush) {
             return self.part_done(part, Ok(()));
         }
         self.ask(site, Owner::Part(part), flush());
@@ -110,7 +110,7 @@ impl Reads {
     fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {
         let at = match site {
             Site::Log => self.log_sector(sector),
-            Site::Home | Site::Buffer => sector,
+            Site::Home | Site::Nvram => sector,
         };
         self.read(site, owner, at, buf);
     }

@@ -169,8 +169,8 @@ impl Starting {
         let here = self.has_own_buffer();
         let has = self.surrogate.buffer_members > 0;
         let error = match mark {
-            _ if !here && has && self.started[Site::Buffer] => {
-                let first = self.route.global(Site::Buffer, restripe_array::Member(0));
+            _ if !here && has && self.started[Site::Nvram] => {
+                let first = self.route.global(Site::Nvram, restripe_array::Member(0));
                 Some(CommandError::Foreign(first))
             }
             _ if !here => Some(

@@ -5,7 +5,7 @@ use super::starting::Starting;
 use super::state::{Phase, found_of, record_sectors};
 use crate::config::RECORD_SECTORS;
 use crate::overlay::format::LogLayout;
-use crate::overlay::{FoundInLog, Homeward, LogShape, Overlay, OverlayLimits, Packing, Site};
+use crate::overlay::{FoundInLog, LogShape, Overlay, OverlayLimits, Packing, Site, StripeDestage};
 use crate::pair::destage::staging;
 use crate::pair::facts::Stage;
 use alloc::vec::Vec;
@@ -113,14 +113,14 @@ impl Starting {
     }
 
     /// How what was gathered goes home: a stripe is a chunk of each first copy.
-    pub(crate) fn homeward(&self) -> Homeward {
+    pub(crate) fn stripe_destage(&self) -> StripeDestage {
         let geometry = self.home().geometry();
         let copies = match geometry.level {
             Level::Raid10 { copies } => u64::from(copies),
             _ => u64::from(geometry.slots),
         };
         let chunk = self.home().layout().chunk_sectors();
-        Homeward {
+        StripeDestage {
             order: self.surrogate.destage.order,
             stripe_sectors: chunk * (u64::from(geometry.slots) / copies).max(1),
             run_sectors: BAND_SECTORS_MAX as u32,
@@ -156,7 +156,7 @@ impl Starting {
             packing: self.log().whole_rows().then_some(Packing {
                 records: limits.cluster_records,
                 held: limits.records_in_memory,
-                homeward: self.homeward(),
+                destage: self.stripe_destage(),
             }),
         };
         let overlay = Overlay::new(limits, shape, found);

@@ -41,8 +41,8 @@ impl Starting {
 
     /// Gives a start or a stop a number: true once all sets have it.
     pub(crate) fn number_sets(&mut self, session: u32) -> Result<bool, CommandError> {
-        for site in [Site::Log, Site::Buffer, Site::Home] {
-            if site == Site::Buffer && !self.buffer.used {
+        for site in [Site::Log, Site::Nvram, Site::Home] {
+            if site == Site::Nvram && !self.buffer.used {
                 continue;
             }
             let mut put = false;

@@ -89,7 +89,7 @@ impl LogReader {
         let at = self.slots().half_at(half);
         let into = BufRef::new(buf, 0, (HALF_SECTORS * SECTOR_BYTES) as u32);
         let copies = Copies::Without(suspects);
-        self.read_copies(Site::Buffer, Owner::Job(job), at, into, copies);
+        self.read_copies(Site::Nvram, Owner::Job(job), at, into, copies);
     }
 
     fn read_half_again(&mut self, again: Attempt) {

@@ -67,8 +67,8 @@ impl Starting {
 
     fn start_buffer(&mut self, mode: StartMode) {
         let has = self.surrogate.buffer_members > 0 && self.absent.is_none();
-        match has && !self.started[Site::Buffer] {
-            true => self.start_set(Site::Buffer, mode),
+        match has && !self.started[Site::Nvram] {
+            true => self.start_set(Site::Nvram, mode),
             false => self.start_home(),
         }
     }
@@ -108,8 +108,8 @@ impl Starting {
                 let mode = self.start_mut().mode;
                 self.start_buffer(mode);
             }
-            (Site::Buffer, result) => {
-                self.started[Site::Buffer] = result.is_ok();
+            (Site::Nvram, result) => {
+                self.started[Site::Nvram] = result.is_ok();
                 self.buffer_absent = result.err();
                 self.start_home();
             }
