@@ -448,13 +448,26 @@ impl Claims {
     }
 
     /// What was held goes out.
+    #[inline]
     pub(crate) fn release_held(&mut self) {
+        if self.holds() {
+            self.release();
+        }
+    }
+
+    fn release(&mut self) {
         let held = core::mem::take(&mut self.ownership.held);
         self.out.extend(held.into_iter().map(Action::Device));
         let replies = core::mem::take(&mut self.ownership.replies);
         let replies = replies.into_iter();
         self.out
             .extend(replies.map(|(tag, result)| Action::Reply(tag, result)));
+    }
+
+    /// Whether operations or replies are held.
+    #[inline]
+    pub(crate) fn holds(&self) -> bool {
+        !self.ownership.held.is_empty() || !self.ownership.replies.is_empty()
     }
 
     /// Keeps back every write and every answer of this step while this run is unsure. One that is disowned
@@ -478,9 +491,6 @@ impl Claims {
     /// Operations that are held and were given up on: they never go out.
     pub(crate) fn held_in_vain(&mut self) -> Vec<Box<DeviceIo>> {
         let mut given_up = Vec::new();
-        if self.ownership.held.is_empty() {
-            return given_up;
-        }
         let held = &mut self.ownership.held;
         self.below.out.retain(|action| {
             let Action::Detach(tag) = action else {

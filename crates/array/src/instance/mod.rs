@@ -87,7 +87,11 @@ impl Instance {
     }
 
     /// Operations that are held and were given up on never go out.
+    #[inline]
     fn drop_held_in_vain(&mut self) {
+        if !self.holds() {
+            return;
+        }
         for io in self.held_in_vain() {
             self.device_done(io, Err(IoError::Gone));
         }

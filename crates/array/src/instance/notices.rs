@@ -12,11 +12,15 @@ use alloc::vec::Vec;
 impl Instance {
     /// Does what the floors below have given notice of, in the order of the notices. What one of them leads
     /// to comes before the next.
+    #[inline]
     pub(crate) fn attend(&mut self) {
-        let (first, end) = (self.attended, self.notices.len());
-        if first == end {
-            return;
+        if self.attended < self.notices.len() {
+            self.attend_to_new();
         }
+    }
+
+    fn attend_to_new(&mut self) {
+        let (first, end) = (self.attended, self.notices.len());
         self.attended = end;
         for index in first..end {
             match self.notices[index] {
