@@ -101,7 +101,7 @@ fn linear_wide(compute: &Compute, handles: &Handles<'_>) {
 /// A target's bytes. Only after [`assert_disjoint`] and only one for each target.
 #[expect(
     clippy::mut_from_ref,
-    reason = "the memory is not the handles' own; the assertion keeps slices apart"
+    reason = "the memory is not the handles' own; the assertion keeps slices disjoint"
 )]
 fn target_slice<'a>(handles: &'a Handles<'_>, part: BufRef) -> &'a mut [u8] {
     let start = handles

@@ -83,7 +83,7 @@ pub(crate) fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
         .filter(|one| !one.may_be_told_to_rest());
     let (here, remote): (Vec<_>, Vec<_>) =
         restless.partition(|one| matches!(one.device, Device::File(_)));
-    let told_by = match setup.power.is_some() {
+    let remote_reason = match setup.power.is_some() {
         true => "and --power cannot control",
         false => "and --power could not control",
     };
@@ -94,7 +94,7 @@ pub(crate) fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
         ),
         (
             remote,
-            format!("{told_by} members that are not a file or disk of this host"),
+            format!("{remote_reason} members that are not a file or disk of this host"),
         ),
     ] {
         if let Some(first) = members.first() {

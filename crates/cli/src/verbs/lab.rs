@@ -4,13 +4,13 @@ use crate::verbs::lab::fit_disk::FitDisk;
 use crate::verbs::lab::reliability::Reliability;
 use clap::Subcommand;
 
-pub(crate) mod beside;
 pub(crate) mod cache_sim;
 pub(crate) mod demo;
 pub(crate) mod experiments;
 pub(crate) mod fit_disk;
 pub(crate) mod reliability;
 pub(crate) mod replay;
+pub(crate) mod scheme_comparison;
 pub(crate) mod sim;
 pub(crate) mod sim_disk;
 pub(crate) mod trace;

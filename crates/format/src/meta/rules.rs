@@ -27,10 +27,10 @@ pub fn check(superblock: &Superblock) -> Result<(), MetaError> {
     check_counters(superblock)?;
     check_partner(superblock)?;
     if superblock.alone && !superblock.ahead {
-        return field("copies alone", 1);
+        return field("primary only", 1);
     }
     if superblock.ahead && !superblock.geometry.level.mirrors() {
-        return field("copies ahead", 1);
+        return field("primary first", 1);
     }
     let layout = Layout::new(superblock.geometry).map_err(MetaError::Geometry)?;
     check_regions(superblock)?;

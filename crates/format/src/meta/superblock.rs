@@ -75,10 +75,10 @@ const NONE: u16 = u16::MAX;
 const FLAG_WRITTEN_ALL: u32 = 1;
 const FLAG_CLEAN: u32 = 2;
 const FLAG_RESYNC_PENDING: u32 = 4;
-const FLAG_AHEAD: u32 = 8;
-const FLAG_ALONE: u32 = 16;
+const FLAG_PRIMARY_FIRST: u32 = 8;
+const FLAG_PRIMARY_ONLY: u32 = 16;
 const FLAGS_KNOWN: u32 =
-    FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING | FLAG_AHEAD | FLAG_ALONE;
+    FLAG_WRITTEN_ALL | FLAG_CLEAN | FLAG_RESYNC_PENDING | FLAG_PRIMARY_FIRST | FLAG_PRIMARY_ONLY;
 
 /// Features whose bit stands in a superblock and that a reader must know: current copies may lie in another array.
 const INCOMPATIBLE_PARTNER: u64 = 1;
@@ -90,8 +90,8 @@ const INCOMPATIBLE_SKEWED: u64 = 4;
 const INCOMPATIBLE_GROWN: u64 = 8;
 /// And: rows are taken to another shape, or once were.
 const INCOMPATIBLE_RESHAPED: u64 = 16;
-/// Further copies may lack what first ones have.
-const INCOMPATIBLE_AHEAD: u64 = 32;
+/// Secondary copies may lack data that primary copies have.
+const INCOMPATIBLE_PRIMARY_FIRST: u64 = 32;
 /// Rows have three parities or more.
 const INCOMPATIBLE_REED_SOLOMON: u64 = 64;
 /// The log has a buffer in persistent memory, and says whether that may hold what counts.
@@ -101,7 +101,7 @@ const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER
     | INCOMPATIBLE_SKEWED
     | INCOMPATIBLE_GROWN
     | INCOMPATIBLE_RESHAPED
-    | INCOMPATIBLE_AHEAD
+    | INCOMPATIBLE_PRIMARY_FIRST
     | INCOMPATIBLE_REED_SOLOMON
     | INCOMPATIBLE_BUFFER;
 /// LEVEL of Reed-Solomon, which has no number.
@@ -412,13 +412,13 @@ pub struct Superblock {
     pub intent_rows: u64,
     /// Nothing was in flight when this was written, and nothing has been since.
     pub clean: bool,
-    /// Log records with a sequence below this are void on every member.
+    /// Log records with a sequence below this are obsolete on every member.
     pub log_floor: u64,
     /// Rows outside the resync task's done-set are not known to be in step.
     pub resync_pending: bool,
-    /// First copies may have what further ones lack, and are believed to have all.
+    /// Primary copies may have data that secondary copies lack; only the primary copies are trusted.
     pub ahead: bool,
-    /// They went on without the log, which lacks what they have and does not count any more. Never without `ahead`.
+    /// The log lacks data that primary copies have, and is ignored. Never without `ahead`.
     pub alone: bool,
     pub members: Vec<MemberEntry>,
     /// Ascending by (slot, partition); every slot is in it.
@@ -600,7 +600,7 @@ impl Superblock {
             | bit(self.geometry.skew.is_some(), INCOMPATIBLE_SKEWED)
             | bit(self.geometry.grown.is_some(), INCOMPATIBLE_GROWN)
             | bit(self.reshape.is_some(), INCOMPATIBLE_RESHAPED)
-            | bit(self.ahead, INCOMPATIBLE_AHEAD)
+            | bit(self.ahead, INCOMPATIBLE_PRIMARY_FIRST)
             | bit(
                 is_reed_solomon(self.geometry.level),
                 INCOMPATIBLE_REED_SOLOMON,
@@ -627,8 +627,8 @@ impl Superblock {
         bit(self.written_all, FLAG_WRITTEN_ALL)
             | bit(self.clean, FLAG_CLEAN)
             | bit(self.resync_pending, FLAG_RESYNC_PENDING)
-            | bit(self.ahead, FLAG_AHEAD)
-            | bit(self.alone, FLAG_ALONE)
+            | bit(self.ahead, FLAG_PRIMARY_FIRST)
+            | bit(self.alone, FLAG_PRIMARY_ONLY)
     }
 
     fn put_tables(&self, bytes: &mut Vec<u8>) {
@@ -691,8 +691,8 @@ impl Superblock {
             clean: flags & FLAG_CLEAN != 0,
             log_floor: get_u64(bytes, at::LOG_FLOOR),
             resync_pending: flags & FLAG_RESYNC_PENDING != 0,
-            ahead: flags & FLAG_AHEAD != 0,
-            alone: flags & FLAG_ALONE != 0,
+            ahead: flags & FLAG_PRIMARY_FIRST != 0,
+            alone: flags & FLAG_PRIMARY_ONLY != 0,
             members: Table::open(bytes, "members", at::MEMBERS, MEMBER_BYTES, MEMBERS_MAX)?
                 .read(get_member)?,
             placement: Table::open(

@@ -306,8 +306,8 @@ const BUILT_IN: BuiltIn = BuiltIn(&[
     ("goals", include_str!("../../../../scenarios/goals.toml")),
     ("ido", include_str!("../../../../scenarios/ido.toml")),
     (
-        "pr-beside-ido",
-        include_str!("../../../../scenarios/pr-beside-ido.toml"),
+        "pr-vs-ido",
+        include_str!("../../../../scenarios/pr-vs-ido.toml"),
     ),
     (
         "ido-surrogate",
@@ -485,6 +485,15 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 
 pub fn named(name: &str) -> Option<&'static str> {
     BUILT_IN.named(name)
+}
+
+/// Deprecated names of scenarios, each with the present one.
+const RENAMED: [(&str, &str); 1] = [("pr-beside-ido", "pr-vs-ido")];
+
+/// The present name of a scenario that has a deprecated one.
+pub fn renamed(name: &str) -> Option<&'static str> {
+    let found = RENAMED.iter().find(|(old, _)| *old == name);
+    found.map(|(_, present)| *present)
 }
 
 pub fn parse(text: &str) -> Result<Scenario, String> {

@@ -198,7 +198,7 @@ fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {
 }
 
 fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> String {
-    let told = match why {
+    let cause = match why {
         CommandError::BufferMissing => {
             "continues without its NVRAM buffer, which is missing".into()
         }
@@ -212,7 +212,7 @@ fn buffer_text(why: &CommandError, forgone: bool, names: &[MemberName]) -> Strin
         true => "THE LAST FLUSHED WRITES ARE DISCARDED, the array returns to the state of the log",
         false => "flushes seal records early",
     };
-    format!("{told}: {then}")
+    format!("{cause}: {then}")
 }
 
 #[cfg(test)]

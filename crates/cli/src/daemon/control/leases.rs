@@ -45,10 +45,10 @@ pub(super) fn lend(
     let view = array.status()?;
     let lent = view.lends.iter().flat_map(|lends| &lends.leases);
     let lent = lent.into_iter().find(|lease| lease.name == name.as_str());
-    let told = lent.map_or(String::new(), |lease| {
+    let lease = lent.map_or(String::new(), |lease| {
         format!(", {}, served as {}", Size(lease.bytes), lease.export)
     });
-    Ok(done(&format!("{} lends {name}{told}", view.name)))
+    Ok(done(&format!("{} lends {name}{lease}", view.name)))
 }
 
 /// Zeroes the space that the lease will have. A lease that cannot be lent is left for the engine to refuse.

@@ -6,7 +6,7 @@
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::{self, out, outln, percent};
 use crate::units::{Size, parse_size};
-use crate::verbs::lab::beside::{self, Beside};
+use crate::verbs::lab::scheme_comparison::{self, SchemeComparison};
 use clap::Args;
 use restripe_io::control::{Reply, Request, StatusView, ask_at};
 use restripe_lab::chart::{Chart, Mark};
@@ -67,14 +67,18 @@ pub(crate) fn run(verb: &Demo) -> Outcome {
     let acts = stage.play(verb)?;
     let told = Told::of(&acts);
     out!("\n{}\n{}", told.by_phase.text(), told.numbers.text());
-    let beside = beside::run()?;
-    out!("\n{}, simulated\n{}", beside.title, beside.table.text());
-    let page = told.page(&acts, &stage.log, &beside);
+    let comparison = scheme_comparison::run()?;
+    out!(
+        "\n{}, simulated\n{}",
+        comparison.title,
+        comparison.table.text()
+    );
+    let page = told.page(&acts, &stage.log, &comparison);
     fs::write(&verb.report, page).map_err(|error| {
         Failure::new(format!("the report cannot be written: {error}")).at(verb.report.display())
     })?;
     let picture = verb.report.with_extension("svg");
-    fs::write(&picture, &beside.svg).map_err(|error| {
+    fs::write(&picture, &comparison.svg).map_err(|error| {
         Failure::new(format!("the picture cannot be written: {error}")).at(picture.display())
     })?;
     outln!("\nreport: {}", verb.report.display());
@@ -529,7 +533,7 @@ impl Told {
         }
     }
 
-    fn page(&self, acts: &Acts, log: &[String], beside: &Beside) -> String {
+    fn page(&self, acts: &Acts, log: &[String], comparison: &SchemeComparison) -> String {
         let steps = course(&acts.outcome.samples, STEP_US);
         // The last mark is only the end of the last phase.
         let marks = &acts.marks[..acts.marks.len().saturating_sub(1)];
@@ -545,7 +549,7 @@ impl Told {
                    it and check every byte against their own record.",
             tables: &[("By phase", &self.by_phase), ("In numbers", &self.numbers)],
             chart: &chart,
-            pictures: &[(&beside.title, &beside.svg, &beside.table)],
+            pictures: &[(&comparison.title, &comparison.svg, &comparison.table)],
             log,
         };
         page.html()

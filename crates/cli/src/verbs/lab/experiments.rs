@@ -1,7 +1,7 @@
 //! `lab list`, `lab run`, `lab report`, `lab compare`: experiments from scenarios, and what came of them.
 
 use crate::failure::{Failure, Outcome as Result};
-use crate::print::terminal::{Progress as Line, out, say};
+use crate::print::terminal::{Progress as Line, out, say, warn};
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::{Cell, Contents, Settings};
@@ -218,6 +218,7 @@ pub(crate) fn compare(verb: &LabCompare) -> Result {
 // -------------------------------------------------------------------------------------------------------- scenarios
 
 pub(crate) fn load(name: &str) -> Result<Scenario> {
+    let name = present_name(name);
     let built_in = scenario::named(name);
     let text = match built_in {
         Some(text) => text.to_string(),
@@ -239,6 +240,19 @@ pub(crate) fn load(name: &str) -> Result<Scenario> {
         figure::check(one).map_err(|error| Failure::usage(error).at(&at))?;
     }
     Ok(scenario)
+}
+
+/// The name that a scenario has now, with a warning about a deprecated one. A file of the old name is left alone.
+fn present_name(name: &str) -> &str {
+    match scenario::renamed(name) {
+        Some(present) if !Path::new(name).exists() => {
+            warn(format_args!(
+                "the scenario {name} is now called {present}; the old name is deprecated"
+            ));
+            present
+        }
+        _ => name,
+    }
 }
 
 fn neither(name: &str, error: &std::io::Error) -> Failure {

@@ -82,7 +82,7 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
     let session = commands(document, "session");
     let verbs = session.lines().filter(|line| line.starts_with("restripe "));
     assert!(verbs.count() <= 5, "five commands");
-    let script = format!("set -e\n{}\n{session}", commands(document, "stand-in"));
+    let script = format!("set -e\n{}\n{session}", commands(document, "substitute"));
     let run = place.shell(&script);
     assert_eq!(run.status, 0, "{}\n{}", run.stdout, run.stderr);
     assert!(run.stdout.contains("label       synthetic: workload proj"));
@@ -129,7 +129,7 @@ fn the_session_about_a_trace_of_ones_own_works_as_pasted() {
 #[test]
 fn the_demonstration_page_shows_the_simulated_table() {
     let place = Place::new("demonstration-simulated");
-    let run = place.shell("restripe lab run pr-beside-ido --short");
+    let run = place.shell("restripe lab run pr-vs-ido --short");
     assert_eq!(run.status, 0, "{}", run.stderr);
     let path = docs().join("tutorial/demonstration.md");
     let kept = fs::read_to_string(&path).expect("a document");

@@ -155,7 +155,7 @@ fn a_file_that_cannot_be_written_is_a_failure() {
         "trace convert few.spc nowhere/x.rtrace",
         "trace convert few.spc pipe --force",
         "trace convert few.spc . --force",
-        "lab run pr-beside-ido --short --folder few.spc/lab",
+        "lab run pr-vs-ido --short --folder few.spc/lab",
         "serve --record nowhere/x few.spc",
     ] {
         let run = place.shell(&format!("restripe {verb}"));

@@ -1,6 +1,6 @@
-//! md's rebuild beside IDO's, for `demo`: one load, two schemes, their response times in one picture.
+//! The comparison that ends `demo`: md's rebuild (PR) and IDO's under one load, and a picture of both response times.
 //!
-//! Of simulated drives in virtual time, so that it takes seconds and is the same everywhere.
+//! The drives are simulated, in virtual time. So it takes seconds, and the result is the same on every machine.
 
 use crate::failure::{Failure, Outcome as Result};
 use crate::verbs::lab::experiments::{cells, load};
@@ -9,15 +9,15 @@ use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::runner::Runner;
 use restripe_lab::report::Table;
 
-const SCENARIO: &str = "pr-beside-ido";
+const SCENARIO: &str = "pr-vs-ido";
 
-pub(crate) struct Beside {
+pub(crate) struct SchemeComparison {
     pub title: String,
     pub table: Table,
     pub svg: String,
 }
 
-pub(crate) fn run() -> Result<Beside> {
+pub(crate) fn run() -> Result<SchemeComparison> {
     let scenario = load(SCENARIO)?.shortened();
     let cells = cells(&scenario)?;
     let runner = Runner {
@@ -33,7 +33,7 @@ pub(crate) fn run() -> Result<Beside> {
     let picture = figure::all(&outcome).pop();
     let (_, svg) =
         picture.ok_or_else(|| Failure::new("the simulated array received no requests"))?;
-    Ok(Beside {
+    Ok(SchemeComparison {
         title: scenario.title.clone(),
         table: outcome.table(),
         svg,
