@@ -242,7 +242,7 @@ pub(crate) fn load(name: &str) -> Result<Scenario> {
     Ok(scenario)
 }
 
-/// The name that a scenario has now, with a warning about a deprecated one. A file of the old name is left alone.
+/// The present name of a scenario, with a warning about a deprecated one. A file of that name is preferred.
 fn present_name(name: &str) -> &str {
     match scenario::renamed(name) {
         Some(present) if !Path::new(name).exists() => {

@@ -1,6 +1,6 @@
-//! The comparison that ends `demo`: md's rebuild (PR) and IDO's under one load, and a picture of both response times.
+//! The comparison that ends `demo`: md's rebuild (PR) and IDO's under one load, with a picture of both.
 //!
-//! The drives are simulated, in virtual time. So it takes seconds, and the result is the same on every machine.
+//! The drives are simulated, in virtual time: it takes seconds, and the result is the same on every machine.
 
 use crate::failure::{Failure, Outcome as Result};
 use crate::verbs::lab::experiments::{cells, load};

@@ -108,7 +108,7 @@ fn scenarios<'a>(document: &'a str, section: &str) -> BTreeSet<&'a str> {
         heading = line.strip_prefix("## ").unwrap_or(heading);
         let mark = line.strip_prefix("<!-- table ");
         if let Some(mark) = mark.filter(|_| heading == section) {
-            found.insert(Shown::of(mark.strip_suffix(" -->").expect("a mark ends")).scenario);
+            found.extend(mark.split([' ', ':']).next());
         }
     }
     found
@@ -253,14 +253,14 @@ fn samples(place: &Place, program: &str) -> Option<String> {
     Some(table)
 }
 
-/// A document with the rows of its tables made anew, each by the mark that stands before it: the experiment, which of
-/// its rows, the parameter whose values stand side by side, and the columns: those with a star stand once for each such
-/// value, those with a % are shares.
+/// A document with the rows of its tables computed again, each by the mark before it. A mark names the experiment,
+/// conditions for its rows, optionally a parameter whose values are compared, and the columns. A column with a star is
+/// repeated for each value of this parameter; a column with a % is a share. A mark may go over several lines.
 ///
 /// `<!-- table width where load=0.5: members rebuild_s -->`
 ///
-/// Rows of an experiment that was not run stay. A table that is no experiment's as it stands has a mark of its own, which says
-/// where it comes from: `<!-- by hand: one seed of ... -->`.
+/// Rows of an experiment that was not run stay. A table that no experiment prints has another mark, which says where
+/// its numbers come from: `<!-- by hand: one seed of ... -->`.
 fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
     let mut out = String::new();
     let mut lines = document.lines();
@@ -272,7 +272,13 @@ fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
             continue;
         };
         tables += 1;
-        let shown = Shown::of(mark.strip_suffix(" -->").expect("a mark ends"));
+        let mut mark = mark.to_string();
+        while !mark.ends_with(" -->") {
+            let line = lines.next().expect("a mark ends");
+            out += &format!("{line}\n");
+            mark += &format!(" {line}");
+        }
+        let shown = Shown::of(mark.trim_end_matches(" -->"));
         let headings = lines.by_ref().take(2);
         headings.for_each(|heading| out += &format!("{heading}\n"));
         let table = table_of(shown.scenario);
@@ -405,7 +411,7 @@ fn cells(table: &str) -> Vec<Cells> {
 fn marked_tables_are_made_of_the_experiments_rows() {
     let table = "level  load  way  a_s  b\nr5      0.5  x    1.0  0.125\nr5      0.5  y    2.0  0.125\n\
                  r6      0.5  x    3.0  0.25\nr6      0.5  y    4.0 sat.  0.25\nr6      0.1  y    5.0  0.25\n";
-    let document = "a\n<!-- table t where load=0.5 by way: level b% a_s* -->\n| l | b | x | y |\n|---|---|---|---|\n\
+    let document = "a\n<!-- table t where load=0.5 by way:\nlevel b% a_s* -->\n| l | b | x | y |\n|---|---|---|---|\n\
                     | stale |\n\nz\n";
     let made = tabled(document, &|_| Some(table.into()));
     let rows = "| r5 | 12.5% | 1.0 | 2.0 |\n| r6 | 25.0% | 3.0 | 4.0 sat. |\n";
