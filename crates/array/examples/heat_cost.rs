@@ -1,5 +1,5 @@
-//! What it costs a read that the array learns what is hot: the instructions of a whole read, from its arrival to its reply,
-//! and those of noting it, counted by valgrind, so neither the machine nor its load shows. Beside them the time of a read.
+//! Instructions of a read and of a write, from the arrival to the reply, and those of them that note what is hot. valgrind
+//! counts them, so neither the machine nor its load shows. Besides, the time of a read.
 //!
 //! `cargo run --release -p restripe-array --example heat_cost`
 
@@ -18,13 +18,17 @@ const COUNTED: u64 = 20_000;
 const TIMED: u64 = 200_000;
 const WARM_UP: u64 = 20_000;
 const ROUNDS: usize = 9;
-/// The argument with which this program only reads.
+/// The argument with which this program only reads, and that with which it only writes.
 const READS: &str = "reads";
+const WRITES: &str = "writes";
+/// Of 256 requests.
+const ALL: u64 = 256;
 
 fn main() {
-    if std::env::args().nth(1).as_deref() == Some(READS) {
-        let mut shell = array();
-        return measured(&mut shell, COUNTED);
+    match std::env::args().nth(1).as_deref() {
+        Some(READS) => return measured(&mut array(), COUNTED, 0),
+        Some(WRITES) => return measured(&mut array(), COUNTED, ALL),
+        _ => {}
     }
     println!("engine alone, 5-member RAID-5, 64 KiB chunk, reads of 4 KiB all over, depth 32");
     let mut times: Vec<u64> = (0..ROUNDS).map(|_| timed()).collect();
@@ -35,8 +39,10 @@ fn main() {
         times[0],
         times[ROUNDS - 1]
     );
-    let (whole, heat) = (instructions("measured"), instructions("note_heat"));
-    let (Some(whole), Some(heat)) = (whole, heat) else {
+    let whole = instructions(READS, "measured");
+    let heat = instructions(READS, "note_heat");
+    let write = instructions(WRITES, "measured");
+    let (Some(whole), Some(heat), Some(write)) = (whole, heat, write) else {
         println!("skipped: instructions: needs valgrind");
         return;
     };
@@ -49,6 +55,7 @@ fn main() {
         share * 100.0,
         share * median as f64
     );
+    println!("instructions: {:.1} a write", write as f64 / COUNTED as f64);
 }
 
 fn array() -> Shell {
@@ -59,20 +66,20 @@ fn array() -> Shell {
 
 /// A place with a name, at which counting begins and ends.
 #[inline(never)]
-fn measured(shell: &mut Shell, requests: u64) {
-    mixed(shell, requests, 32, 0);
+fn measured(shell: &mut Shell, requests: u64, writes: u64) {
+    mixed(shell, requests, 32, writes);
 }
 
 /// Nanoseconds a read.
 fn timed() -> u64 {
     let mut shell = array();
     let start = Instant::now();
-    measured(&mut shell, TIMED);
+    measured(&mut shell, TIMED, 0);
     start.elapsed().as_nanos() as u64 / TIMED
 }
 
 /// Those of a function and of what it calls, within what is measured; `None` where nobody counts.
-fn instructions(function: &str) -> Option<u64> {
+fn instructions(requests: &str, function: &str) -> Option<u64> {
     let myself = std::env::current_exe().ok()?;
     let out = std::env::temp_dir().join(format!("restripe-heat-{}", std::process::id()));
     let count = |path: &Path| {
@@ -81,7 +88,7 @@ fn instructions(function: &str) -> Option<u64> {
             .arg(format!("--toggle-collect=*{function}*"))
             .arg(format!("--callgrind-out-file={}", path.display()))
             .arg(&myself)
-            .arg(READS)
+            .arg(requests)
             .stderr(Stdio::null())
             .status();
         ran.ok().filter(std::process::ExitStatus::success)?;
