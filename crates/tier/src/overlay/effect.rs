@@ -59,7 +59,8 @@ pub enum Effect {
         durable: u64,
     },
     /// Writes the bytes of a record to the primary copies of the main set. If `all`, writes them to all
-    /// copies, so that the copies agree on bytes that are not valid in the end. Ends with `primaries_written`.
+    /// copies, so that the copies agree on bytes that are not valid in the end. Ends with
+    /// `primaries_written`.
     WritePrimaries {
         sequence: u64,
         request: Request,

@@ -204,7 +204,7 @@ impl Packer {
     }
 
     /// The records that are being packed; `None` where none ever are.
-    pub fn pack_state(&self) -> Option<PackState> {
+    pub(crate) fn pack_state(&self) -> Option<PackState> {
         let pack = self.pack.as_ref()?;
         let mut sealed = [0; SealCause::ALL.len()];
         for cause in self.records.iter().filter_map(|record| record.sealed) {
@@ -220,7 +220,7 @@ impl Packer {
     }
 
     /// Whether memory has records that are not on their way into the log.
-    pub fn has_packed(&self) -> bool {
+    pub(crate) fn has_packed(&self) -> bool {
         let holds = |pack: &Pack| !pack.records.is_empty();
         self.pack.as_ref().is_some_and(holds)
     }

@@ -94,7 +94,7 @@ impl NvramSlots {
     }
 
     /// Records that are not durable in the log, and may be in NVRAM; none without one.
-    pub fn records_in_nvram(&self) -> u32 {
+    pub(crate) fn records_in_nvram(&self) -> u32 {
         match &self.slots {
             Some(slots) if self.uses_nvram() => {
                 slots.held.iter().filter(|held| held.version > 0).count() as u32
