@@ -30,22 +30,10 @@ pub(super) fn merge(rows: &mut Rows, id: u32, skip: u32, bytes: u32) -> Result<(
         merge_held(rows, id, cell, fragment, skip, bytes);
         return Ok(());
     }
-    let readable = rows.readable(id);
-    if readable.contains(cell) {
-        rows.read_cells(id, CellSet::only(cell));
-        return Ok(());
+    match rows.fetch(id, cell) {
+        true => Ok(()),
+        false => Err(lost),
     }
-    let trusted = !rows.layout.parity() || rows.in_sync(map.row);
-    let recipe = map.recover(cell, readable.union(have));
-    let recipe = recipe.filter(|_| trusted).ok_or(lost)?;
-    match recipe.set().within(have) {
-        true => assert!(
-            rows.recover_cells(id, CellSet::only(cell)),
-            "its recipe is at hand"
-        ),
-        false => rows.read_cells(id, recipe.set().minus(have)),
-    }
-    Ok(())
 }
 
 fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32, bytes: u32) {

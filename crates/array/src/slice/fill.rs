@@ -4,7 +4,6 @@ use super::fragment::Source;
 use super::reset;
 use super::rows::Rows;
 use super::table::Phase;
-use crate::layout::CellSet;
 use crate::standing::Home;
 use crate::units::Slot;
 
@@ -40,32 +39,14 @@ fn plan(rows: &mut Rows, id: u32, slot: u16) {
     let Some(cell) = map.cell_on(Slot(slot)) else {
         return rows.finish_slice(id);
     };
-    let have = rows.slices.get(id).have;
-    if have.contains(cell) {
-        return write(rows, id, cell, target);
-    }
-    if !rows.slices.get(id).zeroed.is_empty() {
-        return reset::plan(rows, id, &map);
-    }
-    let readable = rows.readable(id);
-    if readable.contains(cell) {
-        return rows.read_cells(id, CellSet::only(cell));
-    }
-    let trusted = !rows.layout.parity() || rows.in_sync(map.row);
-    match map
-        .recover(cell, readable.union(have).without(cell))
-        .filter(|_| trusted)
-    {
-        Some(recipe) if !recipe.set().within(have) => rows.read_cells(id, recipe.set().minus(have)),
-        Some(_) => {
-            rows.recover_cells(id, CellSet::only(cell));
-        }
-        None => {
-            if !rows.narrow(id) {
-                let unreadable = map.data_set().minus(rows.readable(id));
-                rows.declare_lost(id, unreadable);
-            }
-        }
+    let slice = rows.slices.get(id);
+    if slice.have.contains(cell) {
+        write(rows, id, cell, target);
+    } else if !slice.zeroed.is_empty() {
+        reset::plan(rows, id, &map);
+    } else if !rows.fetch(id, cell) && !rows.narrow(id) {
+        let unreadable = map.data_set().minus(rows.readable(id));
+        rows.declare_lost(id, unreadable);
     }
 }
 

@@ -288,10 +288,33 @@ impl Rows {
         }
     }
 
-    /// Declares the data cells in `cells` lost in this band. Waits until that is on record; then they become
-    /// zeros.
-    pub(crate) fn declare_lost(&mut self, id: u32, cells: CellSet) {
-        let slice = &self.slices.list[id as usize];
+    /// Brings a cell of the band into its buffer: reads it, or the cells that it can be computed from, or
+    /// computes it from those held. False if that is impossible.
+    pub(super) fn fetch(&mut self, id: u32, cell: u8) -> bool {
+        let readable = self.readable(id);
+        if readable.contains(cell) {
+            self.read_cells(id, CellSet::only(cell));
+            return true;
+        }
+        let slice = self.slices.get(id);
+        let (map, have) = (slice.map, slice.have);
+        let trusted = !self.layout.parity() || self.in_sync(map.row);
+        let recipe = map.recover(cell, readable.union(have));
+        let Some(recipe) = recipe.filter(|_| trusted) else {
+            return false;
+        };
+        match recipe.set().within(have) {
+            true => self.recover_cells(id, CellSet::only(cell)),
+            false => {
+                self.read_cells(id, recipe.set().minus(have));
+                true
+            }
+        }
+    }
+
+    /// The data cells in `cells` are lost in this band.
+    pub(super) fn lose_cells(&mut self, id: u32, cells: CellSet) {
+        let slice = self.slices.get(id);
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
         for cell in cells.intersection(map.data_set()).iter() {
             if self.layout.is_addressed(map.row, cell) {
@@ -299,6 +322,12 @@ impl Rows {
                 self.lose(lba, sectors);
             }
         }
+    }
+
+    /// Declares the data cells in `cells` lost in this band. Waits until that is on record; then they become
+    /// zeros.
+    pub(crate) fn declare_lost(&mut self, id: u32, cells: CellSet) {
+        self.lose_cells(id, cells);
         let slice = self.slices.get(id);
         slice.zeroed = slice.zeroed.union(cells);
         self.slices.await_metadata(id);

@@ -92,32 +92,14 @@ fn cell_of(rows: &mut Rows, id: u32) -> u8 {
 fn plan(rows: &mut Rows, id: u32) {
     let cell = cell_of(rows, id);
     let slice = &rows.slices.list[id as usize];
-    let (map, have) = (slice.map, slice.have);
-    let (lba, sectors) = (
-        rows.layout.lba(map.row, cell, slice.band),
-        slice.band_sectors,
-    );
+    let (have, sectors) = (slice.have, slice.band_sectors);
+    let lba = rows.layout.lba(slice.map.row, cell, slice.band);
     if let Some(first) = rows.lost.first_in(lba, sectors) {
-        return fail(rows, id, first, 1);
-    }
-    if have.contains(cell) {
-        return deliver(rows, id);
-    }
-    let readable = rows.readable(id);
-    if readable.contains(cell) {
-        return rows.read_cells(id, CellSet::only(cell));
-    }
-    let trusted = !rows.layout.parity() || rows.in_sync(map.row);
-    match map.recover(cell, readable.union(have)).filter(|_| trusted) {
-        Some(recipe) if !recipe.set().within(have) => rows.read_cells(id, recipe.set().minus(have)),
-        Some(_) => {
-            rows.recover_cells(id, CellSet::only(cell));
-        }
-        None => {
-            if !rows.narrow(id) {
-                fail(rows, id, lba, sectors);
-            }
-        }
+        fail(rows, id, first, 1);
+    } else if have.contains(cell) {
+        deliver(rows, id);
+    } else if !rows.fetch(id, cell) && !rows.narrow(id) {
+        fail(rows, id, lba, sectors);
     }
 }
 

@@ -122,7 +122,10 @@ fn copies(rows: &mut Rows, id: u32) {
             Some(cell) => rows.read_cells(id, CellSet::only(cell)),
             None if rows.narrow(id) => {}
             None => {
-                lose_first(rows, id);
+                if rows.first_alone(map.row) {
+                    // The other copies are older than the first, which cannot be read.
+                    rows.lose_cells(id, map.data_set());
+                }
                 rows.band_done(id);
             }
         };
@@ -135,19 +138,4 @@ fn copies(rows: &mut Rows, id: u32) {
     }
     rows.offer(id);
     rows.slices.requeue_if_idle(id);
-}
-
-/// A first copy that goes ahead of the others cannot be read: what they have instead is old.
-fn lose_first(rows: &mut Rows, id: u32) {
-    let slice = &rows.slices.list[id as usize];
-    if !rows.first_alone(slice.row) {
-        return;
-    }
-    let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
-    for cell in map.data_set().iter() {
-        if rows.layout.is_addressed(map.row, cell) {
-            let lba = rows.layout.lba(map.row, cell, band);
-            rows.lose(lba, sectors);
-        }
-    }
 }
