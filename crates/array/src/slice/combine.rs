@@ -18,7 +18,7 @@ struct Strip {
 
 /// Puts less than a block of new bytes over the old block.
 pub(super) fn merge(rows: &mut Rows, id: u32, skip: u32, bytes: u32) -> Result<(), RequestError> {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (map, fragment, have) = (slice.map, slice.fragments[0], slice.have);
     let (cell, sectors) = (fragment.cell, fragment.sectors);
     let lba = rows.layout.lba(map.row, cell, fragment.start);
@@ -38,7 +38,7 @@ pub(super) fn merge(rows: &mut Rows, id: u32, skip: u32, bytes: u32) -> Result<(
 
 fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32, bytes: u32) {
     let bounce = rows.extra_buffer(id, Extra::Bounce);
-    let old = rows.slices.get(id).cell_ref(cell);
+    let old = rows.slices[id].cell_ref(cell);
     let end = skip + bytes;
     if skip > 0 {
         rows.compute_copy(id, Some(old.part(0, skip)), bounce.part(0, skip));
@@ -55,7 +55,7 @@ fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32,
             bounce.part(end, old.bytes - end),
         );
     }
-    rows.slices.get(id).fragments[0].source = Source::Buf(bounce);
+    rows.slices[id].fragments[0].source = Source::Buf(bounce);
     rows.slices.set_phase(id, Phase::Merging);
 }
 
@@ -63,10 +63,10 @@ fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32,
 
 /// New parity, and, for the log, the part of it that this pass does not change.
 pub(super) fn combine(rows: &mut Rows, id: u32, modify: bool) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let live = rows.live_cells(&map);
     let logged = rows.logged();
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let others = map.data_set().minus(slice.pass).minus(slice.zeroed);
     let partial = logged && (modify || !others.is_empty());
     let mut targets = [None; OUTPUTS];
@@ -80,12 +80,12 @@ pub(super) fn combine(rows: &mut Rows, id: u32, modify: bool) {
     }
     rows.slices.set_phase(id, Phase::Combining);
     let (band, end) = {
-        let slice = rows.slices.get(id);
+        let slice = &rows.slices[id];
         (slice.band, slice.band + slice.band_sectors)
     };
     let mut at = band;
     while at < end {
-        let strip = rows.slices.list[id as usize].strip(at, end);
+        let strip = rows.slices[id].strip(at, end);
         at += strip.sectors;
         combine_strip(rows, id, &map, &strip, modify, others, &targets);
     }
@@ -100,7 +100,7 @@ fn combine_strip(
     others: CellSet,
     targets: &Outputs<Option<BufRef>>,
 ) {
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let offset = ((strip.start - slice.band) * SECTOR_BYTES) as u32;
     let bytes = (strip.sectors * SECTOR_BYTES) as u32;
     let wrong = rows.planted(Bug::WrongQCoefficient);
@@ -142,7 +142,7 @@ fn combine_strip(
 pub(super) fn checksum_partials(rows: &mut Rows, id: u32) -> bool {
     let mut any = false;
     for (index, extra) in PARTIALS.into_iter().enumerate() {
-        if let Some(partial) = rows.slices.get(id).extra_ref(extra) {
+        if let Some(partial) = rows.slices[id].extra_ref(extra) {
             rows.compute_verdict(id, ComputeOp::Checksum, &[partial], index as u8);
             any = true;
         }

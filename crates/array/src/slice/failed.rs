@@ -24,7 +24,7 @@ impl Rows {
     ) {
         match what {
             SliceOp::Read { cell } => {
-                let slice = self.slices.get(id);
+                let slice = &mut self.slices[id];
                 slice.have = slice.have.without(cell);
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
@@ -79,7 +79,7 @@ impl Rows {
     }
 
     fn write_failed(&mut self, id: u32, cell: u8, member: Member, error: IoError) {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let (kind, row) = (slice.kind, slice.map.row);
         let serves = |slot| {
             let home = self.standing_at(slot, row).home;
@@ -100,7 +100,7 @@ impl Rows {
             }
             _ => RequestError::ReadOnly,
         };
-        self.slices.get(id).error.get_or_insert(reported);
+        self.slices[id].error.get_or_insert(reported);
         match kind {
             _ if error == IoError::Gone => self.fail_member(member, FailCause::WriteError(error)),
             Kind::Move | Kind::Reshape(_) => {
@@ -113,15 +113,15 @@ impl Rows {
 
     /// The slots that a cell of a slice is written to: what moves, where it was or where it will be.
     fn slots_written(&self, id: u32, cell: u8) -> impl Iterator<Item = Slot> + use<> {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let slot = |map: &RowMap| map.cells[usize::from(cell)].slot;
         let moved = (slice.kind == Kind::Move).then(|| slot(&self.moving_cells(&slice.map).1));
         [Some(slot(&slice.map)), moved].into_iter().flatten()
     }
 
     fn log_failed(&mut self, id: u32, member: Member, error: IoError) {
-        if let Kind::Replay { .. } = self.slices.get(id).kind {
-            self.slices.get(id).verdicts.note(0, Verdict::Differ);
+        if let Kind::Replay { .. } = self.slices[id].kind {
+            self.slices[id].verdicts.note(0, Verdict::Differ);
             return;
         }
         self.fail_member(member, FailCause::WriteError(error));

@@ -8,7 +8,7 @@ use crate::standing::Home;
 use crate::units::Slot;
 
 pub(super) fn step(rows: &mut Rows, id: u32, slot: u16) {
-    match rows.slices.get(id).phase {
+    match rows.slices[id].phase {
         Phase::Preparing => begin(rows, id, slot),
         Phase::Reading | Phase::Recovering => plan(rows, id, slot),
         Phase::Combining => reset::write(rows, id, Some(slot)),
@@ -18,7 +18,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, slot: u16) {
 }
 
 fn begin(rows: &mut Rows, id: u32, slot: u16) {
-    let row = rows.slices.get(id).map.row;
+    let row = rows.slices[id].map.row;
     // The member that is filled gets nothing of what was moved away from the slot. After a crash, no read may
     // expect it there.
     let stays_moved = rows.durably_moved(row.0..row.0 + 1);
@@ -32,14 +32,14 @@ fn begin(rows: &mut Rows, id: u32, slot: u16) {
 }
 
 fn plan(rows: &mut Rows, id: u32, slot: u16) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let Some(target) = rows.standing_at(Slot(slot), map.row).incoming else {
         return rows.finish_slice(id);
     };
     let Some(cell) = map.cell_on(Slot(slot)) else {
         return rows.finish_slice(id);
     };
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     if slice.have.contains(cell) {
         write(rows, id, cell, target);
     } else if !slice.zeroed.is_empty() {
@@ -52,7 +52,7 @@ fn plan(rows: &mut Rows, id: u32, slot: u16) {
 
 fn write(rows: &mut Rows, id: u32, cell: u8, target: Home) {
     rows.slices.set_phase(id, Phase::Writing);
-    let content = rows.slices.get(id).cell_ref(cell);
+    let content = rows.slices[id].cell_ref(cell);
     rows.write_cell(id, cell, Source::Buf(content), Some(target));
     rows.offer(id);
 }

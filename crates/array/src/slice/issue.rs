@@ -29,7 +29,7 @@ pub(crate) struct Term {
 
 impl Rows {
     fn class_of(&self, id: u32) -> Class {
-        match self.slices.list[id as usize].kind {
+        match self.slices[id].kind {
             Kind::Write(_) => Class::Parity,
             Kind::Read { .. } => Class::User,
             _ => Class::Task,
@@ -38,7 +38,7 @@ impl Rows {
 
     /// The cells whose member can be read and whose medium has not erred in this band.
     pub(crate) fn readable(&self, id: u32) -> CellSet {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let mut readable = self.live_cells(&slice.map).minus(slice.bad);
         if let Copies::Without(suspects) = slice.copies {
             readable = readable.minus(suspects.cells(&slice.map));
@@ -54,7 +54,7 @@ impl Rows {
         self.slices.set_phase(id, Phase::Reading);
         for cell in cells.iter() {
             let target = self.cell_buffer(id, cell);
-            let slice = &self.slices.list[id as usize];
+            let slice = &mut self.slices[id];
             let (place, at, sectors) = (
                 slice.map.cells[cell as usize],
                 slice.band,
@@ -73,7 +73,7 @@ impl Rows {
                 },
                 self.class_of(id),
             );
-            let slice = self.slices.get(id);
+            let slice = &mut self.slices[id];
             slice.have = slice.have.with(cell);
             slice.pending += 1;
             self.device_io(owner, member, IoOp::Read, at, sectors, class, |io| {
@@ -84,7 +84,7 @@ impl Rows {
 
     /// Writes a buffer over the band of a cell, on every member that keeps it. `only`: there alone.
     pub(crate) fn write_cell(&mut self, id: u32, cell: u8, source: Source, only: Option<Home>) {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let (start, sectors) = (slice.band, slice.band_sectors);
         let fragment = Fragment {
             cell,
@@ -106,7 +106,7 @@ impl Rows {
         only: Option<Home>,
     ) {
         self.cache_repair_begins(id, cell);
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let (row, place, durable) = (slice.map.row, slice.map.cells[cell as usize], slice.durable);
         let (start, sectors) = (slice.band, slice.band_sectors);
         let class = match slice.kind {
@@ -122,7 +122,7 @@ impl Rows {
             None => self.homes(place.slot, row).write,
         };
         for home in homes.into_iter().flatten() {
-            self.slices.get(id).pending += 1;
+            self.slices[id].pending += 1;
             let (member, at) = (home.member, home.at(place.at) + start);
             self.device_io(owner, member, op, at, sectors, class, |io| {
                 io.durable = durable;
@@ -145,7 +145,7 @@ impl Rows {
         };
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
         let mut coefficients = self.ops.coefficient_list();
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         for (cell, coefficient) in recipe.iter() {
             if slice.zeroed.contains(cell) {
                 continue;
@@ -157,7 +157,7 @@ impl Rows {
             target,
             coefficients,
         });
-        self.slices.get(id).pending += 1;
+        self.slices[id].pending += 1;
         self.out.push(Action::Compute(compute));
     }
 
@@ -183,7 +183,7 @@ impl Rows {
                 coefficients,
             });
         }
-        self.slices.get(id).pending += 1;
+        self.slices[id].pending += 1;
         self.out.push(Action::Compute(compute));
     }
 
@@ -193,7 +193,7 @@ impl Rows {
             slice: id,
             what: SliceOp::Compute,
         };
-        self.slices.get(id).pending += 1;
+        self.slices[id].pending += 1;
         self.copy(owner, source, target);
     }
 
@@ -211,13 +211,13 @@ impl Rows {
         };
         let mut compute = self.ops.compute(owner, op);
         compute.sources.extend_from_slice(sources);
-        self.slices.get(id).pending += 1;
+        self.slices[id].pending += 1;
         self.out.push(Action::Compute(compute));
     }
 
     /// Recovers cells from those held. False if some cell cannot be.
     pub(crate) fn recover_cells(&mut self, id: u32, wanted: CellSet) -> bool {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let (map, held) = (slice.map, slice.have.union(slice.zeroed));
         for cell in wanted.iter() {
             let Some(recipe) = map.recover(cell, held) else {
@@ -226,7 +226,7 @@ impl Rows {
             let target = self.cell_buffer(id, cell);
             self.compute_recipe(id, &recipe, target);
         }
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         slice.have = slice.have.union(wanted);
         self.slices.set_phase(id, Phase::Recovering);
         true
@@ -234,7 +234,7 @@ impl Rows {
 
     /// The parities that are wanted over all data cells held (zeroed ones are zeros), into the extra buffers.
     pub(crate) fn compute_parity(&mut self, id: u32, wanted: CellSet) {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let map = slice.map;
         let mut terms: [Term; crate::CELLS_MAX] = [Term::NONE; crate::CELLS_MAX];
         let mut count = 0;
@@ -252,14 +252,14 @@ impl Rows {
 
     pub(crate) fn write_parity(&mut self, id: u32, map: &RowMap, live: CellSet) {
         for (parity, cell) in map.parities().filter(|(_, cell)| live.contains(*cell)) {
-            if let Some(new) = self.slices.get(id).extra_ref(Extra::New(parity)) {
+            if let Some(new) = self.slices[id].extra_ref(Extra::New(parity)) {
                 self.write_cell(id, cell, Source::Buf(new), None);
             }
         }
     }
 
     pub(crate) fn note_repair(&mut self, id: u32, cell: u8) {
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
         let (band, sectors) = (slice.band, slice.band_sectors);
         let without = matches!(slice.copies, Copies::Without(_));
@@ -280,7 +280,7 @@ impl Rows {
     /// These parities as they were read with what was computed: each is the comparison of its number.
     pub(crate) fn compare_parity(&mut self, id: u32, map: &RowMap, read: CellSet) {
         for (parity, cell) in map.parities().filter(|(_, cell)| read.contains(*cell)) {
-            let slice = self.slices.get(id);
+            let slice = &self.slices[id];
             let computed = slice.extra_ref(Extra::New(parity));
             let computed = computed.expect("computed before");
             let pair = [slice.cell_ref(cell), computed];
@@ -296,7 +296,7 @@ impl Rows {
             self.read_cells(id, CellSet::only(cell));
             return true;
         }
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (map, have) = (slice.map, slice.have);
         let trusted = !self.layout.parity() || self.in_sync(map.row);
         let recipe = map.recover(cell, readable.union(have));
@@ -314,7 +314,7 @@ impl Rows {
 
     /// The data cells in `cells` are lost in this band.
     pub(super) fn lose_cells(&mut self, id: u32, cells: CellSet) {
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
         for cell in cells.intersection(map.data_set()).iter() {
             if self.layout.is_addressed(map.row, cell) {
@@ -328,7 +328,7 @@ impl Rows {
     /// zeros.
     pub(crate) fn declare_lost(&mut self, id: u32, cells: CellSet) {
         self.lose_cells(id, cells);
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         slice.zeroed = slice.zeroed.union(cells);
         self.slices.await_metadata(id);
     }
@@ -336,7 +336,7 @@ impl Rows {
     /// Passes on the data that a window of a task has of its band, if its zone is wanted. The window
     /// continues when each part has been copied or refused.
     pub(super) fn offer(&mut self, id: u32) {
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (map, band, have, zeroed) = (slice.map, slice.band, slice.have, slice.zeroed);
         let zone = map.row.0 / self.heat.zone_rows().max(1);
         if !self.transfers.zones.contains(zone) || !zeroed.is_empty() {
@@ -350,7 +350,7 @@ impl Rows {
                 Role::P | Role::Q | Role::Parity(_) => continue,
             };
             let lba = self.layout.lba(map.row, data, band);
-            let buf = self.slices.get(id).cell_ref(cell);
+            let buf = self.slices[id].cell_ref(cell);
             let sectors = u64::from(buf.bytes) / SECTOR_BYTES;
             // What is lost is zeros on the members, and must not be taken for data.
             if offered.contains(data) || self.lost.first_in(lba, sectors).is_some() {
@@ -369,7 +369,7 @@ impl Rows {
         if self.read_cache.is_none() {
             return;
         }
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         let changed = match (slice.kind, slice.map.cells[usize::from(cell)].role) {
             (Kind::Scrub { .. }, _) => slice.map.data_set(),
             (Kind::Resync { .. }, Role::Data(data) | Role::Copy { of: data }) => {
@@ -385,14 +385,14 @@ impl Rows {
 
     /// The slice ends; reads that met its writes on the way keep nothing.
     pub(crate) fn cache_repair_ends(&mut self, id: u32) {
-        let rewritten = core::mem::take(&mut self.slices.get(id).rewritten);
+        let rewritten = core::mem::take(&mut self.slices[id].rewritten);
         for data in rewritten.iter() {
             self.cache_repaired(id, data);
         }
     }
 
     fn cache_repaired(&mut self, id: u32, data: u8) {
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (row, start, sectors) = (slice.map.row, slice.start, slice.sectors);
         let lba = self.layout.lba(row, data, start);
         self.cache_lost(lba, sectors);

@@ -41,16 +41,16 @@ pub(crate) fn start(
     };
     rows.requests.begin_part(request);
     let copies = rows.requests.get(request).copies;
-    rows.slices.get(id).copies = copies;
+    rows.slices[id].copies = copies;
     rows.counters.degraded_reads += u64::from(!matches!(copies, Copies::Without(_)));
     if let Some(member) = erred {
-        let map = rows.slices.get(id).map;
+        let map = rows.slices[id].map;
         let cells = map
             .cells()
             .iter()
             .position(|cell| rows.homes(cell.slot, place.row).reader() == Some(member));
         if let Some(cell) = cells {
-            let slice = rows.slices.get(id);
+            let slice = &mut rows.slices[id];
             slice.bad = slice.bad.with(cell as u8);
             slice.unconfirmed = true;
         }
@@ -62,7 +62,7 @@ pub(crate) fn start(
 
 /// Counts what a read slice asks of the members.
 fn count_fetched(rows: &mut Rows, id: u32, lba: u64) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (map, bad, sectors) = (slice.map, slice.bad, slice.sectors);
     let live = rows.live_cells(&map).minus(bad);
     // What cannot be had costs nothing more than the attempt.
@@ -73,7 +73,7 @@ fn count_fetched(rows: &mut Rows, id: u32, lba: u64) {
 }
 
 pub(super) fn step(rows: &mut Rows, id: u32) {
-    match rows.slices.get(id).phase {
+    match rows.slices[id].phase {
         Phase::Preparing | Phase::Reading => plan(rows, id),
         Phase::Recovering => deliver(rows, id),
         Phase::Delivering => repair(rows, id),
@@ -83,7 +83,7 @@ pub(super) fn step(rows: &mut Rows, id: u32) {
 }
 
 fn cell_of(rows: &mut Rows, id: u32) -> u8 {
-    let Kind::Read { lba, .. } = rows.slices.get(id).kind else {
+    let Kind::Read { lba, .. } = rows.slices[id].kind else {
         unreachable!("a read slice reads")
     };
     rows.layout.place(lba).data
@@ -91,7 +91,7 @@ fn cell_of(rows: &mut Rows, id: u32) -> u8 {
 
 fn plan(rows: &mut Rows, id: u32) {
     let cell = cell_of(rows, id);
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let (have, sectors) = (slice.have, slice.band_sectors);
     let lba = rows.layout.lba(slice.map.row, cell, slice.band);
     if let Some(first) = rows.lost.first_in(lba, sectors) {
@@ -104,7 +104,7 @@ fn plan(rows: &mut Rows, id: u32) {
 }
 
 pub(super) fn end(rows: &mut Rows, id: u32, result: Result<(), RequestError>) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let bytes = slice.sectors * SECTOR_BYTES;
     let Kind::Read {
         request,
@@ -124,14 +124,14 @@ pub(super) fn end(rows: &mut Rows, id: u32, result: Result<(), RequestError>) {
 }
 
 fn fail(rows: &mut Rows, id: u32, lba: u64, sectors: u64) {
-    rows.slices.get(id).error = Some(RequestError::Lost { lba, sectors });
+    rows.slices[id].error = Some(RequestError::Lost { lba, sectors });
     rows.finish_slice(id);
 }
 
 /// Puts the band's bytes, as far as they were asked for, where the request wants them.
 fn deliver(rows: &mut Rows, id: u32) {
     let cell = cell_of(rows, id);
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let Kind::Read { target, skip, .. } = slice.kind else {
         unreachable!("a read slice reads")
     };
@@ -155,8 +155,8 @@ fn deliver(rows: &mut Rows, id: u32) {
 /// Writes back a cell that could not be read and was recovered, and cells that were wrong.
 fn repair(rows: &mut Rows, id: u32) {
     let cell = cell_of(rows, id);
-    let map = rows.slices.get(id).map;
-    let slice = rows.slices.get(id);
+    let map = rows.slices[id].map;
+    let slice = &rows.slices[id];
     let wrong = match slice.copies {
         Copies::Without(suspects) if suspects.repairs => {
             let same = match map.parity_set().is_empty() {
@@ -173,7 +173,7 @@ fn repair(rows: &mut Rows, id: u32) {
         return rows.band_done(id);
     }
     rows.slices.set_phase(id, Phase::Writing);
-    let content = rows.slices.get(id).cell_ref(cell);
+    let content = rows.slices[id].cell_ref(cell);
     for wrong in wrong.iter() {
         rows.note_repair(id, wrong);
         rows.write_cell(id, wrong, Source::Buf(content), None);

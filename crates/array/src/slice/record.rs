@@ -26,7 +26,7 @@ pub(super) fn log_pass(rows: &mut Rows, id: u32) -> Next {
         // A crash now would take the failed member for a current one: what it misses must not be written yet.
         return await_log(rows, id);
     }
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     if pass_outdated(rows, id, &map) {
         return Next::Plan;
     }
@@ -34,7 +34,7 @@ pub(super) fn log_pass(rows: &mut Rows, id: u32) -> Next {
     if !rows.logged() || holders.iter().all(Option::is_none) {
         return Next::Write;
     }
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let partial = PARTIALS
         .into_iter()
         .find_map(|extra| slice.extra_ref(extra));
@@ -44,7 +44,7 @@ pub(super) fn log_pass(rows: &mut Rows, id: u32) -> Next {
         0
     };
     let modified = pass_with_zeroed(rows, id).0;
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let entry = Entry {
         row: map.row,
         start: slice.band,
@@ -67,7 +67,7 @@ pub(super) fn recorded(rows: &mut Rows, id: u32) -> Next {
     if !rows.settled() {
         return await_log(rows, id);
     }
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     if pass_outdated(rows, id, &map) {
         end(rows, id);
         Next::Plan
@@ -78,16 +78,16 @@ pub(super) fn recorded(rows: &mut Rows, id: u32) -> Next {
 
 /// The cells whose content this pass changes: as a bit set for the log, and those of them that are zeroed.
 pub(super) fn pass_with_zeroed(rows: &mut Rows, id: u32) -> (u32, CellSet) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let live = rows.live_cells(&map);
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let zeroed = slice.zeroed.intersection(live).minus(slice.pass);
     (slice.pass.union(zeroed).0, zeroed)
 }
 
 /// The pass is written, or given up: its record counts no more.
 pub(super) fn end(rows: &mut Rows, id: u32) {
-    if let Some(sequence) = rows.slices.get(id).record.take() {
+    if let Some(sequence) = rows.slices[id].record.take() {
         let flushes = rows.flusher.begun;
         rows.logs.finished(sequence, flushes);
         if rows.planted(Bug::LogReusedEarly) {
@@ -99,7 +99,7 @@ pub(super) fn end(rows: &mut Rows, id: u32) {
 /// Whether a member failed since the pass was chosen, and one of its cells must not be written together with
 /// others.
 fn pass_outdated(rows: &mut Rows, id: u32, map: &RowMap) -> bool {
-    let pass = rows.slices.get(id).pass;
+    let pass = rows.slices[id].pass;
     let planted = rows.planted(Bug::DegradedInOneStep);
     let whole = rows.whole_rows() && pass == map.data_set();
     let outdated = pass.len() > 1 && !pass.within(rows.firm_cells(map));
@@ -108,7 +108,7 @@ fn pass_outdated(rows: &mut Rows, id: u32, map: &RowMap) -> bool {
 
 /// Leaves a slice before its record until metadata moves.
 fn await_log(rows: &mut Rows, id: u32) -> Next {
-    if rows.slices.get(id).phase != Phase::Logging {
+    if rows.slices[id].phase != Phase::Logging {
         rows.slices.set_phase(id, Phase::Logging);
     }
     rows.slices.wait(id);
@@ -137,7 +137,7 @@ fn write_records(
 ) {
     let sequence = rows.logs.take_sequence();
     rows.slices.set_phase(id, Phase::Logging);
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.record = Some(sequence);
     slice.several |= slice.durable && entry.modified.count_ones() > 1;
     let has = |parity: usize| holders[2 * parity].or(holders[2 * parity + 1]).is_some();
@@ -159,14 +159,12 @@ fn write_records(
             kind,
             payload_sectors: entry.payload_sectors as u32,
             payload_crc: if entry.payload_sectors > 0 {
-                rows.slices.get(id).checksums[parity]
+                rows.slices[id].checksums[parity]
             } else {
                 0
             },
         };
-        let payload = rows
-            .slices
-            .get(id)
+        let payload = rows.slices[id]
             .extra_ref(extra)
             .filter(|_| entry.payload_sectors > 0);
         write_record(rows, id, member, parity as u8, &record, payload, entry);
@@ -191,7 +189,7 @@ fn write_record(
         slice: id,
         what: SliceOp::Log { parity },
     };
-    rows.slices.get(id).pending += 1;
+    rows.slices[id].pending += 1;
     rows.device_io(
         owner,
         member,

@@ -16,7 +16,7 @@ use crate::units::Row;
 use alloc::vec::Vec;
 
 pub(super) fn step(rows: &mut Rows, id: u32) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (row, resets) = (slice.map.row, !slice.zeroed.is_empty());
     match slice.phase {
         Phase::Preparing => begin(rows, id),
@@ -30,7 +30,7 @@ pub(super) fn step(rows: &mut Rows, id: u32) {
 }
 
 fn begin(rows: &mut Rows, id: u32) {
-    let row = rows.slices.get(id).map.row;
+    let row = rows.slices[id].map.row;
     if rows.extent_in_motion(row) || !reset::losses_settled(rows, id) {
         return rows.slices.await_metadata(id);
     }
@@ -45,20 +45,20 @@ fn begin(rows: &mut Rows, id: u32) {
 
 /// A member is missing: the row stays as it is until the array is whole again.
 fn leave_row(rows: &mut Rows, id: u32) {
-    rows.slices.get(id).skipped = true;
+    rows.slices[id].skipped = true;
     rows.finish_slice(id);
 }
 
 fn plan(rows: &mut Rows, id: u32) {
-    let map = rows.slices.get(id).map;
-    if !rows.slices.get(id).zeroed.is_empty() {
+    let map = rows.slices[id].map;
+    if !rows.slices[id].zeroed.is_empty() {
         return reset(rows, id, &map);
     }
     if !rows.complete() {
         return leave_row(rows, id);
     }
     let (moving, after) = rows.moving_cells(&map);
-    let wanted = wanted(rows, &map, moving).minus(rows.slices.get(id).have);
+    let wanted = wanted(rows, &map, moving).minus(rows.slices[id].have);
     if wanted.is_empty() {
         if wants_parity(rows, id, &map, moving) {
             return rows.compute_parity(id, map.parity_set());
@@ -89,7 +89,7 @@ fn wanted(rows: &Rows, map: &RowMap, moving: CellSet) -> CellSet {
 /// Whether parity is yet to be made of the data, for a comparison.
 fn wants_parity(rows: &mut Rows, id: u32, map: &RowMap, moving: CellSet) -> bool {
     let recomputed = rows.tasks.moves == Moves::ParityRecomputed;
-    let made = rows.slices.get(id).extra_ref(Extra::New(0)).is_some();
+    let made = rows.slices[id].extra_ref(Extra::New(0)).is_some();
     recomputed && !made && map.p().is_some() && !moving.is_empty()
 }
 
@@ -130,7 +130,7 @@ fn batch_of(rows: &Rows, row: Row) -> impl Iterator<Item = (u32, &Slice)> {
 }
 
 fn recover(rows: &mut Rows, id: u32, map: &RowMap, wanted: CellSet, readable: CellSet) {
-    let have = rows.slices.get(id).have;
+    let have = rows.slices[id].have;
     let trusted = rows.layout.parity() && rows.in_sync(map.row);
     let recipe = |cell| map.recover(cell, readable.union(have)).filter(|_| trusted);
     let mut missing = CellSet::EMPTY;
@@ -159,7 +159,7 @@ fn reset(rows: &mut Rows, id: u32, map: &RowMap) {
 fn write(rows: &mut Rows, id: u32, moving: CellSet, after: &RowMap) {
     rows.slices.set_phase(id, Phase::Writing);
     for cell in moving.iter() {
-        let content = rows.slices.get(id).cell_ref(cell);
+        let content = rows.slices[id].cell_ref(cell);
         let slot = after.cells[usize::from(cell)].slot;
         for home in rows.homes(slot, after.row).write.into_iter().flatten() {
             rows.write_cell(id, cell, Source::Buf(content), Some(home));
@@ -174,7 +174,7 @@ fn write(rows: &mut Rows, id: u32, moving: CellSet, after: &RowMap) {
 /// Parity is what it was, wherever its data stand: only the time that this takes is of interest.
 fn rewrite_parity(rows: &mut Rows, id: u32, after: &RowMap) {
     for cell in after.parity_set().iter() {
-        let slice = rows.slices.get(id);
+        let slice = &rows.slices[id];
         let made = slice.extra_ref(Extra::New(0));
         let content = made.unwrap_or_else(|| slice.cell_ref(cell));
         rows.write_cell(id, cell, Source::Buf(content), None);
@@ -182,12 +182,12 @@ fn rewrite_parity(rows: &mut Rows, id: u32, after: &RowMap) {
 }
 
 fn band_moved(rows: &mut Rows, id: u32) {
-    if rows.slices.get(id).error.take().is_some() {
+    if rows.slices[id].error.take().is_some() {
         let now = rows.now;
         rows.tasks.move_later(now);
         return leave_row(rows, id);
     }
-    if !rows.slices.get(id).zeroed.is_empty() {
+    if !rows.slices[id].zeroed.is_empty() {
         return rows.begin_band_again(id);
     }
     // Who failed meanwhile may have been written to.

@@ -14,8 +14,8 @@ use crate::units::{Row, SECTOR_BYTES, Slot};
 use restripe_format::meta::superblock::MemberRole;
 
 pub(super) fn step(rows: &mut Rows, id: u32, record: u32) {
-    let unrecorded = !rows.slices.get(id).zeroed.is_empty() && rows.lost.dirty();
-    match rows.slices.get(id).phase {
+    let unrecorded = !rows.slices[id].zeroed.is_empty() && rows.lost.dirty();
+    match rows.slices[id].phase {
         // The start has been refused: what it found out so far counts no more.
         Phase::Preparing | Phase::Reading if !rows.below.starts() => rows.band_done(id),
         Phase::Preparing if unrecorded => rows.slices.await_metadata(id),
@@ -41,9 +41,9 @@ fn complete_cut(rows: &mut Rows, record: u32) -> Option<Cut> {
 }
 
 fn plan(rows: &mut Rows, id: u32, record: u32) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let here = rows.readable(id);
-    let data = map.data_set().minus(rows.slices.get(id).zeroed);
+    let data = map.data_set().minus(rows.slices[id].zeroed);
     if data.within(here) {
         return reset::plan(rows, id, &map);
     }
@@ -82,14 +82,14 @@ fn plan(rows: &mut Rows, id: u32, record: u32) {
 /// These cells cannot be decoded, and need not be: a log may end with a torn record, and no client was
 /// answered for a record behind it. As zeros they are no record.
 fn zero(rows: &mut Rows, id: u32, cells: CellSet) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.zeroed = slice.zeroed.union(cells);
 }
 
 /// These cells cannot be decoded. If the member of one could be added, or nothing may be lost, the start is
 /// refused.
 fn lose(rows: &mut Rows, id: u32, cells: CellSet) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (map, band, sectors) = (slice.map, slice.band, slice.band_sectors);
     let absent = |cell: &u8| merely_absent(rows, map.cells[*cell as usize].slot, map.row);
     let asks = rows.may_lose_nothing() || cells.iter().any(|cell| absent(&cell));
@@ -117,20 +117,20 @@ fn merely_absent(rows: &Rows, slot: Slot, row: Row) -> bool {
 
 /// Whether the partial parities of this record are in their buffers and were found whole.
 fn partials_verified(rows: &Rows, id: u32, cut: &Cut) -> bool {
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     cut.payloads.iter().all(Option::is_none) || slice.verdicts.located
 }
 
 /// Reads the cells wanted and the partial parities, as far as they are not held yet.
 fn load(rows: &mut Rows, id: u32, cut: &Cut, cells: CellSet) {
-    let have = rows.slices.get(id).have;
+    let have = rows.slices[id].have;
     let verified = partials_verified(rows, id, cut);
     if cells.within(have) && verified {
         return combine(rows, id, cut);
     }
     let loaded = PARTIALS
         .iter()
-        .any(|&extra| rows.slices.get(id).extra_ref(extra).is_some());
+        .any(|&extra| rows.slices[id].extra_ref(extra).is_some());
     if cells.within(have) && loaded {
         return verify(rows, id, cut);
     }
@@ -151,7 +151,7 @@ fn read_partials(rows: &mut Rows, id: u32, cut: &Cut) {
                 parity: parity as u8,
             },
         };
-        rows.slices.get(id).pending += 1;
+        rows.slices[id].pending += 1;
         let class = crate::Class::Task;
         rows.device_io(
             owner,
@@ -188,7 +188,7 @@ fn judge(rows: &mut Rows, id: u32, record: u32) {
     let Some(cut) = cut(rows, record) else {
         return rows.band_done(id);
     };
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let unreadable = slice.verdicts.differ != 0;
     let torn = (0..2).any(|parity| {
         cut.payloads[parity].is_some_and(|payload| payload.checksum != slice.checksums[parity])
@@ -212,9 +212,9 @@ fn judge(rows: &mut Rows, id: u32, record: u32) {
 
 /// P and Q from the partial parities and the cells as they are; a single missing cell takes its value from P.
 fn combine(rows: &mut Rows, id: u32, cut: &Cut) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let live = rows.live_cells(&map);
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let modified = CellSet(cut.modified).minus(slice.zeroed);
     let offset = ((slice.band - cut.start) * SECTOR_BYTES) as u32;
     let partial = PARTIALS.map(|extra| {
@@ -251,7 +251,7 @@ fn terms_of_present(
     partial: [Option<BufRef>; 2],
     terms: &mut [Term],
 ) -> usize {
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let mut count = 0;
     for cell in modified.iter() {
         terms[count] = Term::of_data(map, cell, slice.cell_ref(cell));
@@ -275,7 +275,7 @@ fn terms_of_lost(
     partial: [Option<BufRef>; 2],
     terms: &mut [Term],
 ) -> Option<usize> {
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let (p, q) = (map.p()?, map.q()?);
     if !slice.have.contains(p) || !slice.have.contains(q) {
         return None;

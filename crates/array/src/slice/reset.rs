@@ -10,14 +10,14 @@ use crate::units::Slot;
 
 /// Whether it is on record what the slice has called lost, and the cells may become zeros where they stand.
 pub(super) fn losses_settled(rows: &mut Rows, id: u32) -> bool {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (map, zeroed) = (slice.map, slice.zeroed);
     zeroed.is_empty() || !rows.lost.dirty() && rows.may_change(&map, zeroed)
 }
 
 /// A block in which something is lost for good: the lost cells become zeros, and parity is made to fit.
 pub(super) fn plan(rows: &mut Rows, id: u32, map: &RowMap) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let wanted = map.data_set().minus(slice.zeroed).minus(slice.have);
     let readable = rows.readable(id);
     if !wanted.within(readable) {
@@ -33,9 +33,9 @@ pub(super) fn plan(rows: &mut Rows, id: u32, map: &RowMap) {
 
 /// Writes what a reset decided: zeros and parity, to the serving members and to the one being filled.
 pub(super) fn write(rows: &mut Rows, id: u32, slot: Option<u16>) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let live = rows.live_cells(&map);
-    let zeroed = rows.slices.get(id).zeroed;
+    let zeroed = rows.slices[id].zeroed;
     rows.slices.set_phase(id, Phase::Writing);
     for cell in live
         .iter()
@@ -55,7 +55,7 @@ pub(super) fn write(rows: &mut Rows, id: u32, slot: Option<u16>) {
 }
 
 fn write_target(rows: &mut Rows, id: u32, map: &RowMap, cell: u8, target: Home) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let source = if let Some(parity) = map.parity_at(cell) {
         slice.extra_ref(Extra::New(parity)).map(Source::Buf)
     } else if slice.zeroed.contains(data_of(map, cell)) {

@@ -45,7 +45,7 @@ pub(crate) fn start(rows: &mut Rows, row: Row, aim: Aim) -> bool {
 }
 
 pub(super) fn step(rows: &mut Rows, id: u32, aim: Aim) {
-    match (rows.slices.get(id).phase, aim) {
+    match (rows.slices[id].phase, aim) {
         (Phase::Preparing, _) => begin(rows, id, aim),
         (Phase::Reading | Phase::Recovering, Aim::Settle) => plan_settling(rows, id),
         (Phase::Reading | Phase::Recovering, _) => gather(rows, id),
@@ -56,12 +56,12 @@ pub(super) fn step(rows: &mut Rows, id: u32, aim: Aim) {
 }
 
 fn begin(rows: &mut Rows, id: u32, aim: Aim) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.made = Made::default();
     let row = slice.row;
     if aim == Aim::Settle {
         let map = rows.layout.new_row(row);
-        rows.slices.get(id).map = map;
+        rows.slices[id].map = map;
         return plan_settling(rows, id);
     }
     gather(rows, id);
@@ -75,7 +75,7 @@ fn gather(rows: &mut Rows, id: u32) {
     }
     while let Some(piece) = next_piece(rows, id) {
         turn_to_source(rows, id, piece.row);
-        let slice = rows.slices.get(id);
+        let slice = &mut rows.slices[id];
         let missing = piece.cells().minus(slice.have).minus(slice.zeroed);
         if missing.is_empty() {
             take_piece(rows, id, &piece);
@@ -88,16 +88,16 @@ fn gather(rows: &mut Rows, id: u32) {
 
 /// A member is missing: what only this member has is not lost yet.
 fn abandon(rows: &mut Rows, id: u32) {
-    rows.slices.get(id).error = Some(RequestError::Unavailable);
+    rows.slices[id].error = Some(RequestError::Unavailable);
     rows.finish_slice(id);
 }
 
 /// What is to be known next. What was never written, or is new capacity, is zeros at once.
 fn next_piece(rows: &mut Rows, id: u32) -> Option<Piece> {
     let cells = rows.layout.data_cells() as u8; // at most CELLS_MAX
-    let row = rows.slices.get(id).row;
+    let row = rows.slices[id].row;
     loop {
-        let known = rows.slices.get(id).made.known;
+        let known = rows.slices[id].made.known;
         let data = (0..cells).find(|data| !known.contains(*data))?;
         match source_of(rows, row, data) {
             Some((from, cell, in_row)) => {
@@ -108,7 +108,7 @@ fn next_piece(rows: &mut Rows, id: u32) -> Option<Piece> {
                     count: (in_row - cell).min(cells - data),
                 });
             }
-            None => rows.slices.get(id).made.know(data, None),
+            None => rows.slices[id].made.know(data, None),
         }
     }
 }
@@ -125,11 +125,11 @@ fn source_of(rows: &Rows, row: Row, data: u8) -> Option<(Row, u8, u8)> {
 }
 
 fn turn_to_source(rows: &mut Rows, id: u32, row: Row) {
-    if rows.slices.get(id).made.source == Some(row) {
+    if rows.slices[id].made.source == Some(row) {
         return;
     }
     let map = rows.layout.former_row(row);
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.made.source = Some(row);
     slice.map = map;
     (slice.have, slice.bad, slice.zeroed) = Default::default();
@@ -143,7 +143,7 @@ fn fetch(rows: &mut Rows, id: u32, missing: CellSet) -> bool {
         rows.read_cells(id, at_hand);
         return false;
     }
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (map, have) = (slice.map, slice.have);
     let trusted = rows.layout.parity() && rows.in_sync(map.row);
     let mut reads = CellSet::EMPTY;
@@ -168,7 +168,7 @@ fn fetch(rows: &mut Rows, id: u32, missing: CellSet) -> bool {
 
 /// A block that cannot be decoded becomes zeros. `chunk`: the first sector of its chunk.
 fn lose_moving(rows: &mut Rows, id: u32, chunk: u64, cell: u8) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.zeroed = slice.zeroed.with(cell);
     let (lba, sectors) = (chunk + slice.band, slice.band_sectors);
     let known = rows.lost.extents.within(lba, sectors);
@@ -178,7 +178,7 @@ fn lose_moving(rows: &mut Rows, id: u32, chunk: u64, cell: u8) {
 }
 
 fn take_piece(rows: &mut Rows, id: u32, piece: &Piece) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     for nth in 0..piece.count {
         let (data, cell) = (piece.data + nth, piece.cell + nth);
         let content = match slice.zeroed.contains(cell) {
@@ -198,8 +198,8 @@ fn take_piece(rows: &mut Rows, id: u32, piece: &Piece) {
 
 /// All data are known: they are cells of the new row from here on.
 fn combine(rows: &mut Rows, id: u32) {
-    let map = rows.below.layout.new_row(rows.slices.get(id).row);
-    let slice = rows.slices.get(id);
+    let map = rows.below.layout.new_row(rows.slices[id].row);
+    let slice = &mut rows.slices[id];
     slice.map = map;
     let made = core::mem::take(&mut slice.made);
     slice.cells[..usize::from(map.data)].copy_from_slice(&made.cells[..usize::from(map.data)]);
@@ -209,11 +209,11 @@ fn combine(rows: &mut Rows, id: u32) {
 }
 
 fn compute(rows: &mut Rows, id: u32, map: &RowMap) {
-    let zeros = rows.slices.get(id).have.is_empty();
+    let zeros = rows.slices[id].have.is_empty();
     if rows.layout.parity() && !zeros {
         return rows.compute_parity(id, map.parity_set());
     }
-    let Kind::Reshape(aim) = rows.slices.get(id).kind else {
+    let Kind::Reshape(aim) = rows.slices[id].kind else {
         unreachable!("it makes a row")
     };
     write(rows, id, aim);
@@ -223,7 +223,7 @@ fn compute(rows: &mut Rows, id: u32, map: &RowMap) {
 
 fn write(rows: &mut Rows, id: u32, aim: Aim) {
     rows.slices.set_phase(id, Phase::Writing);
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     for cell in map.all().iter() {
         let source = made_cell(rows, id, &map, cell);
         match aim {
@@ -240,7 +240,7 @@ fn write(rows: &mut Rows, id: u32, aim: Aim) {
 
 /// What a cell of the row is to hold. Parity that was computed goes before what the journal had.
 fn made_cell(rows: &mut Rows, id: u32, map: &RowMap, cell: u8) -> Source {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let parity = map.parity_at(cell);
     let computed = parity.and_then(|parity| slice.extra_ref(Extra::New(parity)));
     match computed {
@@ -256,7 +256,7 @@ fn plan_settling(rows: &mut Rows, id: u32) {
     if rows.halted() {
         return abandon(rows, id);
     }
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (map, have, zeroed, bad) = (slice.map, slice.have, slice.zeroed, slice.bad);
     let there = |cell: &u8| rows.journal_home(&map, *cell).is_some();
     let there: CellSet = map.all().iter().filter(there).collect();
@@ -282,7 +282,7 @@ fn plan_settling(rows: &mut Rows, id: u32) {
         let chunk = rows.layout.new_lba(map.row, cell);
         lose_moving(rows, id, chunk, cell);
     }
-    match rows.slices.get(id).zeroed.is_empty() {
+    match rows.slices[id].zeroed.is_empty() {
         true => compute(rows, id, &map),
         false => plan_settling(rows, id),
     }
@@ -293,7 +293,7 @@ fn read_journal(rows: &mut Rows, id: u32, map: &RowMap, cells: CellSet) {
     for cell in cells.iter() {
         let home = rows.journal_home(map, cell).expect("checked by the caller");
         let target = rows.cell_buffer(id, cell);
-        let slice = rows.slices.get(id);
+        let slice = &mut rows.slices[id];
         let (at, sectors) = (slice.band, slice.band_sectors);
         slice.have = slice.have.with(cell);
         slice.pending += 1;

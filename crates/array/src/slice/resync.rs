@@ -8,7 +8,7 @@ use crate::contract::Bug;
 use crate::layout::{CellSet, RowMap};
 
 pub(super) fn step(rows: &mut Rows, id: u32, compares: bool) {
-    match rows.slices.get(id).phase {
+    match rows.slices[id].phase {
         Phase::Preparing => begin(rows, id, compares),
         Phase::Reading if rows.below.layout.parity() => plan(rows, id, compares),
         Phase::Reading => copies(rows, id),
@@ -20,7 +20,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, compares: bool) {
 }
 
 fn begin(rows: &mut Rows, id: u32, compares: bool) {
-    let row = rows.slices.get(id).map.row;
+    let row = rows.slices[id].map.row;
     if rows.extent_in_motion(row) || !reset::losses_settled(rows, id) {
         return rows.slices.await_metadata(id);
     }
@@ -37,12 +37,12 @@ fn begin(rows: &mut Rows, id: u32, compares: bool) {
 /// Reads the data, and with `compares` also the parity as it is. A data cell that is missing or unreadable is
 /// lost, since its parity cannot be trusted.
 fn plan(rows: &mut Rows, id: u32, compares: bool) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let live = rows.live_cells(&map);
     if live.intersection(map.parity_set()).is_empty() {
         return rows.band_done(id);
     }
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let unreadable = map.data_set().minus(slice.zeroed).minus(slice.have);
     let readable = rows.readable(id);
     let absent = unreadable.minus(readable);
@@ -66,7 +66,7 @@ fn plan(rows: &mut Rows, id: u32, compares: bool) {
 /// The parities that have not been read and can be compared. A parity whose slot is being filled is written
 /// to both members without a comparison.
 fn comparable(rows: &mut Rows, id: u32, map: &RowMap) -> CellSet {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     if !slice.zeroed.is_empty() {
         return CellSet::EMPTY;
     }
@@ -80,8 +80,8 @@ fn comparable(rows: &mut Rows, id: u32, map: &RowMap) -> CellSet {
 }
 
 fn computed(rows: &mut Rows, id: u32) {
-    let map = rows.slices.get(id).map;
-    let read = rows.slices.get(id).have.intersection(map.parity_set());
+    let map = rows.slices[id].map;
+    let read = rows.slices[id].have.intersection(map.parity_set());
     if read.is_empty() {
         return reset::write(rows, id, None);
     }
@@ -91,7 +91,7 @@ fn computed(rows: &mut Rows, id: u32) {
 
 /// What was read and agrees stays as it is.
 fn compared(rows: &mut Rows, id: u32) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (map, serial, differ) = (slice.map, slice.serial, slice.verdicts.differ);
     let read = slice.have.intersection(map.parity_set());
     let differ = if rows.planted(Bug::ParityBelieved) {
@@ -115,8 +115,8 @@ fn compared(rows: &mut Rows, id: u32) {
 
 /// The first copy that can be read is copied over the others.
 fn copies(rows: &mut Rows, id: u32) {
-    let map = rows.slices.get(id).map;
-    let held = rows.slices.get(id).have.first();
+    let map = rows.slices[id].map;
+    let held = rows.slices[id].have.first();
     let Some(source) = held else {
         return match rows.readable(id).first() {
             Some(cell) => rows.read_cells(id, CellSet::only(cell)),
@@ -131,7 +131,7 @@ fn copies(rows: &mut Rows, id: u32) {
         };
     };
     rows.slices.set_phase(id, Phase::Writing);
-    let content = rows.slices.get(id).cell_ref(source);
+    let content = rows.slices[id].cell_ref(source);
     let others = rows.live_cells(&map).without(source);
     for cell in others.iter() {
         rows.write_cell(id, cell, Source::Buf(content), None);

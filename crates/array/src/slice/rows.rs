@@ -60,7 +60,7 @@ impl Rows {
         }
         let id = self.slices.free.pop().expect("checked above");
         let map = self.row_map(need.row);
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         slice.kind = need.kind;
         slice.phase = Phase::Queued;
         (slice.row, slice.map) = (need.row, map);
@@ -106,7 +106,7 @@ impl Rows {
     /// The band is done: the next one, or the end.
     pub(crate) fn band_done(&mut self, id: u32) {
         self.drop_buffers(id);
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         let next = slice.band + slice.band_sectors;
         if next < slice.end() {
             slice.begin_band(next);
@@ -121,12 +121,12 @@ impl Rows {
     /// has found what cannot be read of it.
     pub(crate) fn narrow(&mut self, id: u32) -> bool {
         let block = u64::from(self.superblock.logical_block) / SECTOR_BYTES;
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         if slice.band_sectors <= block && !slice.unconfirmed {
             return false;
         }
         self.drop_buffers(id);
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         slice.step = block;
         slice.narrowed = true;
         slice.begin_band(slice.band);
@@ -138,7 +138,7 @@ impl Rows {
     /// Starts the band again, as high as it is.
     pub(crate) fn begin_band_again(&mut self, id: u32) {
         self.drop_buffers(id);
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         slice.begin_band(slice.band);
         self.slices.set_phase(id, Phase::Preparing);
         self.slices.requeue(id);
@@ -148,7 +148,7 @@ impl Rows {
     pub(crate) fn finish_slice(&mut self, id: u32) {
         self.drop_buffers(id);
         self.slices.set_phase(id, Phase::Finished);
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         slice.live = false;
         let (size, reserved, row) = (slice.size, slice.reserved, slice.row);
         let intent_held = core::mem::take(&mut slice.intent_held);
@@ -162,7 +162,7 @@ impl Rows {
 
     /// The buffer of a cell, taken if it has none yet.
     pub(crate) fn cell_buffer(&mut self, id: u32, cell: u8) -> BufRef {
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         if slice.cells[cell as usize].is_none() {
             slice.cells[cell as usize] = Some(self.below.buffers.take(slice.size));
         }
@@ -170,7 +170,7 @@ impl Rows {
     }
 
     pub(crate) fn extra_buffer(&mut self, id: u32, extra: Extra) -> BufRef {
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         if slice.extras[extra.index()].is_none() {
             slice.extras[extra.index()] = Some(self.below.buffers.take(slice.size));
         }
@@ -178,7 +178,7 @@ impl Rows {
     }
 
     pub(crate) fn drop_buffers(&mut self, id: u32) {
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         let width = slice.map.width as usize;
         for held in slice.cells[..width].iter_mut().chain(&mut slice.extras) {
             if let Some(buf) = held.take() {

@@ -12,7 +12,7 @@ impl Rows {
     pub(crate) fn run_slices(&mut self) -> bool {
         self.slices.ended = false;
         while let Some(id) = self.slices.runnable.pop_front() {
-            let slice = &self.slices.list[id as usize];
+            let slice = &self.slices[id];
             if !slice.live || slice.pending > 0 {
                 continue;
             }
@@ -23,7 +23,7 @@ impl Rows {
                     continue;
                 }
                 self.slices.set_phase(id, Phase::Preparing);
-                self.slices.list[id as usize].map = self.row_now(id);
+                self.slices[id].map = self.row_now(id);
             }
             self.step_slice(id);
         }
@@ -33,7 +33,7 @@ impl Rows {
     /// The cells of a slice's row. While the slice waited for its range, the row may have got more cells, or
     /// cells other places.
     fn row_now(&self, id: u32) -> RowMap {
-        let map = self.slices.list[id as usize].map;
+        let map = self.slices[id].map;
         match self.layout.rows_are_fixed() || self.planted(Bug::RowSeenOnce) {
             true => map,
             false => self.row_map(map.row),
@@ -42,10 +42,10 @@ impl Rows {
 
     /// The row may also get more cells while the slice waits for metadata and has read none of them yet.
     fn look_again(&mut self, id: u32) {
-        let slice = &self.slices.list[id as usize];
+        let slice = &self.slices[id];
         let known = slice.bad.union(slice.have).union(slice.zeroed);
         if slice.phase == Phase::Preparing && known.is_empty() {
-            self.slices.list[id as usize].map = self.row_now(id);
+            self.slices[id].map = self.row_now(id);
         }
     }
 
@@ -53,7 +53,7 @@ impl Rows {
         if !self.layout.rows_are_runs() {
             self.look_again(id);
         }
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (kind, phase, row) = (slice.kind, slice.phase, slice.map.row);
         if phase == Phase::Preparing && kind.is_window() && self.halted() {
             // What it would wait for becomes durable no more.
@@ -70,7 +70,7 @@ impl Rows {
             Kind::Scrub { mode } => scrub::step(self, id, mode),
             Kind::Replay { record } => replay::step(self, id, record),
         }
-        if self.slices.get(id).phase == Phase::Finished {
+        if self.slices[id].phase == Phase::Finished {
             self.end_slice(id);
         }
         if kind == Kind::Move {
@@ -80,7 +80,7 @@ impl Rows {
 
     /// Reports the end of a slice to what it worked for, and frees it.
     fn end_slice(&mut self, id: u32) {
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let result = slice.error.map_or(Ok(()), Err);
         let row = slice.row;
         match slice.kind {

@@ -18,7 +18,7 @@ use crate::layout::{CellSet, RowMap};
 use crate::units::CELLS_MAX;
 
 pub(super) fn step(rows: &mut Rows, id: u32, mode: ScrubMode) {
-    match rows.slices.get(id).phase {
+    match rows.slices[id].phase {
         Phase::Preparing => begin(rows, id, mode),
         Phase::Reading => all_read(rows, id, mode),
         Phase::Combining => compare(rows, id),
@@ -32,7 +32,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, mode: ScrubMode) {
 /// Rows that were never written, that miss a cell, or that a resync still owes, have nothing to check.
 /// Parity is repaired to fit what a crash would find.
 fn begin(rows: &mut Rows, id: u32, mode: ScrubMode) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let stays = !mode.writes() || rows.durably_moved(map.row.0..map.row.0 + 1);
     if rows.extent_in_motion(map.row) || !stays {
         return rows.slices.await_metadata(id);
@@ -46,19 +46,19 @@ fn begin(rows: &mut Rows, id: u32, mode: ScrubMode) {
         true => None,
     };
     if let Some(passed) = passed {
-        rows.slices.get(id).scrubbed = passed;
+        rows.slices[id].scrubbed = passed;
         return rows.finish_slice(id);
     }
     rows.read_cells(id, map.all());
 }
 
 fn all_read(rows: &mut Rows, id: u32, mode: ScrubMode) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     if rows.live_cells(&map) != map.all() {
-        rows.slices.get(id).scrubbed = Scrubbed::Passed;
+        rows.slices[id].scrubbed = Scrubbed::Passed;
         return rows.band_done(id);
     }
-    if !rows.slices.get(id).bad.is_empty() {
+    if !rows.slices[id].bad.is_empty() {
         return unreadable(rows, id, &map, mode);
     }
     if rows.layout.parity() {
@@ -74,7 +74,7 @@ fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     if rows.narrow(id) {
         return;
     }
-    let (bad, have) = (rows.slices.get(id).bad, rows.slices.get(id).have);
+    let (bad, have) = (rows.slices[id].bad, rows.slices[id].have);
     if mode.writes() && bad.iter().all(|cell| map.recover(cell, have).is_some()) {
         rows.recover_cells(id, bad);
     } else {
@@ -86,8 +86,8 @@ fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
 /// Before a recovered cell is written, the row is compared once more. With redundancy left, this shows
 /// whether another cell is silently wrong. Nothing is written from such a row.
 fn recovered(rows: &mut Rows, id: u32) {
-    rows.slices.get(id).verdicts = Verdicts::default();
-    let map = rows.slices.get(id).map;
+    rows.slices[id].verdicts = Verdicts::default();
+    let map = rows.slices[id].map;
     if rows.layout.parity() {
         rows.compute_parity(id, map.parity_set());
     } else {
@@ -96,7 +96,7 @@ fn recovered(rows: &mut Rows, id: u32) {
 }
 
 fn judge_recovered(rows: &mut Rows, id: u32, mode: ScrubMode) {
-    let (bad, verdicts) = (rows.slices.get(id).bad, rows.slices.get(id).verdicts);
+    let (bad, verdicts) = (rows.slices[id].bad, rows.slices[id].verdicts);
     if verdicts.differ != 0 {
         // Some cell is wrong, and the code cannot say which, unless each block has only one.
         if !rows.narrow(id) {
@@ -114,7 +114,7 @@ fn judge_recovered(rows: &mut Rows, id: u32, mode: ScrubMode) {
     }
     rows.slices.set_phase(id, Phase::Writing);
     for cell in bad.iter() {
-        let content = rows.slices.get(id).cell_ref(cell);
+        let content = rows.slices[id].cell_ref(cell);
         rows.note_repair(id, cell);
         rows.write_cell(id, cell, Source::Buf(content), None);
     }
@@ -124,7 +124,7 @@ fn judge_recovered(rows: &mut Rows, id: u32, mode: ScrubMode) {
 
 fn compare(rows: &mut Rows, id: u32) {
     rows.slices.set_phase(id, Phase::Comparing);
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     rows.compare_parity(id, &map, map.parity_set());
     if !rows.layout.parity() {
         compare_copies(rows, id, &map);
@@ -133,17 +133,17 @@ fn compare(rows: &mut Rows, id: u32) {
 
 /// Each copy against one of them: the first, unless that has no majority.
 fn compare_copies(rows: &mut Rows, id: u32, map: &RowMap) {
-    let against = rows.slices.get(id).verdicts.against;
+    let against = rows.slices[id].verdicts.against;
     for cell in map.copies_of(0).without(against).iter() {
-        let slice = rows.slices.get(id);
+        let slice = &mut rows.slices[id];
         let pair = [slice.cell_ref(against), slice.cell_ref(cell)];
         rows.compute_verdict(id, ComputeOp::Compare, &pair, cell);
     }
 }
 
 fn judge(rows: &mut Rows, id: u32, mode: ScrubMode) {
-    let verdicts = rows.slices.get(id).verdicts;
-    if !rows.slices.get(id).bad.is_empty() {
+    let verdicts = rows.slices[id].verdicts;
+    if !rows.slices[id].bad.is_empty() {
         return judge_recovered(rows, id, mode);
     }
     if verdicts.differ == 0 && verdicts.against == 0 {
@@ -152,7 +152,7 @@ fn judge(rows: &mut Rows, id: u32, mode: ScrubMode) {
     if rows.tasks.looks_closely() && rows.narrow(id) {
         return;
     }
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     if !rows.layout.parity() {
         return judge_copies(rows, id, &map, mode);
     }
@@ -187,7 +187,7 @@ fn judge(rows: &mut Rows, id: u32, mode: ScrubMode) {
 
 /// Makes a data cell that was read of the others.
 fn leave_out(rows: &mut Rows, id: u32, cell: u8) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.have = slice.have.without(cell);
     slice.bad = CellSet::only(cell);
     slice.left_out = true;
@@ -197,15 +197,15 @@ fn leave_out(rows: &mut Rows, id: u32, cell: u8) {
 /// Whether it is on record that a member which leaves before the repair is flushed lacks this row. If not
 /// yet, the band starts again once it is.
 fn repair_announced(rows: &mut Rows, id: u32) -> bool {
-    let row = rows.slices.get(id).map.row;
-    if !core::mem::replace(&mut rows.slices.get(id).intent_held, true) {
+    let row = rows.slices[id].map.row;
+    if !core::mem::replace(&mut rows.slices[id].intent_held, true) {
         rows.intent_acquire(row);
     }
     if rows.owe_rows(row, row) {
         return true;
     }
     rows.drop_buffers(id);
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     // What cannot be read is met again, and has been counted.
     slice.narrowed |= !slice.bad.is_empty();
     slice.begin_band(slice.band);
@@ -217,7 +217,7 @@ fn repair_announced(rows: &mut Rows, id: u32) -> bool {
 fn agreed(rows: &mut Rows, id: u32) {
     rows.slices.set_phase(id, Phase::Writing);
     rows.offer(id);
-    if rows.slices.get(id).pending == 0 {
+    if rows.slices[id].pending == 0 {
         rows.band_done(id);
     }
 }
@@ -227,7 +227,7 @@ fn compute_syndromes(rows: &mut Rows, id: u32, map: &RowMap) {
     for (parity, cell) in map.parities().take(PARTIALS.len()) {
         let mut targets = [None; OUTPUTS];
         targets[0] = Some(rows.extra_buffer(id, Extra::Partial(parity)));
-        let slice = rows.slices.get(id);
+        let slice = &rows.slices[id];
         let computed = slice.extra_ref(Extra::New(parity));
         let terms = [
             Term::plain(slice.cell_ref(cell), 0),
@@ -235,12 +235,12 @@ fn compute_syndromes(rows: &mut Rows, id: u32, map: &RowMap) {
         ];
         rows.compute_terms(id, &terms, &targets);
     }
-    rows.slices.get(id).verdicts.syndromes = true;
+    rows.slices[id].verdicts.syndromes = true;
 }
 
 /// Whose error explains both syndromes?
 fn locate(rows: &mut Rows, id: u32) {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let syndromes = PARTIALS.map(|extra| slice.extra_ref(extra).expect("computed before"));
     rows.compute_verdict(id, ComputeOp::Locate, &syndromes, 2);
 }
@@ -248,12 +248,12 @@ fn locate(rows: &mut Rows, id: u32) {
 /// A content that more than half of the copies have is right. Without such a majority, the first copy is
 /// copied over the others, if the command says so.
 fn judge_copies(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
-    let verdicts = rows.slices.get(id).verdicts;
+    let verdicts = rows.slices[id].verdicts;
     let (copies, differ) = (map.copies_of(0), CellSet(verdicts.differ));
     let majority = 2 * differ.len() < copies.len();
     if !majority && 2 * verdicts.against + 2 < copies.len() {
         // One copy of a majority is among the first half.
-        rows.slices.get(id).verdicts = Verdicts {
+        rows.slices[id].verdicts = Verdicts {
             against: verdicts.against + 1,
             ..Verdicts::default()
         };
@@ -281,7 +281,7 @@ fn judge_copies(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
         return rows.band_done(id);
     }
     rows.slices.set_phase(id, Phase::Writing);
-    let content = rows.slices.get(id).cell_ref(source);
+    let content = rows.slices[id].cell_ref(source);
     for cell in targets.iter() {
         if majority {
             rows.note_repair(id, cell);
@@ -292,7 +292,7 @@ fn judge_copies(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
 
 /// Notes each cell of the band that is out.
 fn found_bad(rows: &mut Rows, id: u32, cure: Cure) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (bad, unreadable) = (slice.bad, !slice.left_out);
     for cell in bad.iter() {
         found(rows, id, Some(cell), unreadable, cure);
@@ -301,7 +301,7 @@ fn found_bad(rows: &mut Rows, id: u32, cure: Cure) {
 
 /// Adds a finding of the band to those of the row, which are reported when the row is done.
 fn found(rows: &mut Rows, id: u32, cell: Option<u8>, unreadable: bool, cure: Cure) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (at, sectors) = (slice.band, slice.band_sectors);
     let same = |one: &&mut Found| (one.cell, one.unreadable, one.cure) == (cell, unreadable, cure);
     match slice.findings.iter_mut().find(same) {

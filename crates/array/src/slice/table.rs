@@ -13,7 +13,7 @@ use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Index, IndexMut, Range};
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Phase {
@@ -284,6 +284,22 @@ pub(crate) struct Slices {
 }
 
 const ROWS: usize = 1024;
+impl Index<u32> for Slices {
+    type Output = Slice;
+
+    #[inline]
+    fn index(&self, id: u32) -> &Slice {
+        &self.list[id as usize]
+    }
+}
+
+impl IndexMut<u32> for Slices {
+    #[inline]
+    fn index_mut(&mut self, id: u32) -> &mut Slice {
+        &mut self.list[id as usize]
+    }
+}
+
 impl Slices {
     pub(crate) fn new(limit: u32) -> Slices {
         Slices {
@@ -332,55 +348,51 @@ impl Slices {
         self.free.len() == self.list.len()
     }
 
-    pub(crate) fn get(&mut self, id: u32) -> &mut Slice {
-        &mut self.list[id as usize]
-    }
-
     pub(super) fn enqueue(&mut self, id: u32) {
-        let head = self.list[id as usize].row.0 as usize % ROWS;
-        self.list[id as usize].next_in_row = NONE;
+        let head = self[id].row.0 as usize % ROWS;
+        self[id].next_in_row = NONE;
         if self.rows[head] == NONE {
             self.rows[head] = id;
             return;
         }
         let mut last = self.rows[head];
-        while self.list[last as usize].next_in_row != NONE {
-            last = self.list[last as usize].next_in_row;
+        while self[last].next_in_row != NONE {
+            last = self[last].next_in_row;
         }
-        self.list[last as usize].next_in_row = id;
+        self[last].next_in_row = id;
     }
 
     /// Whether an older slice holds or awaits some of the same sectors.
     pub(super) fn blocked(&self, id: u32) -> bool {
-        let slice = &self.list[id as usize];
+        let slice = &self[id];
         let mut other = self.rows[slice.row.0 as usize % ROWS];
         while other != id {
-            if self.list[other as usize].overlaps(slice) {
+            if self[other].overlaps(slice) {
                 return true;
             }
-            other = self.list[other as usize].next_in_row;
+            other = self[other].next_in_row;
         }
         false
     }
 
     /// Takes a slice out of its row; those that waited behind it may run.
     pub(super) fn dequeue(&mut self, id: u32) {
-        let head = self.list[id as usize].row.0 as usize % ROWS;
-        let mut after = self.list[id as usize].next_in_row;
+        let head = self[id].row.0 as usize % ROWS;
+        let mut after = self[id].next_in_row;
         if self.rows[head] == id {
             self.rows[head] = after;
         } else {
             let mut before = self.rows[head];
-            while self.list[before as usize].next_in_row != id {
-                before = self.list[before as usize].next_in_row;
+            while self[before].next_in_row != id {
+                before = self[before].next_in_row;
             }
-            self.list[before as usize].next_in_row = after;
+            self[before].next_in_row = after;
         }
         while after != NONE {
-            if self.list[after as usize].phase == Phase::Queued {
+            if self[after].phase == Phase::Queued {
                 self.runnable.push_back(after);
             }
-            after = self.list[after as usize].next_in_row;
+            after = self[after].next_in_row;
         }
     }
 
@@ -402,7 +414,7 @@ impl Slices {
     }
 
     pub(crate) fn set_phase(&mut self, id: u32, to: Phase) {
-        let slice = self.get(id);
+        let slice = &mut self[id];
         let index = (slice.kind.index() * PHASES + slice.phase as usize) * PHASES + to as usize;
         slice.phase = to;
         self.transitions[index] += 1;
@@ -437,25 +449,25 @@ impl Slices {
 
     /// A slice goes on if its batch was empty.
     pub(super) fn requeue_if_idle(&mut self, id: u32) {
-        if self.get(id).pending == 0 {
+        if self[id].pending == 0 {
             self.requeue(id);
         }
     }
 
     /// A slice waits for one more of its buffers to be copied.
     pub(crate) fn hold(&mut self, id: u32) {
-        self.get(id).pending += 1;
+        self[id].pending += 1;
     }
 
     /// An operation of a slice has ended. After the last of its batch, the slice goes on.
     pub(crate) fn op_ended(&mut self, id: u32) {
-        self.get(id).pending -= 1;
+        self[id].pending -= 1;
         self.requeue_if_idle(id);
     }
 
     /// A computation of a slice has ended.
     pub(crate) fn computed(&mut self, id: u32, verdict: Verdict, index: u32) {
-        let slice = self.get(id);
+        let slice = &mut self[id];
         match verdict {
             Verdict::Checksum(sum) => slice.checksums[index as usize] = sum,
             Verdict::Done => {}

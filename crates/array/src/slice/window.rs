@@ -52,7 +52,7 @@ impl Rows {
             return false;
         };
         let ahead = self.planted(Bug::RebuildRunsAhead);
-        self.slices.get(id).serial = serial;
+        self.slices[id].serial = serial;
         let task = &mut self.tasks.list[index];
         task.claimed.insert(row.0, 1);
         task.in_flight += 1;
@@ -68,10 +68,10 @@ impl Rows {
     }
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
-        if matches!(self.slices.get(id).kind, Kind::Scrub { .. }) {
+        if matches!(self.slices[id].kind, Kind::Scrub { .. }) {
             self.scrubbed_row(id);
         }
-        let slice = self.slices.get(id);
+        let slice = &self.slices[id];
         let (serial, skipped) = (slice.serial, slice.skipped);
         let tasks = &self.tasks.list;
         let Some(index) = tasks.iter().position(|task| task.serial == serial) else {
@@ -98,7 +98,7 @@ impl Rows {
 
     /// Reports and counts what a scrub found in the row of a window, once the window is done.
     fn scrubbed_row(&mut self, id: u32) {
-        let slice = self.slices.get(id);
+        let slice = &mut self.slices[id];
         let (map, serial, scrubbed) = (slice.map, slice.serial, slice.scrubbed);
         let row = map.row;
         let mut findings = core::mem::take(&mut slice.findings);

@@ -47,7 +47,7 @@ pub(crate) fn start(rows: &mut Rows, band: &Band, fragments: &[Fragment]) -> boo
     let Some(id) = rows.admit_slice(&need) else {
         return false;
     };
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     (slice.durable, slice.copies) = (band.durable, band.copies);
     slice.fragments.extend_from_slice(fragments);
     if matches!(band.kind, BandKind::Discard(_)) {
@@ -59,18 +59,18 @@ pub(crate) fn start(rows: &mut Rows, band: &Band, fragments: &[Fragment]) -> boo
 
 pub(super) fn step(rows: &mut Rows, id: u32, kind: BandKind) {
     if rows.halted() {
-        rows.slices.get(id).error = Some(rows.refusal(RequestOp::Write));
+        rows.slices[id].error = Some(rows.refusal(RequestOp::Write));
     }
-    if rows.slices.get(id).error.is_some() {
+    if rows.slices[id].error.is_some() {
         aborted(rows, id);
         return;
     }
-    let unlogged = rows.slices.get(id).record.is_none();
-    match rows.slices.get(id).phase {
+    let unlogged = rows.slices[id].record.is_none();
+    match rows.slices[id].phase {
         Phase::Preparing => prepare(rows, id, kind),
         Phase::Reading | Phase::Recovering => plan(rows, id, kind),
         Phase::Merging => {
-            rows.slices.get(id).merged = true;
+            rows.slices[id].merged = true;
             plan(rows, id, kind);
         }
         Phase::Combining => {
@@ -90,7 +90,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, kind: BandKind) {
 }
 
 fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (row, last) = (slice.map.row, slice.last_cell());
     if !core::mem::replace(&mut slice.intent_held, true) {
         rows.intent_acquire(row);
@@ -99,7 +99,7 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
     let intent = rows.intent_ready(row);
     let lost = reset::losses_settled(rows, id);
     let whole_row = rows.layout.parity();
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let map = slice.map;
     let cells = match slice.discard() {
         Some(_) if whole_row => map.data_set(),
@@ -112,7 +112,7 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
     if behind_resync(rows, id, row) {
         return;
     }
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     if slice.todo.is_empty() {
         slice.todo = slice.band_cells();
     }
@@ -143,16 +143,16 @@ fn behind_resync(rows: &mut Rows, id: u32, row: crate::Row) -> bool {
 
 /// Whole cells at once, or, on a row that has lost a cell meanwhile: nothing for a trim, data for zeros.
 fn plan_discard(rows: &mut Rows, id: u32, op: IoOp) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     // A growth may have begun since the request was cut.
     let whole = rows.layout.is_whole(&map) || !rows.layout.parity();
     if rows.firm_cells(&map) == map.all() && whole {
         let parity = rows.layout.parity();
-        let slice = rows.slices.get(id);
+        let slice = &mut rows.slices[id];
         slice.pass = if parity { map.data_set() } else { slice.todo };
         log_pass(rows, id);
     } else if op == IoOp::Trim {
-        rows.slices.get(id).skipped = true;
+        rows.slices[id].skipped = true;
         rows.finish_slice(id);
     } else {
         zero_as_data(rows, id, &map);
@@ -161,7 +161,7 @@ fn plan_discard(rows: &mut Rows, id: u32, op: IoOp) {
 
 fn zero_as_data(rows: &mut Rows, id: u32, map: &RowMap) {
     let (parity, first_cells) = (rows.layout.parity(), rows.layout.cells_through(1));
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (start, sectors) = (slice.start, slice.sectors);
     let request = slice.fragments[0].request;
     if parity {
@@ -190,12 +190,12 @@ fn zero_as_data(rows: &mut Rows, id: u32, map: &RowMap) {
 // ------------------------------------------------------------------------------------------------ planning
 
 fn plan(rows: &mut Rows, id: u32, kind: BandKind) {
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     if !choose_pass(rows, id, &map) {
         return fail(rows, id, RequestError::ReadOnly);
     }
     if let BandKind::Merge { skip, bytes } = kind
-        && !rows.slices.get(id).merged
+        && !rows.slices[id].merged
     {
         if let Err(error) = combine::merge(rows, id, skip, bytes) {
             fail(rows, id, error);
@@ -231,7 +231,7 @@ fn plan(rows: &mut Rows, id: u32, kind: BandKind) {
 }
 
 fn count_path(rows: &mut Rows, id: u32, map: &RowMap) {
-    if rows.slices.get(id).pass == map.data_set() {
+    if rows.slices[id].pass == map.data_set() {
         rows.counters.full_row_writes += 1;
     } else {
         rows.counters.reconstruct_writes += 1;
@@ -241,9 +241,9 @@ fn count_path(rows: &mut Rows, id: u32, map: &RowMap) {
 /// The cells of this pass: all firm ones first, then each other one alone. False if a cell has nowhere to go.
 fn choose_pass(rows: &mut Rows, id: u32, map: &RowMap) -> bool {
     let live = rows.live_cells(map);
-    let todo = rows.slices.get(id).todo;
+    let todo = rows.slices[id].todo;
     if !rows.layout.parity() {
-        rows.slices.get(id).pass = todo;
+        rows.slices[id].pass = todo;
         return is_kept(rows, id, map, todo);
     }
     if !map.decodable(live) {
@@ -259,7 +259,7 @@ fn choose_pass(rows: &mut Rows, id: u32, map: &RowMap) -> bool {
         Some(first) if here.is_empty() => CellSet::only(first),
         _ => here,
     };
-    rows.slices.get(id).pass = pass;
+    rows.slices[id].pass = pass;
     true
 }
 
@@ -270,7 +270,7 @@ fn choose_path(rows: &mut Rows, id: u32, map: &RowMap) -> Path {
         return Path::Plain;
     }
     let in_sync = rows.in_sync(map.row);
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let (have, pass, zeroed) = (slice.have, slice.pass, slice.zeroed);
     let readable = live.minus(slice.bad).union(have);
     let others = map.data_set().minus(pass).minus(zeroed);
@@ -310,7 +310,7 @@ fn go_on(rows: &mut Rows, id: u32, next: Next) {
 
 fn plan_anew(rows: &mut Rows, id: u32) {
     rows.drop_buffers(id);
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.zeroed = CellSet::EMPTY;
     let Kind::Write(kind) = slice.kind else {
         unreachable!("only writes are logged")
@@ -322,10 +322,10 @@ fn plan_anew(rows: &mut Rows, id: u32) {
 /// Data, copies and parity, all at once.
 fn write_pass(rows: &mut Rows, id: u32) {
     rows.slices.set_phase(id, Phase::Writing);
-    let map = rows.slices.get(id).map;
+    let map = rows.slices[id].map;
     let live = rows.live_cells(&map);
     let zeroed = record::pass_with_zeroed(rows, id).1;
-    let slice = &rows.slices.list[id as usize];
+    let slice = &rows.slices[id];
     let (pass, discard) = (slice.pass, slice.discard());
     let op = discard.unwrap_or(IoOp::Write);
     let cells = if discard.is_some() && rows.layout.parity() {
@@ -347,18 +347,18 @@ fn write_pass(rows: &mut Rows, id: u32) {
 }
 
 fn write_copies(rows: &mut Rows, id: u32, map: &RowMap, cell: u8, op: IoOp) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let mut fragments = core::mem::take(&mut slice.fragments);
     let (from, to) = cell_range(&fragments, cell);
     for copy in copies_written(rows, id, map, cell).iter() {
         rows.write_fragments(id, copy, &fragments[from..to], op, None);
     }
-    core::mem::swap(&mut rows.slices.get(id).fragments, &mut fragments);
+    core::mem::swap(&mut rows.slices[id].fragments, &mut fragments);
 }
 
 /// Cells that could not be read and were recovered on the way are written back.
 fn write_repairs(rows: &mut Rows, id: u32, live: CellSet) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let data = slice.map.data_set();
     let repairs = slice
         .bad
@@ -367,7 +367,7 @@ fn write_repairs(rows: &mut Rows, id: u32, live: CellSet) {
         .intersection(data)
         .minus(slice.pass);
     for cell in repairs.iter() {
-        let content = rows.slices.get(id).cell_ref(cell);
+        let content = rows.slices[id].cell_ref(cell);
         rows.write_cell(id, cell, Source::Buf(content), None);
         rows.note_repair(id, cell);
     }
@@ -378,14 +378,14 @@ fn pass_done(rows: &mut Rows, id: u32, kind: BandKind) {
     if !pass_kept(rows, id) {
         return fail(rows, id, RequestError::ReadOnly);
     }
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     slice.todo = slice.todo.minus(slice.pass);
     if slice.todo.is_empty() || slice.discard().is_some() {
         rows.band_done(id);
         return;
     }
     rows.drop_buffers(id);
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     // What could not be read may have been written since; what was not will say so again.
     slice.bad = CellSet::EMPTY;
     slice.zeroed = CellSet::EMPTY;
@@ -395,7 +395,7 @@ fn pass_done(rows: &mut Rows, id: u32, kind: BandKind) {
 
 /// Whether what was written is anywhere: members may have failed one after the other while it was.
 fn pass_kept(rows: &mut Rows, id: u32) -> bool {
-    let slice = rows.slices.get(id);
+    let slice = &rows.slices[id];
     let (map, pass) = (slice.map, slice.pass);
     let live = rows.live_cells(&map);
     match rows.layout.parity() {
@@ -408,7 +408,7 @@ fn pass_kept(rows: &mut Rows, id: u32) -> bool {
 /// first copies goes on when further copies are gone: they will be owed what the first has.
 fn is_kept(rows: &mut Rows, id: u32, map: &RowMap, cells: CellSet) -> bool {
     let live = rows.live_cells(map);
-    let first = rows.slices.get(id).copies == Copies::First;
+    let first = rows.slices[id].copies == Copies::First;
     let kept = |cell: u8| match first {
         true => live.contains(cell),
         false => !map.copies_of(cell).intersection(live).is_empty(),
@@ -422,7 +422,7 @@ fn copies_written(rows: &mut Rows, id: u32, map: &RowMap, cell: u8) -> CellSet {
         return CellSet::only(cell);
     }
     let copies = map.copies_of(cell);
-    match rows.slices.get(id).copies {
+    match rows.slices[id].copies {
         Copies::All | Copies::Without(_) => copies,
         Copies::First => CellSet::only(cell),
         Copies::Further => copies.without(cell),
@@ -430,7 +430,7 @@ fn copies_written(rows: &mut Rows, id: u32, map: &RowMap, cell: u8) -> CellSet {
 }
 
 fn fail(rows: &mut Rows, id: u32, error: RequestError) {
-    rows.slices.get(id).error = Some(error);
+    rows.slices[id].error = Some(error);
     aborted(rows, id);
 }
 
@@ -441,7 +441,7 @@ fn aborted(rows: &mut Rows, id: u32) {
 
 /// Every request with a part in the slice hears of it. What was lost and is written anew is lost no more.
 pub(crate) fn end(rows: &mut Rows, id: u32, result: Result<(), RequestError>) {
-    let slice = rows.slices.get(id);
+    let slice = &mut rows.slices[id];
     let (row, whole_row, several) = (slice.map.row, slice.discard().is_some(), slice.several);
     let copies = slice.copies;
     let written = result.is_ok() && !slice.skipped;
@@ -468,7 +468,7 @@ pub(crate) fn end(rows: &mut Rows, id: u32, result: Result<(), RequestError>) {
             rows.request_part_done(fragment.request, result);
         }
     }
-    rows.slices.get(id).fragments = fragments;
+    rows.slices[id].fragments = fragments;
 }
 
 /// The reads, and the recoveries, that make all of `others` known; or the cells that cannot be.
