@@ -33,12 +33,8 @@ mod claims;
 mod clients;
 mod commands;
 mod config;
-mod core;
 mod durability;
 mod facts;
-mod failure;
-mod flush;
-mod full;
 mod instance;
 mod intake;
 mod members;
@@ -47,14 +43,15 @@ mod part;
 mod policy;
 mod revival;
 mod runset;
+mod safety;
 mod set;
 mod shown;
 mod slab;
 mod slice;
 mod standing;
 mod start;
+mod targets;
 mod task;
-mod written;
 
 /// What members record, and which of the members that are here make up the array ([`choose`](meta::choose::choose)).
 pub mod meta {

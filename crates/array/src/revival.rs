@@ -8,20 +8,20 @@
 //! | starting | the array has been started anew                    | -: what waits goes to the new one |
 //! | starting | the start was refused, and nothing of it is under way | -: what waits is refused       |
 //!
-//! A halted array is as if power had gone: what was being written is in doubt until a start recovers it. So the engine starts the
-//! array once more beside its halted self, by the rules of every start, and puts that in its place. Until then requests and commands
-//! wait. Members that are on record as failed take no part, so they may hang. If the start is refused, the halted array is as before: it reads, and the next write tries again after [`RETRY`].
+//! A halted array is as if power had gone: what was being written is in doubt until a start recovers it. So
+//! the engine starts the array once more beside its halted self, by the rules of every start, and puts that
+//! in its place. Until then requests and commands wait. Members that are on record as failed take no part, so
+//! they may hang. If the start is refused, the halted array is as before: it reads, and the next write tries
+//! again after [`RETRY`].
 
 use crate::config::Config;
 use crate::contract::{
     Action, Actions, Command, CommandError, CommandTag, Event, Fact, Halt, RequestOp, StartMode,
 };
-use crate::core::Core;
 use crate::facts::NEVER;
 use crate::instance::Instance;
-use crate::members::device::Health;
 use crate::members::pool::Share;
-use crate::units::{Member, Nanos};
+use crate::units::Nanos;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
@@ -214,7 +214,8 @@ impl Refused {
     }
 }
 
-/// Of what a halted array told while an attempt was under way, members' failures alone count where that serves: each once.
+/// Of what a halted array told while an attempt was under way, members' failures alone count where that
+/// serves: each once.
 pub fn keep_untold(former: &mut Actions, told: &Actions, is_failure: impl Fn(&Fact) -> bool) {
     let failed = |action: &Action| matches!(action, Action::Fact(fact) if is_failure(fact));
     former.retain(|action| failed(action) && !told.contains(action));
@@ -244,35 +245,4 @@ fn step(
         }
     }
     answer
-}
-
-impl Core {
-    /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
-    pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
-        let ended = self.keeper.failures_durable();
-        let members = (0..self.devices.len()).map(|index| Member(index as u16));
-        members.filter(move |member| {
-            ended && self.devices[usize::from(member.0)].health == Health::Failed
-        })
-    }
-
-    /// Whether the members that served until the halt have all that was acknowledged, however few they are: the halt kept the
-    /// failures of the others from being recorded, and no other run knows of this array.
-    pub fn is_complete(&self) -> bool {
-        self.keeper.failures_durable() && !self.keeper.failures_on_record()
-    }
-
-    /// Whether a member that an attempt asks may still do what was given up on.
-    pub fn orphans_may_count(&self) -> bool {
-        let asked = |member| self.failed_before().all(|failed| failed != member);
-        self.ops.orphans().any(asked)
-    }
-
-    /// Operations that were given up on are the other's from now on. Both have no others.
-    pub fn hand_operations_to(&mut self, other: &mut Core) {
-        core::mem::swap(&mut self.ops, &mut other.ops);
-        for (device, other) in self.devices.iter_mut().zip(&mut other.devices) {
-            other.in_flight = core::mem::take(&mut device.in_flight);
-        }
-    }
 }

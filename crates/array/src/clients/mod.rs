@@ -1,8 +1,9 @@
 //! Clients: the floor above durability.
 //!
-//! Owns the table of requests, their latencies, and the read cache. Admits a request and replies to it; a floor
-//! above cuts it into parts. Asks durability and the floors beneath. Sends no notice.
+//! Owns the table of requests, their latencies, and the read cache. Admits a request and replies to it; a
+//! floor above cuts it into parts. Asks durability and the floors beneath. Sends no notice.
 
+mod cached;
 mod heat;
 pub(crate) mod read_cache;
 mod reads;

@@ -9,8 +9,9 @@ use crate::standing::Home;
 use crate::units::{Row, SECTOR_BYTES};
 
 impl Clients {
-    /// Whether a crash may have left the copies of a row different. Such a row is resynchronised before a read of it is answered:
-    /// the value that the read shows is on every copy then, and the next flush covers all of them.
+    /// Whether a crash may have left the copies of a row different. Such a row is resynchronised before a
+    /// read of it is answered: the value that the read shows is on every copy then, and the next flush covers
+    /// all of them.
     pub(crate) fn copies_may_differ(&self, row: Row, copies: Copies) -> bool {
         let clean = self.tasks.list.is_empty();
         if clean || copies != Copies::All || self.layout.parity() || self.layout.tolerance() == 0 {
@@ -55,8 +56,8 @@ impl Clients {
         first.is_some()
     }
 
-    /// The member that reads a data cell without computing: its own, or the least busy that holds a copy. While
-    /// copies may differ, always the same one.
+    /// The member that reads a data cell without computing: its own, or the least busy that holds a copy.
+    /// While copies may differ, always the same one.
     pub(crate) fn read_home(&self, row: Row, data: u8) -> Option<(Home, u64)> {
         self.read_home_of(row, data, Copies::All)
     }

@@ -125,7 +125,8 @@ impl Clients {
         }
     }
 
-    /// A write is acknowledged only when the failures since its admission are on record on the members that remain.
+    /// A write is acknowledged only when the failures since its admission are on record on the members that
+    /// remain.
     fn may_acknowledge(&self, pending: &Pending) -> bool {
         let writes = pending.request.op.changes();
         !writes || self.settled() && !(pending.request.fua && self.lost.dirty())
@@ -154,7 +155,8 @@ impl Clients {
         self.reply(pending.request.tag, result);
     }
 
-    /// Only reads and writes count: the time of a flush or trim depends on how much there is to flush or trim.
+    /// Only reads and writes count: the time of a flush or trim depends on how much there is to flush or
+    /// trim.
     pub fn note_latency(&mut self, op: RequestOp, latency: Nanos) {
         if matches!(op, RequestOp::Read | RequestOp::Write) {
             self.latencies.note(self.now, latency);

@@ -7,8 +7,8 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use core::ops::Range;
 
-/// Which copies of a chunk a request is about, where there are several. Others are not written, and are not read in
-/// place of these.
+/// Which copies of a chunk a request is about, where there are several. Others are not written, and are not
+/// read in place of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Copies {
     #[default]
@@ -42,7 +42,8 @@ pub(crate) struct Requests {
     pub(crate) writes: VecDeque<u32>,
     /// Done, but not to be acknowledged before metadata is durable.
     pub(super) settling: Vec<u32>,
-    /// Requests that wait, in order: for a reshape to release their sectors, or for a row to be resynchronised.
+    /// Requests that wait, in order: for a reshape to release their sectors, or for a row to be
+    /// resynchronised.
     held: Vec<u32>,
 }
 
@@ -79,8 +80,8 @@ impl Requests {
         }
     }
 
-    /// Whether no request that has some of these sectors has a part under way. With `writes`, nor any request that
-    /// changes something.
+    /// Whether no request that has some of these sectors has a part under way. With `writes`, nor any request
+    /// that changes something.
     pub(crate) fn quiet_in(&self, sectors: &Range<u64>, writes: bool) -> bool {
         let concerns = |pending: &&Pending| {
             let request = &pending.request;

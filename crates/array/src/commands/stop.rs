@@ -27,7 +27,7 @@ impl Commands {
         }
         let drained = self.requests.idle()
             && self.slices.idle()
-            && self.inits.is_empty()
+            && self.makes_no_extents()
             && self.flusher.idle()
             && self.admissions.is_empty()
             && self.reshape_rests();

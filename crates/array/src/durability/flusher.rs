@@ -1,4 +1,4 @@
-//! Who waits for a flush, and which one runs. [`crate::flush`] has the table of states.
+//! Who waits for a flush, and which one runs. `durability/flush.rs` has the table of states.
 
 use alloc::vec::Vec;
 

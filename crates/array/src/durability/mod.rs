@@ -1,9 +1,11 @@
 //! Durability: the floor above the metadata.
 //!
-//! Owns who waits for a flush, and the partial-parity logs. Asks the metadata, the members and the facts.
-//! Sends no notice: the top runs the flushes ([`crate::flush`]).
+//! Runs the flushes, and puts on record what tasks have done. Owns who waits for a flush, and the
+//! partial-parity logs. Asks the metadata, the members and the facts. Sends [`crate::facts::Notice::Flushed`]
+//! and [`crate::facts::Notice::FlushEnded`].
 
 mod checkpoint;
+mod flush;
 pub(crate) mod flusher;
 pub(crate) mod parity_log;
 mod primary_first;

@@ -53,17 +53,20 @@ impl Instance {
         self.inits_settle();
         self.slices.wake_waiting();
         self.flush_resume();
+        self.attend();
         self.flusher_settle();
+        self.attend();
         self.requests_settle();
     }
 
     /// The flush has ended that this waiter asked for.
     fn flushed(&mut self, waiter: Waiter, flush: u64) {
         match waiter {
+            Waiter::Request(request) => self.request_part_done(request, Ok(())),
+            Waiter::Log | Waiter::Intent | Waiter::Join => {}
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Boot => self.boot_flushed(),
             Waiter::Stop => self.stop_flushed(),
-            Waiter::Request(_) | Waiter::Log | Waiter::Intent | Waiter::Join => {}
         }
     }
 
@@ -72,7 +75,7 @@ impl Instance {
     /// too, as they may after a crash: what was being written is not acknowledged.
     ///
     /// - No space is left on members that serve, and redundancy does not tolerate all of them, or the array
-    ///   is starting. They have not failed ([`crate::full`]).
+    ///   is starting. They have not failed ([`crate::safety`]).
     /// - A member has failed that is one too many. Its failure is not put on record: the members that are
     ///   current by their superblocks have all that was acknowledged, and the array starts again when they
     ///   are back.
@@ -99,6 +102,7 @@ impl Instance {
         self.reshape_halts();
         self.slices.wake_waiting();
         self.flush_resume();
+        self.attend();
         self.fact(Fact::Halted(why));
     }
 

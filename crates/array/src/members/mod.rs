@@ -209,4 +209,12 @@ impl Members {
         let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
         whole && self.zeroes_fast()
     }
+
+    /// Operations that were given up on are the other's from now on. Both have no others.
+    pub fn hand_operations_to(&mut self, other: &mut Members) {
+        core::mem::swap(&mut self.ops, &mut other.ops);
+        for (device, other) in self.devices.iter_mut().zip(&mut other.devices) {
+            other.in_flight = core::mem::take(&mut device.in_flight);
+        }
+    }
 }

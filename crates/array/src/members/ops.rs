@@ -193,6 +193,9 @@ impl Boxes {
     }
 }
 
+/// Operations of superblocks, maps and flushes.
+pub(crate) const METADATA_OPS: u32 = 3072;
+
 /// Room that new operations begin with: enough for most, so that recycled ones need not grow.
 const SEGMENTS: usize = 8;
 const TERMS: usize = 2 * crate::CELLS_MAX;

@@ -9,11 +9,12 @@
 //! | resting, asleep | any operation on it                                  | waking  |
 //! | waking  | an operation on it has ended                                 | awake   |
 //!
-//! Whatever the engine wants of a sleeping member wakes it: a superblock that records a failure, a block that its first copy
-//! cannot give, a task. So a member that sleeps lacks nothing, and what metadata say of it stays true. Nothing is written only to
-//! keep it in step, because nothing changes meanwhile: whoever lets mirrors sleep keeps users' writes elsewhere.
-//! Time-outs leave out the time that a spindle takes, and who tells it: what is asked of a member that is being told to rest waits
-//! until that has ended, and then until the spindle turns.
+//! Whatever the engine wants of a sleeping member wakes it: a superblock that records a failure, a block that
+//! its first copy cannot give, a task. So a member that sleeps lacks nothing, and what metadata say of it
+//! stays true. Nothing is written only to keep it in step, because nothing changes meanwhile: whoever lets
+//! mirrors sleep keeps users' writes elsewhere. Time-outs leave out the time that a spindle takes, and who
+//! tells it: what is asked of a member that is being told to rest waits until that has ended, and then until
+//! the spindle turns.
 
 use super::Members;
 use super::device::Power;

@@ -1,5 +1,5 @@
-//! Members without space: which ones, and whether users' writes are spared meanwhile. [`crate::full`] judges
-//! them.
+//! Members without space: which ones, and whether users' writes are spared meanwhile. [`crate::safety`]
+//! judges them.
 
 use super::Members;
 use crate::contract::{Fact, FailCause};

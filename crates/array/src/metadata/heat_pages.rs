@@ -228,7 +228,8 @@ mod tests {
         assert_eq!(larger.popularity(0), 2560);
     }
 
-    /// A page that nobody read since an epoch ended is not written again: it is told how old it is by the others.
+    /// A page that nobody read since an epoch ended is not written again: it is told how old it is by the
+    /// others.
     #[test]
     fn a_page_that_was_left_behind_counts_by_its_age() {
         let epoch = HeatLimits::default().epoch;

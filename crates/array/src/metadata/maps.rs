@@ -1,5 +1,5 @@
-//! The persisted maps: which extents were written, which regions have writes in flight, which sectors are lost, which
-//! regions a log set alone has current copies of.
+//! The persisted maps: which extents were written, which regions have writes in flight, which sectors are
+//! lost, which regions a log set alone has current copies of.
 //!
 //! Each is kept in pages with two homes on every current member (`meta::pages`). A page is written as a
 //! whole, one write of it in flight at a time; a bit counts as durable when a page that holds it is on every

@@ -18,6 +18,7 @@ use crate::contract::Bug;
 use crate::contract::{CommandError, Halt, RequestError, RequestOp};
 use crate::layout::RowMap;
 use crate::members::Members;
+use crate::members::device::Health;
 use crate::members::pool::Share;
 use crate::policy::heat::Heat;
 use crate::units::{Member, Row, Slot};
@@ -164,7 +165,8 @@ impl Metadata {
         !quiet && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
     }
 
-    // ----------------------------------------------------------------------------------------- losses of a start
+    // ----------------------------------------------------------------------------------------- losses of a
+    // start
 
     /// The start under way is to be refused rather than report anything lost.
     pub fn lose_nothing(&mut self) {
@@ -189,5 +191,29 @@ impl Metadata {
         }
         let extents = withheld.runs().to_vec();
         Err(CommandError::WouldLose { extents })
+    }
+
+    // ------------------------------------------------------------------------------------------------ after
+    // a halt
+
+    /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
+    pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
+        let ended = self.keeper.failures_durable();
+        let members = (0..self.devices.len()).map(|index| Member(index as u16));
+        members.filter(move |member| {
+            ended && self.devices[usize::from(member.0)].health == Health::Failed
+        })
+    }
+
+    /// Whether the members that served until the halt have all that was acknowledged, however few they are:
+    /// the halt kept the failures of the others from being recorded, and no other run knows of this array.
+    pub fn is_complete(&self) -> bool {
+        self.keeper.failures_durable() && !self.keeper.failures_on_record()
+    }
+
+    /// Whether a member that an attempt asks may still do what was given up on.
+    pub fn orphans_may_count(&self) -> bool {
+        let asked = |member| self.failed_before().all(|failed| failed != member);
+        self.ops.orphans().any(asked)
     }
 }

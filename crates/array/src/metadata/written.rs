@@ -1,6 +1,6 @@
 //! The written map: which extents, and which generations of them, are real.
 //!
-//! [`crate::written`] makes an extent real, and says what that means.
+//! [`crate::safety`] makes an extent real, and says what that means.
 
 use super::Metadata;
 use crate::layout::{Place, RowMap};

@@ -9,18 +9,18 @@ use super::transfer::Transfers;
 use crate::clients::requests::Copies;
 use crate::config::Config;
 use crate::contract::BufRef;
-use crate::core::Core;
 use crate::layout::CellSet;
 use crate::members::pool::{Share, Size};
+use crate::targets::Targets;
 use crate::units::{Row, SECTOR_BYTES};
 
 pub struct Rows {
-    pub(crate) below: Core,
+    pub(crate) below: Targets,
     pub(crate) slices: Slices,
     pub(crate) transfers: Transfers,
 }
 
-floor!(Rows, Core);
+floor!(Rows, Targets);
 
 /// Slices that requests leave to tasks.
 const TASK_SLICES: usize = 2;
@@ -41,7 +41,7 @@ impl Rows {
         Rows {
             slices: Slices::new(config.limits.slices),
             transfers: Transfers::default(),
-            below: Core::new(config, share),
+            below: Targets::new(config, share),
         }
     }
 

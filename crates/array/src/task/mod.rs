@@ -16,7 +16,6 @@
 //! trails: a checkpoint flushes first and then writes it into the superblocks.
 
 mod growth;
-mod places;
 mod reshape;
 mod reshape_facts;
 pub(crate) mod reshaping;

@@ -117,9 +117,9 @@ impl Background {
         let data = before.slots - before.level.parities();
         let fits = by > 0 && usize::from(by) + usize::from(data) <= CELLS_MAX;
         let slots = before.slots.checked_add(by).filter(|_| fits);
-        let slots = slots.ok_or(CommandError::Unsuited(super::growth::TOO_MANY))?;
+        let slots = slots.ok_or(CommandError::Unsuited(crate::targets::TOO_MANY))?;
         let layout = Layout::new(Geometry { slots, ..before });
-        let layout = layout.map_err(|_| CommandError::Unsuited(super::growth::TOO_MANY))?;
+        let layout = layout.map_err(|_| CommandError::Unsuited(crate::targets::TOO_MANY))?;
         self.check_has_reshape_room(&layout.reshaping(before.slots, 0))?;
         Ok(layout)
     }
@@ -441,7 +441,7 @@ impl Background {
 
     fn begin_rows(&mut self) -> bool {
         let window = self.window().clone();
-        if self.inits.any_of(&self.extents_of(&window)) {
+        if self.makes_any_of(&self.extents_of(&window)) {
             return false;
         }
         if window.kind == Kind::Passed && self.has_written_source(&window.rows) {

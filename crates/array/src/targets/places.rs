@@ -1,18 +1,18 @@
-//! Which places are filled for a slot, and what becomes of them: set data of spares and of members that come back, spare
-//! partitions of members in service, and the way home from these.
+//! Which places are filled for a slot, and what becomes of them: set data of spares and of members that come
+//! back, spare partitions of members in service, and the way home from these.
 //!
-//! Several spares fill a slot's partitions at once, as many as other slots do not need. In the end one of them has the whole
-//! slot, and the others are spares again.
+//! Several spares fill a slot's partitions at once, as many as other slots do not need. In the end one of
+//! them has the whole slot, and the others are spares again.
 //!
-//! What lay in a place before counts for a crash that finds older superblocks, for operations that are still under way, and for the
-//! log of its member, whose records tell of rows that it held. So a spare is taken when it is on record that it is one, and
-//! nothing is under way to it; its log begins anew. A place on a member in service, or for a slot that others have parts of, is
-//! taken only when the superblocks are durable as they are, nothing is under way to it, and every record from before its
-//! member last gave up a partition is void.
+//! What lay in a place before counts for a crash that finds older superblocks, for operations that are still
+//! under way, and for the log of its member, whose records tell of rows that it held. So a spare is taken
+//! when it is on record that it is one, and nothing is under way to it; its log begins anew. A place on a
+//! member in service, or for a slot that others have parts of, is taken only when the superblocks are durable
+//! as they are, nothing is under way to it, and every record from before its member last gave up a partition
+//! is void.
 
-use crate::contract::Bug;
-use crate::contract::{Fact, TaskKind};
-use crate::core::Core;
+use super::Targets;
+use crate::contract::{Bug, Fact, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::members::device::Health;
 use crate::policy::spares;
@@ -35,11 +35,12 @@ fn members_of(places: &[Filled], is_so: impl Fn(Member) -> bool) -> Vec<Member> 
     members
 }
 
-impl Core {
-    // ------------------------------------------------------------------------------------------------------ taking
+impl Targets {
+    // ------------------------------------------------------------------------------------------------------
+    // taking
 
     /// Places for every partition that nobody serves, if the rest can still be decoded.
-    pub(super) fn take_spares(&mut self) {
+    pub(crate) fn take_spares(&mut self) {
         if self.state != ArrayState::Degraded {
             return;
         }
@@ -79,8 +80,8 @@ impl Core {
         self.fill(slot, &places, TaskKind::Rebuild, RunSet::default());
     }
 
-    /// Where what is vacant of a slot goes: to the set data of these members, or to free spare partitions of those, each with
-    /// the first last.
+    /// Where what is vacant of a slot goes: to the set data of these members, or to free spare partitions of
+    /// those, each with the first last.
     fn places_for(
         &self,
         slot: usize,
@@ -175,7 +176,7 @@ impl Core {
         self.own_homes(slot).count() == partitions && !self.is_shared(slot)
     }
 
-    pub(super) fn spares(&self) -> impl Iterator<Item = Member> + '_ {
+    pub(crate) fn spares(&self) -> impl Iterator<Item = Member> + '_ {
         let members = (0..self.devices.len()).map(|index| Member(index as u16));
         members.filter(|&member| {
             let device = &self.devices[member.0 as usize];
@@ -185,16 +186,16 @@ impl Core {
         })
     }
 
-    /// Whether a member may be filled from the beginning: it has no place, nothing is under way to it, and no superblock that a crash may
-    /// find believes what it held.
+    /// Whether a member may be filled from the beginning: it has no place, nothing is under way to it, and no
+    /// superblock that a crash may find believes what it held.
     pub(crate) fn may_begin(&self, member: Member) -> bool {
         let left_under = self.devices[member.0 as usize].left_under;
         let forgotten = self.keeper.is_durable(left_under);
         self.slot_of(member).is_none() && !self.ops.busy(member) && forgotten
     }
 
-    /// The spares that may take part for a slot: as many as leave one to each other slot that waits for somebody, and one where the
-    /// slot has nobody else to go to.
+    /// The spares that may take part for a slot: as many as leave one to each other slot that waits for
+    /// somebody, and one where the slot has nobody else to go to.
     fn spares_for(&self, slot: usize) -> Vec<Member> {
         let needs = |other: &usize| {
             let vacant = self.standing.is_short(*other) && !self.standing.is_filled(*other);
@@ -211,9 +212,11 @@ impl Core {
         self.spares().take(share).collect()
     }
 
-    // ----------------------------------------------------------------------------------------------------- hosting
+    // -----------------------------------------------------------------------------------------------------
+    // hosting
 
-    /// Members in service with room for partitions of others, and their free spare partitions, the first last.
+    /// Members in service with room for partitions of others, and their free spare partitions, the first
+    /// last.
     fn hosts(&self) -> Vec<(Member, Vec<u16>)> {
         let serving = self.standing.serving().into_iter();
         let mut hosts: Vec<(Member, Vec<u16>)> = serving
@@ -235,7 +238,8 @@ impl Core {
         self.good(member) && alone && !leaves && !self.has_vacated(member)
     }
 
-    /// Forgets which members gave something up if their records of that are void by now, and has the others' made so.
+    /// Forgets which members gave something up if their records of that are void by now, and has the others'
+    /// made so.
     fn void_vacated(&mut self) {
         let floor = self.logs.floor();
         self.tasks.vacated.retain(|(_, sequence)| floor < *sequence);
@@ -290,12 +294,14 @@ impl Core {
         others + usize::from(self.layout.partitions()) <= PLACEMENTS_MAX
     }
 
-    // ------------------------------------------------------------------------------------------------- the way home
+    // ------------------------------------------------------------------------------------------------- the
+    // way home
 
-    /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the member that has most of
-    /// the slot in its set data, or to a spare. What is to stay apart is spread instead; but where a slot waits for a place it goes as
-    /// well, and what several spares share goes first: each move makes room.
-    pub(super) fn bring_home(&mut self) {
+    /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the
+    /// member that has most of the slot in its set data, or to a spare. What is to stay apart is spread
+    /// instead; but where a slot waits for a place it goes as well, and what several spares share goes first:
+    /// each move makes room.
+    pub(crate) fn bring_home(&mut self) {
         let serves = matches!(self.state, ArrayState::Healthy | ArrayState::Degraded);
         if !serves || self.tasks.fills() > 0 || !self.keeper.all_durable() {
             return;
@@ -360,7 +366,8 @@ impl Core {
         let Some(member) = owner.or_else(spare) else {
             return Vec::new();
         };
-        // A forged table may have placed a partition in a spare partition of that same member. It stays there.
+        // A forged table may have placed a partition in a spare partition of that same member. It stays
+        // there.
         let is_away = |home: &Home| home.member != member;
         let away = (0..).zip(&homes).filter(|(_, home)| is_away(home));
         let free = away.filter(|(partition, _)| {
@@ -371,7 +378,8 @@ impl Core {
             .collect()
     }
 
-    // ----------------------------------------------------------------------------------------------------- filling
+    // -----------------------------------------------------------------------------------------------------
+    // filling
 
     /// Places in the set data of a member for these partitions of a slot.
     pub(crate) fn places_on(
@@ -383,7 +391,8 @@ impl Core {
         partitions.filter_map(place).collect()
     }
 
-    /// Begins to fill places for a slot. `done`: rows that they hold already. Those of other partitions need nothing.
+    /// Begins to fill places for a slot. `done`: rows that they hold already. Those of other partitions need
+    /// nothing.
     pub(crate) fn fill(&mut self, slot: usize, places: &[Filled], kind: TaskKind, done: RunSet) {
         let mut done = done;
         for partition in 0..self.layout.partitions() {
@@ -404,8 +413,9 @@ impl Core {
         self.start_task(kind, Some(slot as u16), done);
     }
 
-    /// What a member that serves nothing yet holds counts for nothing, but for what it is filled with from now on.
-    pub(super) fn begin_member(&mut self, member: Member) {
+    /// What a member that serves nothing yet holds counts for nothing, but for what it is filled with from
+    /// now on.
+    pub(crate) fn begin_member(&mut self, member: Member) {
         let entry = self.devices[member.0 as usize]
             .entry
             .expect("a member that is filled is in the table");
@@ -426,8 +436,8 @@ impl Core {
         self.rewrite_maps();
     }
 
-    /// The placement table calls a member nobody's former one any more: what it held is not to be believed when it serves
-    /// again.
+    /// The placement table calls a member nobody's former one any more: what it held is not to be believed
+    /// when it serves again.
     pub(crate) fn forget_former(&mut self, entry: u16) {
         for placement in &mut self.superblock.placement {
             if placement.member == Some(entry) {
@@ -436,8 +446,8 @@ impl Core {
         }
     }
 
-    /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these rows. Rows of
-    /// which there is one copy only stay as they are: without it there may be none.
+    /// After a crash, copies of a cell on a member and on the one that is to replace it may differ in these
+    /// rows. Rows of which there is one copy only stay as they are: without it there may be none.
     pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
         let facts = self.facts();
         for task in facts.tasks.list.iter_mut().filter(|task| task.is_filling()) {
@@ -454,11 +464,12 @@ impl Core {
         }
     }
 
-    // -------------------------------------------------------------------------------------------------- installing
+    // --------------------------------------------------------------------------------------------------
+    // installing
 
-    /// What was filled serves from now on. A member that serves nothing any more becomes a spare again if it had shared the slot
-    /// with others or hosted a part of it, else a failed one that may be removed.
-    pub(super) fn install(&mut self, slot: usize) {
+    /// What was filled serves from now on. A member that serves nothing any more becomes a spare again if it
+    /// had shared the slot with others or hosted a part of it, else a failed one that may be removed.
+    pub(crate) fn install(&mut self, slot: usize) {
         let was_shared = self.is_shared(slot);
         let (mut fresh, mut replaced) = (Vec::new(), Vec::new());
         for standing in self.standing.of_slot_mut(slot) {
@@ -470,7 +481,8 @@ impl Core {
         assert!(!fresh.is_empty(), "a filled slot has an incoming member");
         self.superblock.generation += 1;
         if !replaced.is_empty() {
-            // From here on writes pass the old members by: none is acknowledged before the superblocks say so.
+            // From here on writes pass the old members by: none is acknowledged before the superblocks say
+            // so.
             self.keeper.note_failure();
         }
         for &home in &replaced {
@@ -516,10 +528,11 @@ impl Core {
         self.logs.forget(member);
     }
 
-    // ------------------------------------------------------------------------------------------------ the placement
+    // ------------------------------------------------------------------------------------------------ the
+    // placement
 
-    /// The regions of a member that joins with so many sectors, by those of another: no spare partitions where it has no
-    /// room for them.
+    /// The regions of a member that joins with so many sectors, by those of another: no spare partitions
+    /// where it has no room for them.
     pub(crate) fn regions_within(&self, sectors: u64) -> Vec<restripe_format::meta::Region> {
         let regions = self.superblock.regions.iter().copied();
         let fits = |region: &restripe_format::meta::Region| {

@@ -8,87 +8,31 @@
 //!
 //! Zeros satisfy every code, so the extent's rows are in step from the moment they are theirs.
 //!
-//! In an array that has grown, each generation of data cells has bits of its own. Cells of a generation that is not written
-//! in an extent are no part of its rows: what lies there, perhaps copies that a growth left behind, counts for nothing,
-//! and neither the code binds it nor does anybody read it. A generation is never written without those before it: the
-//! first write to one zeroes its cells, and theirs.
+//! In an array that has grown, each generation of data cells has bits of its own. Cells of a generation that
+//! is not written in an extent are no part of its rows: what lies there, perhaps copies that a growth left
+//! behind, counts for nothing, and neither the code binds it nor does anybody read it. A generation is never
+//! written without those before it: the first write to one zeroes its cells, and theirs.
 //!
-//! While rows are taken to another shape (`task/reshape`), the bit of an extent is of its rows in the new one if all are in
-//! that, else of those in the former. Of an extent with both, those in the new shape are written: it would have been passed
-//! as a whole.
+//! While rows are taken to another shape (`task/reshape`), the bit of an extent is of its rows in the new one
+//! if all are in that, else of those in the former. Of an extent with both, those in the new shape are
+//! written: it would have been passed as a whole.
 
-use crate::contract::Bug;
-use crate::contract::{Class, IoOp};
-use crate::core::{Core, METADATA_OPS};
+use super::Safety;
+use super::inits::{Generations, Init};
+use crate::contract::{Bug, Class, IoOp};
 use crate::layout::RowMap;
-use crate::members::ops::Owner;
+use crate::members::ops::{METADATA_OPS, Owner};
 use crate::units::{Row, Slot};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-#[derive(Clone, Copy, Debug)]
-struct Init {
-    extent: u64,
-    /// Its first row that is made real.
-    first: u64,
-    /// Of the data cells that it makes real.
-    generations: Generations,
-    /// The first row that is not being zeroed yet.
-    next: u64,
-    outstanding: u32,
-    zeroed: bool,
-}
-
-/// From one to another, which is not among them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Generations {
-    from: u8,
-    to: u8,
-}
-
-/// Extents being made real. Few at a time: writers of one extent share it.
-#[derive(Default)]
-pub(crate) struct Inits {
-    list: Vec<Option<Init>>,
-}
-
-impl Inits {
-    fn find(&self, extent: u64) -> Option<usize> {
-        self.list
-            .iter()
-            .position(|init| init.is_some_and(|init| init.extent == extent))
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.list.iter().all(Option::is_none)
-    }
-
-    /// Whether any of these extents is being made real.
-    pub(crate) fn any_of(&self, extents: &Range<u64>) -> bool {
-        let mut inits = self.list.iter().flatten();
-        inits.any(|init| extents.contains(&init.extent))
-    }
-
-    fn add(&mut self, init: Init) -> usize {
-        match self.list.iter().position(Option::is_none) {
-            Some(index) => {
-                self.list[index] = Some(init);
-                index
-            }
-            None => {
-                self.list.push(Some(init));
-                self.list.len() - 1
-            }
-        }
-    }
-}
-
-/// As many operations may make one extent real: those of two partitions of every slot, each where it is served and where it is
-/// filled.
+/// As many operations may make one extent real: those of two partitions of every slot, each where it is
+/// served and where it is filled.
 const INIT_OPS: u32 = 4 * crate::SLOTS_MAX as u32;
 /// And all that are made real at a time.
-pub(crate) const INITS_OPS: u32 = 12 * INIT_OPS;
-/// Rows at a time where slots have some of the cells only: these lie in no more runs than there are rows and slots.
+const INITS_OPS: u32 = 12 * INIT_OPS;
+/// Rows at a time where slots have some of the cells only: these lie in no more runs than there are rows and
+/// slots.
 const ROWS_AT_A_TIME: u64 = 32;
 
 /// Sectors of one partition of a slot.
@@ -111,10 +55,18 @@ impl Part {
     }
 }
 
-impl Core {
-    /// Whether cells of a row, up to this data cell, can be written; starts to make them real if need be. False: wait for
-    /// metadata to move.
-    /// `moves`: whether a growth is just moving some of these rows.
+impl Safety {
+    /// Room for what every admitted slice, the metadata and the direct reads may have outstanding.
+    pub(crate) fn size_ops(&mut self) {
+        let width = u32::from(self.layout.width());
+        let limits = self.config.limits;
+        let reserve = limits.slices * (4 * width + 8) + METADATA_OPS + INITS_OPS;
+        self.ops.reserve = reserve;
+        self.ops.grow(reserve + limits.ios);
+    }
+
+    /// Whether cells of a row, up to this data cell, can be written; starts to make them real if need be.
+    /// False: wait for metadata to move. `moves`: whether a growth is just moving some of these rows.
     pub(crate) fn make_ready(
         &mut self,
         row: Row,
@@ -138,13 +90,23 @@ impl Core {
         false
     }
 
-    /// Whether no row of an extent is just being moved by a growth, with the cells that it has and no more, and a crash
-    /// would find none on the places that it was moved from.
+    /// Whether no row of an extent is just being moved by a growth, with the cells that it has and no more,
+    /// and a crash would find none on the places that it was moved from.
     fn stands_still(&mut self, extent: u64, moves: impl Fn(Range<u64>) -> bool) -> bool {
         let first = extent * self.superblock.extent_rows;
         let end = (first + self.superblock.extent_rows).min(self.layout.rows());
         let moves = self.layout.is_growing() && moves(first..end);
         !moves && self.durably_moved(first..end)
+    }
+
+    /// Whether no extent is just becoming real.
+    pub(crate) fn makes_no_extents(&self) -> bool {
+        self.inits.is_empty()
+    }
+
+    /// Whether any of these extents is just becoming real.
+    pub(crate) fn makes_any_of(&self, extents: &Range<u64>) -> bool {
+        self.inits.any_of(extents)
     }
 
     /// A member failed: extents that are just becoming real may be real without it.

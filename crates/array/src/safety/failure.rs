@@ -1,21 +1,22 @@
 //! What goes wrong for good: members that fail, an array without space, and what is lost with them.
 //!
-//! A failure takes effect here at once; it is on record when the superblocks that say so are durable, and until then
-//! nothing is acknowledged. The one that redundancy does not bear is never put on record: the array halts.
+//! A failure takes effect here at once; it is on record when the superblocks that say so are durable, and
+//! until then nothing is acknowledged. The one that redundancy does not bear is never put on record: the
+//! array halts.
 
-use crate::contract::Bug;
-use crate::contract::{Fact, FailCause, Halt};
-use crate::core::Core;
+use super::Safety;
+use crate::contract::{Bug, Fact, FailCause, Halt, IoError};
 use crate::durability::flusher::Waiter;
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::device::Power;
+use crate::report::ArrayState;
 use crate::units::Member;
 use alloc::vec::Vec;
 
-impl Core {
-    /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again before the
-    /// members that remain say so in their superblocks; where too few remain, never.
+impl Safety {
+    /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again
+    /// before the members that remain say so in their superblocks; where too few remain, never.
     pub fn fail_member(&mut self, member: Member, cause: FailCause) {
         if cause.is_no_space() && (self.halted() || self.serves(member)) {
             self.note_full(member);
@@ -66,6 +67,29 @@ impl Core {
         }
     }
 
+    pub(crate) fn flush_failed(&mut self, member: Member, error: IoError) {
+        self.devices[usize::from(member.0)].unflushed = true;
+        self.fail_member(member, FailCause::FlushError(error));
+    }
+
+    /// The array's state as its members leave it.
+    pub(crate) fn assess(&mut self) {
+        if matches!(
+            self.state,
+            ArrayState::Starting | ArrayState::Stopping | ArrayState::Stopped
+        ) {
+            return;
+        }
+        self.state = if self.complete() {
+            ArrayState::Healthy
+        } else if self.all_decodable(|_| false) {
+            ArrayState::Degraded
+        } else {
+            ArrayState::Failed
+        };
+        self.price_misses();
+    }
+
     fn record_failure(&mut self, member: Member, served: bool) {
         let stale_since = self.superblock.generation + 1;
         self.superblock.generation = stale_since;
@@ -77,13 +101,14 @@ impl Core {
         self.keeper.note_failure();
         self.devices[member.0 as usize].left_under = self.keeper.version_wanted();
         if self.logged() {
-            // Records of writes that the member took part in are soon over: after a crash they would call its cells
-            // lost.
+            // Records of writes that the member took part in are soon over: after a crash they would call its
+            // cells lost.
             self.flush_for(Waiter::Log);
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- halting
+    // -------------------------------------------------------------------------------------------------
+    // halting
 
     /// Halts, though no member has failed just now.
     pub fn halt_for(&mut self, why: Halt) {
@@ -100,15 +125,16 @@ impl Core {
         self.notify(Notice::Halted(why));
     }
 
-    /// Whether redundancy bears what has failed, and this member not. A start looks for itself while it reads.
+    /// Whether redundancy bears what has failed, and this member not. A start looks for itself while it
+    /// reads.
     fn is_one_too_many(&self, member: Member) -> bool {
         let may_write = !self.mode.read_only && !self.undecided();
         let borne = self.all_decodable(|one| one.serves(member));
         may_write && !borne && !self.planted(Bug::OneTooManyRecorded)
     }
 
-    /// These members are filled for a slot no longer: they are gone, or nothing is written any more. The task goes on with
-    /// the others, or is at an end.
+    /// These members are filled for a slot no longer: they are gone, or nothing is written any more. The task
+    /// goes on with the others, or is at an end.
     pub(crate) fn drop_incoming(&mut self, slot: usize, gone: impl Fn(Member) -> bool) {
         let mut dropped = Vec::new();
         for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
@@ -128,8 +154,8 @@ impl Core {
         self.cache_unrebuilt(slot);
     }
 
-    /// What a member served is served by nobody: what it may lack from now on goes into the intent map, what nobody can
-    /// tell any more into the list of the lost.
+    /// What a member served is served by nobody: what it may lack from now on goes into the intent map, what
+    /// nobody can tell any more into the list of the lost.
     fn lose_homes(&mut self, member: Member) {
         let mut lost = Vec::new();
         for slot in self.standing.slots_where(|one| one.serves(member)) {
@@ -182,7 +208,7 @@ impl Core {
     }
 }
 
-impl Core {
+impl Safety {
     /// A member is gone from now on: it may lack every row whose last writes were not flushed.
     pub(crate) fn owe_unflushed_rows(&mut self) {
         if self.layout.tolerance() == 0 {

@@ -7,11 +7,12 @@
 //! | failed | redundancy tolerates every member that is aside         | -: it comes back by the command to add                 |
 //! | halted | redundancy does not                                     | -: [`crate::revival`]; in a tier: the tier |
 //!
-//! Members that lie on one full store fill up together. So the first error does not fail its member at once: for a moment its
-//! operations are set aside, and the members that run full meanwhile are judged together. Either all of them fail, or none.
+//! Members that lie on one full store fill up together. So the first error does not fail its member at once:
+//! for a moment its operations are set aside, and the members that run full meanwhile are judged together.
+//! Either all of them fail, or none.
 
+use super::Safety;
 use crate::contract::{FailCause, Halt, IoError, IoOp};
-use crate::core::Core;
 use crate::facts::Wake;
 use crate::members::ops::Owner;
 use crate::members::space::SPARED;
@@ -21,8 +22,9 @@ use alloc::vec::Vec;
 /// Members whose errors lie no further apart than this fill up together.
 const AT_ONCE: Nanos = Nanos::from_millis(200);
 
-impl Core {
-    /// Sets an operation that found no space aside, if its member's failure is to be judged with that of others.
+impl Safety {
+    /// Sets an operation that found no space aside, if its member's failure is to be judged with that of
+    /// others.
     pub(crate) fn set_aside(&mut self, owner: Owner, member: Member, op: IoOp) -> bool {
         let judged = !self.starts() && !self.halted() && self.layout.tolerance() > 0;
         if !judged || !self.good(member) || !self.serves(member) {
@@ -49,8 +51,8 @@ impl Core {
         core::mem::take(&mut self.full.aside)
     }
 
-    /// Decides about members that ran full, all at once: those to be failed. If redundancy does not tolerate that, the
-    /// array halts.
+    /// Decides about members that ran full, all at once: those to be failed. If redundancy does not tolerate
+    /// that, the array halts.
     pub(crate) fn judge_full(
         &mut self,
         aside: &[(Owner, Member, FailCause)],
@@ -90,8 +92,9 @@ impl Core {
         self.is_ahead() && !logged && slots.any(|slot| self.layout.has_firsts(Slot(slot as u16)))
     }
 
-    /// The array goes on after a halt for want of space. Whether there is room again, the first write will tell.
-    pub fn go_on_after(&mut self, former: &Core) {
+    /// The array goes on after a halt for want of space. Whether there is room again, the first write will
+    /// tell.
+    pub fn go_on_after(&mut self, former: &Safety) {
         let members = self.members();
         for (device, before) in members.devices.iter_mut().zip(&former.devices) {
             if device.info != before.info {

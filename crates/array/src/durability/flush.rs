@@ -1,7 +1,7 @@
 //! Flushes: one at a time over all members with unflushed writes; what asks meanwhile shares the next.
 //!
-//! What this daemon does not know to be durable is not durable. So every member counts as unflushed from the moment it
-//! comes, whoever wrote what it holds, and a start flushes all of them before it writes (`start`).
+//! What this daemon does not know to be durable is not durable. So every member counts as unflushed from the
+//! moment it comes, whoever wrote what it holds, and a start flushes all of them before it writes (`start`).
 //!
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|
@@ -13,16 +13,14 @@
 //! A member that fails a flush is failed; the flush is never tried again on it. No
 //! flush of a halted array succeeds.
 
-use crate::contract::Bug;
-use crate::contract::{Class, FailCause, IoError, IoOp};
-use crate::core::Core;
-use crate::durability::flusher::Waiter;
+use super::Durability;
+use crate::contract::{Bug, Class, IoOp};
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::units::Member;
 
-impl Core {
+impl Durability {
     /// Begins a flush if one is wanted and none runs.
     pub(crate) fn flusher_turn(&mut self) {
         if self.flusher.running || self.flusher.next.is_empty() {
@@ -58,11 +56,6 @@ impl Core {
         }
     }
 
-    pub(crate) fn flush_failed(&mut self, member: Member, error: IoError) {
-        self.devices[usize::from(member.0)].unflushed = true;
-        self.fail_member(member, FailCause::FlushError(error));
-    }
-
     pub(crate) fn member_flushed(&mut self) {
         self.flusher.outstanding -= 1;
         if self.flusher.outstanding == 0 && self.flusher.running && !self.flusher.listing {
@@ -78,8 +71,8 @@ impl Core {
             return self.listing_ended();
         }
         if !self.settled() && !self.replaying() {
-            // After a crash now a member that failed its flush would count as current: the records and the bits of
-            // what it did not write are all that tell.
+            // After a crash now a member that failed its flush would count as current: the records and the
+            // bits of what it did not write are all that tell.
             self.flusher.answered = true;
             return;
         }
@@ -129,22 +122,10 @@ impl Core {
         }
         let mut settling = core::mem::take(&mut self.flusher.settling);
         for (waiter, flush) in settling.drain(..) {
-            self.flush_done(waiter, flush);
+            self.notify(Notice::Flushed(waiter, flush));
         }
         if self.flusher.settling.is_empty() {
             self.flusher.settling = settling;
-        }
-    }
-
-    fn flush_done(&mut self, waiter: Waiter, flush: u64) {
-        match waiter {
-            Waiter::Request(request) => {
-                self.request_part_done(request, Ok(()));
-            }
-            Waiter::Log | Waiter::Intent | Waiter::Join => {}
-            Waiter::Checkpoint | Waiter::Boot | Waiter::Stop => {
-                self.notify(Notice::Flushed(waiter, flush));
-            }
         }
     }
 }
