@@ -10,7 +10,7 @@ use restripe_array::meta::{
     Content, CreateError, CreateOptions, Creation, Init, MapKind, Partner, RegionKind, Superblock,
     WriteHole, create, pages, superblock,
 };
-use restripe_array::{MemberInfo, Row, SECTOR_BYTES, Uuid};
+use restripe_array::{MemberInfo, Pool, Row, SECTOR_BYTES, Uuid};
 
 /// What an array is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -177,6 +177,11 @@ const EARLIER_SECTORS: usize = 61;
 pub fn earlier(seed: u64) -> Option<u64> {
     let own = mix(seed ^ 0x01d_b17e5);
     own.is_multiple_of(3).then_some(own)
+}
+
+/// Buffers for this many requests of each size.
+pub(crate) fn pool(small: u32, large: u32) -> Pool {
+    Pool { small, large }
 }
 
 /// An identifier made of a small number.

@@ -8,11 +8,11 @@ use crate::array::{Lies, generations_written, superblock_of};
 use crate::disk::Disk;
 use crate::image::Image;
 use crate::oracle::Oracle;
-use crate::world::{World, members_in};
+use crate::world::{World, active, members_in};
 use restripe_array::layout::{CellSet, Layout, RowMap};
 use restripe_array::meta::{MemberRole, Superblock, TaskRecord, WriteHole};
 use restripe_array::report::MemberState;
-use restripe_array::{Row, Slot, TaskKind, Uuid};
+use restripe_array::{Member, Row, Slot, TaskKind, Uuid};
 use restripe_tier::Engine;
 
 /// Where a partition of a slot lies.
@@ -54,6 +54,18 @@ impl<'a> Atlas<'a> {
     pub fn active(world: &'a World<Engine>) -> Option<Atlas<'a>> {
         let active = members_in(&world.status(), MemberState::Active);
         Atlas::of(active.into_iter().map(|member| world.disk(member)))
+    }
+
+    /// The active member on which this sector of a slot lies in a row, and the sector of the member.
+    pub(crate) fn on_active(
+        world: &World<Engine>,
+        slot: Slot,
+        row: Row,
+        at: u64,
+    ) -> Option<(Member, u64)> {
+        let atlas = Atlas::active(world)?;
+        let spot = atlas.spot_of(slot.0, row)?;
+        Some((active(&world.status(), spot.member)?, spot.at(at)))
     }
 
     fn by(disks: impl Iterator<Item = &'a Disk>, image: fn(&Disk) -> &Image) -> Option<Atlas<'a>> {

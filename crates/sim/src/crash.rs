@@ -110,6 +110,14 @@ impl Site {
         disks.into_iter().enumerate().map(outlive).collect()
     }
 
+    /// The same disks after the death of the daemon, or after the cut.
+    pub fn next(&self, disks: Vec<Disk>, cut: &Cut, dies: bool) -> Vec<Disk> {
+        match dies {
+            true => self.outlive(disks, cut),
+            false => self.restart(disks, cut),
+        }
+    }
+
     /// The same for disks made anew: what is durable, and what the cache of each has beyond that.
     pub fn caches(&self, cut: &Cut) -> Vec<(Image, Vec<Pending>)> {
         let cache = |disk: usize| {

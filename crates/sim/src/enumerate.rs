@@ -23,7 +23,7 @@ mod hosts;
 pub use growth::{enumerate_growth, enumerate_reshape};
 pub use hosts::enumerate_hosts;
 
-use crate::array::{Spec, earlier};
+use crate::array::{Spec, earlier, pool};
 use crate::atlas::Atlas;
 use crate::crash::{Cut, Site};
 use crate::disk::{Disk, Simple};
@@ -32,18 +32,17 @@ use crate::invariant::{Invariant, Violation};
 use crate::oracle::{Oracle, WriteKind};
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
+use crate::run::boot;
 use crate::session::{News, PATIENCE, Session};
 use crate::surrogate::{Moment, Phase};
 use crate::swarm::{Hosting, Scene};
 use crate::tally::{Tally, add};
 use crate::workload::{Ask, Workload};
-use crate::world::{World, WorldConfig};
+use crate::world::WorldConfig;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
-use restripe_array::{
-    Command, CommandError, Limits, Member, MemberInfo, Nanos, Pool, StartMode, Uuid,
-};
+use restripe_array::{Command, CommandError, Limits, Member, Nanos, StartMode, Uuid};
 use restripe_tier::destage::Order;
 use restripe_tier::overlay::format::slot::HALF_SECTORS;
 use restripe_tier::{Config, Destage, Engine, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
@@ -582,12 +581,9 @@ impl Enumeration {
 
     /// Engines' bounds, and the surrogate's part of the configuration if so many members are its own and its buffer's.
     fn limits(&self, [members, buffer_members]: [usize; 2]) -> (Limits, Option<SurrogateConfig>) {
-        let pool = Pool {
-            small: 128,
-            large: 32,
-        };
+        let shared = pool(128, 32);
         let limits = Limits {
-            pool,
+            pool: shared,
             requests: 16,
             slices: 8,
             ios: 256,
@@ -600,7 +596,7 @@ impl Enumeration {
             buffer_members: buffer_members as u16,
             members: members as u16,
             limits: SurrogateLimits {
-                pool,
+                pool: shared,
                 requests: 12,
                 slices: 8,
                 ios: 64,
@@ -609,13 +605,7 @@ impl Enumeration {
                 copies: 2,
                 cluster_records: log.gathered[0],
                 records_in_memory: log.gathered[1],
-                buffer_pool: match log.buffer {
-                    Some(_) => Pool {
-                        small: 64,
-                        large: 16,
-                    },
-                    None => Pool { small: 0, large: 0 },
-                },
+                buffer_pool: log.buffer.as_ref().map_or(pool(0, 0), |_| pool(64, 16)),
                 parts_home: log.gathered[1],
             },
             redirect: log.redirect,
@@ -636,34 +626,30 @@ impl Enumeration {
         oracle: Oracle,
         trace: bool,
     ) -> Session<Engine> {
-        let members: Vec<MemberInfo> = disks.iter().map(Disk::info).collect();
         let (limits, surrogate) = self.limits(others);
-        let engine = Engine::new(Config {
-            members,
+        let config = Config {
+            members: Vec::new(),
             limits,
             surrogate,
             io_timeout: Nanos::from_secs(1),
             bug: self.reach.bug,
-        });
-        let config = WorldConfig {
-            payload: self.spec.payload,
-            limits,
+        };
+        let world = WorldConfig {
             seed: self.rng.word(),
             compute_delay: Nanos(100),
             strict: false,
-            record: false,
             trace,
+            ..WorldConfig::strict(self.spec.payload, limits)
         };
-        Session::new(World::new(config, engine, disks), oracle)
+        boot(disks, config, world, Nanos::ZERO, oracle)
     }
 
     fn start(&mut self, session: &mut Session<Engine>) -> Result<(), Violation> {
         match self.start_or_ask(session)? {
             true => Ok(()),
-            false => {
-                let told = "for a buffer that is here, or that there never was";
-                Err(Violation::new(Invariant::StartRefused, told))
-            }
+            false => Err(refused(
+                "for a buffer that is here, or that there never was",
+            )),
         }
     }
 
@@ -684,18 +670,10 @@ impl Enumeration {
                 Err(CommandError::WouldLose { .. }) if session.oracle.allows_losses() => {
                     mode.accept_loss = true
                 }
-                Err(error) => {
-                    return Err(Violation::new(
-                        Invariant::StartRefused,
-                        format!("{mode:?}: {error:?}"),
-                    ));
-                }
+                Err(error) => return Err(refused(format!("{mode:?}: {error:?}"))),
             }
         }
-        Err(Violation::new(
-            Invariant::StartRefused,
-            format!("{mode:?}, over and over"),
-        ))
+        Err(refused(format!("{mode:?}, over and over")))
     }
 
     /// Cuts power at this moment in as many ways as are worth it.
@@ -720,11 +698,12 @@ impl Enumeration {
                 self.try_cut(&site, &site.subset(subset), &session.oracle);
             }
         }
-        for _ in 0..if open <= all_subsets {
+        let samples = if open <= all_subsets {
             open as u64
         } else {
             samples
-        } {
+        };
+        for _ in 0..samples {
             let cut = site.sample(&mut self.rng);
             self.try_cut(&site, &cut, &session.oracle);
         }
@@ -742,21 +721,15 @@ impl Enumeration {
         self.try_image(&images, &contents, &[], oracle);
         let away = (away < images.len()).then_some(away);
         self.try_image(&images, &contents, away.as_slice(), oracle);
-        if self
-            .surrogate
-            .as_ref()
-            .is_some_and(|log| log.buffer.is_some())
-        {
-            let homes = self.homes(images.len());
-            let [logs, _] = self.surrogate.as_ref().expect("just seen").members();
+        let Some(log) = &self.surrogate else { return };
+        let (homes, [logs, buffers]) = (self.homes(images.len()), log.members());
+        let level = log.spec.level;
+        if buffers > 0 {
             let buffer: Vec<usize> = (homes + logs..images.len()).collect();
             self.try_image(&images, &contents, &buffer, oracle);
         }
-        let log = self.surrogate.as_ref().map(|log| log.spec.level);
-        if let Some(Level::ReedSolomon { parities }) = log {
-            // As many of the log as it bears.
-            let homes = self.homes(images.len());
-            let [logs, _] = self.surrogate.as_ref().expect("just seen").members();
+        if let Level::ReedSolomon { parities } = level {
+            // As many of the log as it tolerates.
             let order = self.rng.order(logs).into_iter();
             let away = order.take(parities.into()).map(|index| homes + index);
             let mut away: Vec<usize> = away.collect();
@@ -878,6 +851,10 @@ impl Enumeration {
         self.report.unbuffered += u64::from(!starts);
         Ok(starts)
     }
+}
+
+fn refused(why: impl Into<String>) -> Violation {
+    Violation::new(Invariant::StartRefused, why)
 }
 
 /// That of the newest superblock.

@@ -63,6 +63,14 @@ enum Loss {
 }
 
 impl Sector {
+    fn zeros() -> Sector {
+        Sector {
+            history: vec![WriteId(0)],
+            pinned: None,
+            loss: Loss::Never,
+        }
+    }
+
     fn end_loss(&mut self, now: u64) {
         if self.loss == Loss::Allowed {
             self.loss = Loss::Ended(now);
@@ -127,16 +135,11 @@ impl Oracle {
             acked: Some(0),
             durable: Some(0),
         };
-        let sector = Sector {
-            history: vec![WriteId(0)],
-            pinned: None,
-            loss: Loss::Never,
-        };
         Oracle {
             payload,
             clock: 0,
             writes: vec![created],
-            sectors: vec![sector; sectors as usize],
+            sectors: vec![Sector::zeros(); sectors as usize],
             reads: BTreeMap::new(),
             crashed: None,
             died: false,
@@ -150,12 +153,7 @@ impl Oracle {
 
     /// The array has so many sectors from now on; those that are new are zeros.
     pub fn grow(&mut self, sectors: u64) {
-        let new = Sector {
-            history: vec![WriteId(0)],
-            pinned: None,
-            loss: Loss::Never,
-        };
-        self.sectors.resize(sectors as usize, new);
+        self.sectors.resize(sectors as usize, Sector::zeros());
         self.writes[0].sectors = sectors;
     }
 

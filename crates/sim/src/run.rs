@@ -3,7 +3,7 @@
 
 use crate::deaths::{DEATHS_ALONE, Deaths};
 use crate::disk::Disk;
-use crate::invariant::Violation;
+use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
@@ -146,6 +146,12 @@ pub(crate) fn boot(
 /// One life of a run.
 pub(crate) trait HasSession {
     fn session(&mut self) -> &mut Session<Engine>;
+
+    /// Ends the life for a violation.
+    fn broken(&mut self, invariant: Invariant, detail: impl Into<String>) -> End {
+        self.session().violation(invariant, detail);
+        End::Broken
+    }
 }
 
 /// What every run does in a life.

@@ -146,16 +146,7 @@ impl<M: Machine> Session<M> {
             WriteKind::Trim => RequestOp::Trim,
         };
         let buf = (kind == WriteKind::Data).then(|| self.fill(id, sectors));
-        self.ask(
-            Open {
-                what: Asked::Write(id),
-                buf,
-                lba,
-                sectors,
-                fua,
-            },
-            op,
-        );
+        self.ask(Asked::Write(id), buf, (lba, sectors), fua, op);
     }
 
     fn fill(&mut self, id: WriteId, sectors: u64) -> Buf {
@@ -175,32 +166,34 @@ impl<M: Machine> Session<M> {
         // What stands there is nobody's data: a read that forgets a sector is found out.
         memory.get_mut(BufRef::new(buf, 0, bytes)).fill(0xdb);
         self.ask(
-            Open {
-                what: Asked::Read(ticket),
-                buf: Some(buf),
-                lba,
-                sectors,
-                fua: false,
-            },
+            Asked::Read(ticket),
+            Some(buf),
+            (lba, sectors),
+            false,
             RequestOp::Read,
         );
     }
 
     pub fn flush(&mut self) {
         let ticket = self.oracle.flush();
-        self.ask(
-            Open {
-                what: Asked::Flush(ticket),
-                buf: None,
-                lba: 0,
-                sectors: 0,
-                fua: false,
-            },
-            RequestOp::Flush,
-        );
+        self.ask(Asked::Flush(ticket), None, (0, 0), false, RequestOp::Flush);
     }
 
-    fn ask(&mut self, open: Open, op: RequestOp) {
+    fn ask(
+        &mut self,
+        what: Asked,
+        buf: Option<Buf>,
+        (lba, sectors): (u64, u64),
+        fua: bool,
+        op: RequestOp,
+    ) {
+        let open = Open {
+            what,
+            buf,
+            lba,
+            sectors,
+            fua,
+        };
         let tag = self.next_tag;
         self.next_tag += 1;
         self.open.insert(tag, open);
@@ -239,11 +232,32 @@ impl<M: Machine> Session<M> {
         tag
     }
 
+    /// Asks for [`News::Mark`] this long from now.
+    pub(crate) fn mark_in(&mut self, delay: Nanos, mark: u64) {
+        let at = self.world.now().after(delay);
+        self.world.mark(at, mark);
+    }
+
     pub fn scrub(&mut self, repair: bool) {
         self.command(Command::Scrub(ScrubMode::writing(repair)));
     }
 
     // -------------------------------------------------------------------------------------------- listening
+
+    /// Steps until a command is answered, and discards other notices.
+    pub fn answer(&mut self, command: Command, steps: u64) -> Option<Result<(), CommandError>> {
+        let tag = self.command(command);
+        for _ in 0..steps {
+            while let Some(news) = self.news() {
+                match news {
+                    News::CommandReply(answered, result) if answered == tag => return Some(result),
+                    _ => {}
+                }
+            }
+            self.step();
+        }
+        None
+    }
 
     /// One step of the world. False when nothing is to come.
     pub fn step(&mut self) -> bool {

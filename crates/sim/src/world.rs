@@ -18,7 +18,7 @@ use restripe_array::report::{self, MemberState};
 use restripe_array::{
     Action, Actions, BufRef, Command, CommandError, CommandTag, Compute, ComputeOp, DeviceIo,
     Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError, RequestTag,
-    SECTOR_BYTES, Segment, Tag,
+    SECTOR_BYTES, Segment, Tag, Uuid,
 };
 use restripe_tier::Engine;
 use restripe_tier::report::Status;
@@ -81,6 +81,13 @@ impl WorldConfig {
 pub fn members_in(status: &report::Status, state: MemberState) -> Vec<Member> {
     let lines = status.members.iter().filter(|line| line.state == state);
     lines.map(|line| line.member).collect()
+}
+
+/// The member with this identifier, if it is active.
+pub fn active(status: &report::Status, uuid: Uuid) -> Option<Member> {
+    let mut lines = status.members.iter();
+    let line = lines.find(|line| line.uuid == uuid && line.state == MemberState::Active);
+    line.map(|line| line.member)
 }
 
 /// What a scenario learns from a step.

@@ -10,7 +10,7 @@ use crate::disk::{Disk, Pending, Simple};
 use crate::image::Image;
 use crate::invariant::Violation;
 use crate::oracle::Oracle;
-use crate::session::{News, PATIENCE, Session};
+use crate::session::{PATIENCE, Session};
 use restripe_array::{Command, Nanos, StartMode};
 use restripe_tier::Engine;
 
@@ -109,16 +109,7 @@ fn flush(session: &mut Session<Engine>) {
 fn stop(session: &mut Session<Engine>) {
     session.refusals_expected = true;
     let ticket = session.oracle.flush();
-    let stop = session.command(Command::Stop);
-    for _ in 0..STEPS_OF_PAIR {
-        while let Some(news) = session.news() {
-            match news {
-                News::CommandReply(tag, result) if tag == stop => {
-                    return session.oracle.flush_ended(ticket, result.is_ok());
-                }
-                _ => {}
-            }
-        }
-        session.step();
+    if let Some(result) = session.answer(Command::Stop, STEPS_OF_PAIR) {
+        session.oracle.flush_ended(ticket, result.is_ok());
     }
 }

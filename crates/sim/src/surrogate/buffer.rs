@@ -191,16 +191,12 @@ pub(super) fn perturb(run: &mut Run, life: &mut Life) {
         1 | 2 => {
             let lasts = Nanos(rng.between(super::IO_TIMEOUT.0 / 4, 3 * super::IO_TIMEOUT.0));
             let all = rng.chance(1, 2);
-            let until = life.session.world.now().after(lasts);
             life.troubled[Site::Buffer as usize] = true;
             let cut: Vec<Member> = match all {
                 true => set.serving.clone(),
                 false => vec![member],
             };
-            for member in cut {
-                life.session.world.inject(member, Fault::Hang);
-                life.session.world.mark(until, u64::from(member.0));
-            }
+            faults::hang(life, &cut, lasts);
             run.base.count("buffers cut off", 1);
         }
         _ if !set.failed.is_empty() => {

@@ -79,18 +79,19 @@ impl Directed {
         matches!(self.moment, Reusing | Short | Starved | Cleaning(_))
     }
 
+    /// Whether its moment is one of mirrors in standby.
+    fn sleeps(&self) -> bool {
+        use Moment::{Asleep, Resting, WakesLate, WakesNever, Waking};
+        matches!(
+            self.moment,
+            Resting | Asleep | Waking | WakesLate | WakesNever
+        )
+    }
+
     /// Whether users are to be silent for it.
     fn holds(&self) -> bool {
-        let silent = matches!(
-            self.moment,
-            Moment::Empty
-                | Moment::Sealed(SealCause::Age)
-                | Moment::Resting
-                | Moment::Asleep
-                | Moment::Waking
-                | Moment::WakesLate
-                | Moment::WakesNever
-        );
+        let silent = matches!(self.moment, Moment::Empty | Moment::Sealed(SealCause::Age));
+        let silent = silent || self.sleeps();
         // Of what users write again something is soon free.
         let fills = self.moment == Moment::Starved && self.event == Event::FailedWake;
         silent || fills || matches!(self.event, Event::AsleepLoss)
@@ -101,15 +102,8 @@ impl Plan {
     /// An array that can meet what a run sets out for.
     pub(super) fn suit(&mut self, turn: u64) {
         let directed = Directed::of(turn);
-        let sleeps = matches!(
-            directed.moment,
-            Moment::Resting
-                | Moment::Asleep
-                | Moment::Waking
-                | Moment::WakesLate
-                | Moment::WakesNever
-        );
-        if sleeps || matches!(directed.event, Event::AsleepLoss | Event::FailedWake) {
+        let asleep = matches!(directed.event, Event::AsleepLoss | Event::FailedWake);
+        if directed.sleeps() || asleep {
             self.destage.sleep = Some(Sleep {
                 after: Nanos::from_millis(1),
                 starts_a_day: 1 << 30,
@@ -119,7 +113,7 @@ impl Plan {
             // What nobody wrote is read from members, too.
             self.home.init = Init::Zero;
         }
-        if directed.fills() || matches!(directed.event, Event::AsleepLoss | Event::FailedWake) {
+        if directed.fills() || asleep {
             // Something lies in the log, and stays there; mirrors sleep on meanwhile.
             (self.destage.idle, self.destage.every) = (None, None);
         }
@@ -147,9 +141,7 @@ impl Plan {
             self.extents = self.extents.min(SMALL_MAP);
         }
     }
-}
 
-impl Plan {
     /// Whether this array is one that can meet it.
     fn suits(&self, turn: u64) -> bool {
         let mut suited = self.clone();
@@ -694,9 +686,7 @@ fn mend(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
         return;
     }
     life.mend_after = life.steps + MEND;
-    let disk = faults::blank(run, site);
-    let new = life.session.world.arrive(disk);
-    life.sites.push(site);
+    let new = faults::arrive(run, life, site);
     let command = match site {
         Site::Home => Command::Add(new),
         Site::Log | Site::Buffer => Command::Replace {

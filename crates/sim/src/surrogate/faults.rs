@@ -1,10 +1,9 @@
 //! What happens to the members of both sets while a life goes on.
 
 use super::coverage::{Incident, Phase};
-use super::{Event, IO_TIMEOUT, Life, Moment, Run, Site, disk, set_of, spec_of};
+use super::{Event, IO_TIMEOUT, Life, Moment, Run, Site, disk, overlay, set_of, spec_of};
 use super::{buffer, directed, removal, rot};
 use crate::array::earlier;
-use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::Invariant;
 use crate::world::members_in;
@@ -99,23 +98,17 @@ fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
         0 | 1 if set.whole && set.quiet => lose_member(run, life, site, set),
         0 | 1 if set.bears_more => lose_member(run, life, site, set),
         2 if !set.failed.is_empty() => {
-            life.session
-                .command(Command::Add(*run.base.rng.pick(&set.failed)));
+            let failed = *run.base.rng.pick(&set.failed);
+            life.session.command(Command::Add(failed));
         }
         3 if site == Site::Home && !set.whole => {
-            let disk = blank(run, site);
-            let member = life.session.world.arrive(disk);
-            life.sites.push(Site::Home);
+            let member = arrive(run, life, site);
             life.session.command(Command::Add(member));
         }
         3 if site == Site::Log && set.quiet && (set.whole || !set.failed.is_empty()) => {
-            let old = *run
-                .base
-                .rng
-                .pick(if set.whole { &set.serving } else { &set.failed });
-            let disk = blank(run, site);
-            let new = life.session.world.arrive(disk);
-            life.sites.push(Site::Log);
+            let of = if set.whole { &set.serving } else { &set.failed };
+            let old = *run.base.rng.pick(of);
+            let new = arrive(run, life, site);
             life.session.command(Command::Replace { old, new });
             run.base.count("members of the surrogate replaced", 1);
         }
@@ -131,9 +124,7 @@ fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
             life.session.command(Command::Grow { by });
         }
         5 | 6 if site == Site::Home => {
-            let disk = blank(run, site);
-            let member = life.session.world.arrive(disk);
-            life.sites.push(Site::Home);
+            let member = arrive(run, life, site);
             life.session.command(Command::Add(member));
         }
         _ => {}
@@ -245,12 +236,7 @@ pub(super) fn spoil_member(run: &mut Run, life: &mut Life, member: Member, after
 
 /// The log disk dies. If first copies are believed nobody loses anything, nor is anybody refused.
 fn lose_log_disk(run: &mut Run, life: &mut Life, members: &[Member]) {
-    let overlay = life
-        .session
-        .world
-        .status()
-        .surrogate
-        .and_then(|one| one.overlay);
+    let overlay = overlay(&life.session.world.status());
     let ahead = overlay.is_some_and(|overlay| overlay.ahead);
     if life.troubled[Site::Home as usize] || !ahead {
         return lose_surrogate(run, life, members);
@@ -296,7 +282,6 @@ pub(super) fn lose_surrogate(run: &mut Run, life: &mut Life, members: &[Member])
 fn cut_off(run: &mut Run, life: &mut Life, set: &SetState) {
     let all = run.base.rng.chance(1, 3);
     let lasts = Nanos(run.base.rng.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
-    let until = life.session.world.now().after(lasts);
     let one = *run.base.rng.pick(&set.serving);
     let incident = match all {
         true => Incident::WholeCut,
@@ -310,10 +295,7 @@ fn cut_off(run: &mut Run, life: &mut Life, set: &SetState) {
         true => most_of(run, &set.serving),
         false => vec![one],
     };
-    for member in cut {
-        life.session.world.inject(member, Fault::Hang);
-        life.session.world.mark(until, u64::from(member.0));
-    }
+    hang(life, &cut, lasts);
 }
 
 /// Too many members of home are beyond reach for a while: it halts, and is there again with the next start.
@@ -322,7 +304,6 @@ fn cut_off_home(run: &mut Run, life: &mut Life, set: &SetState) {
     // Drawn from a stream of its own.
     let mut drawn = run.base.rng.clone().fork(MOST);
     let lasts = Nanos(drawn.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
-    let until = life.session.world.now().after(lasts);
     trouble_home(run, life);
     life.session.refusals_expected = true;
     if set.resyncs || life.bad_sectors {
@@ -330,9 +311,14 @@ fn cut_off_home(run: &mut Run, life: &mut Life, set: &SetState) {
         // bad.
         life.session.oracle.allow_all_losses();
     }
-    for member in most_of(run, &set.serving) {
-        life.session.world.inject(member, Fault::Hang);
-        life.session.world.mark(until, u64::from(member.0));
+    hang(life, &most_of(run, &set.serving), lasts);
+}
+
+/// Members are beyond reach for this long.
+pub(super) fn hang(life: &mut Life, members: &[Member], lasts: Nanos) {
+    for member in members {
+        life.session.world.inject(*member, Fault::Hang);
+        life.session.mark_in(lasts, u64::from(member.0));
     }
 }
 
@@ -371,12 +357,15 @@ pub(super) fn come_back(run: &mut Run, life: &mut Life, member: Member) {
     run.base.count("members come back", 1);
 }
 
-pub(super) fn blank(run: &mut Run, site: Site) -> Disk {
-    let spec = spec_of(&run.plan, site).clone();
+/// A new disk is connected that is to serve in a set.
+pub(super) fn arrive(run: &mut Run, life: &mut Life, site: Site) -> Member {
+    let spec = spec_of(&run.plan, site);
     let index = spec.slots + spec.spares;
     let seed = run.base.rng.word();
     let image = spec.blank(index, earlier(seed));
-    disk(&run.plan, &spec, index, image, seed)
+    let disk = disk(&run.plan, spec, index, image, seed);
+    life.sites.push(site);
+    life.session.world.arrive(disk)
 }
 
 /// Who serves in a set, and who does not.

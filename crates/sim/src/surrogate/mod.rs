@@ -35,7 +35,7 @@ use restripe_array::layout::{Layout, Level};
 use restripe_array::report::MemberState;
 use restripe_array::report::Status as SetStatus;
 use restripe_array::{Command, CommandError, CommandTag, Fact, Limits, Member, Nanos, StartMode};
-use restripe_tier::report::Status;
+use restripe_tier::report::{OverlayStatus, Status};
 use restripe_tier::{Config, Engine, SurrogateConfig};
 use std::collections::BTreeSet;
 
@@ -385,19 +385,13 @@ impl Run {
                     mode.accept_loss = true;
                 }
                 _ => {
-                    return self.broken(
-                        life,
-                        Invariant::StartRefused,
-                        format!("{mode:?}: {error:?}"),
-                    );
+                    let detail = format!("{mode:?}: {error:?}");
+                    return Some(life.broken(Invariant::StartRefused, detail));
                 }
             }
         }
-        self.broken(
-            life,
-            Invariant::StartRefused,
-            format!("{mode:?}, over and over"),
-        )
+        let detail = format!("{mode:?}, over and over");
+        Some(life.broken(Invariant::StartRefused, detail))
     }
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
@@ -426,32 +420,12 @@ impl Run {
         lost && !life.removal.is_on_record()
     }
 
-    fn broken(&self, life: &mut Life, what: Invariant, detail: String) -> Option<End> {
-        life.session.violation(what, detail);
-        Some(End::Broken)
-    }
-
     fn fact(&mut self, life: &mut Life, fact: &Fact) {
         match fact {
-            Fact::MemberFailed { member, why } if !life.troubled[Site::Home as usize] => {
-                life.session.violation(
-                    Invariant::MemberFailedWrongly,
-                    format!("{member:?}: {why:?}"),
-                );
-            }
-            Fact::OfBuffer(fact) => match &**fact {
-                Fact::MemberFailed { member, why } if !life.troubled[Site::Buffer as usize] => {
-                    life.session.violation(
-                        Invariant::MemberFailedWrongly,
-                        format!("of the buffer: {member:?}: {why:?}"),
-                    );
-                }
-                _ => {}
-            },
+            Fact::MemberFailed { .. } => judge_failure(life, Site::Home, "", fact),
+            Fact::OfBuffer(fact) => judge_failure(life, Site::Buffer, "of the buffer: ", fact),
             Fact::BufferFailed if !life.troubled[Site::Buffer as usize] => {
-                let detail = String::from("the buffer");
-                life.session
-                    .violation(Invariant::MemberFailedWrongly, detail);
+                life.broken(Invariant::MemberFailedWrongly, "the buffer");
             }
             Fact::BufferFailed => self.base.count("buffers failed", 1),
             Fact::BufferAbsent { .. } => self.base.count("starts without a buffer", 1),
@@ -461,11 +435,8 @@ impl Run {
                 life.session.judge_loss(*lba, *sectors);
             }
             Fact::OfSurrogate(fact) => match &**fact {
-                Fact::MemberFailed { member, why } if !life.troubled[Site::Log as usize] => {
-                    life.session.violation(
-                        Invariant::MemberFailedWrongly,
-                        format!("of the surrogate: {member:?}: {why:?}"),
-                    );
+                Fact::MemberFailed { .. } => {
+                    judge_failure(life, Site::Log, "of the surrogate: ", fact);
                 }
                 Fact::TaskStarted { .. } => self.base.count("tasks of the surrogate", 1),
                 Fact::Repaired { rotten: true, .. } => self.base.count("repairs of rot", 1),
@@ -498,10 +469,8 @@ impl Run {
                 issued += 1;
                 let status = life.session.world.status();
                 let busy = !status.tasks.is_empty() || away(&status) > 0;
-                let calm = self
-                    .plan
-                    .calm
-                    .max(if directed::seeks(self) { 4 } else { 1 });
+                let seeks = if directed::seeks(self) { 4 } else { 1 };
+                let calm = self.plan.calm.max(seeks);
                 if self.base.rng.chance(1, calm * if busy { 4 } else { 12 }) {
                     faults::perturb(self, life, busy);
                 }
@@ -554,8 +523,7 @@ impl Run {
         let status = life.session.world.status();
         if away(&status) > 0 {
             let detail = format!("not everything comes home: {:?}", status.surrogate);
-            life.session.violation(Invariant::TaskFailed, detail);
-            return End::Broken;
+            return life.broken(Invariant::TaskFailed, detail);
         }
         if !self.base.read_all(&mut life.session) {
             return End::Broken;
@@ -573,7 +541,7 @@ impl Run {
         });
         self.base
             .count("blocks from the read cache", status.counters.blocks_cached);
-        if let Some(overlay) = status.surrogate.as_ref().and_then(|one| one.overlay) {
+        if let Some(overlay) = overlay(&status) {
             let counters = overlay.counters;
             self.base
                 .count("writes redirected", counters.redirected_writes);
@@ -612,8 +580,7 @@ impl Run {
 
     /// Power goes, also after an orderly stop, or the daemon alone dies.
     fn cut(&mut self, life: Life, end: End, sweeps: bool, dies: bool) -> bool {
-        let overlay = life.session.world.status().surrogate;
-        let overlay = overlay.and_then(|surrogate| surrogate.overlay);
+        let overlay = overlay(&life.session.world.status());
         let ahead = overlay.is_some_and(|overlay| overlay.ahead);
         let phase = Phase::of(&life.session.world.status(), life.serving);
         let whole = rot::log_is_whole(self, &life);
@@ -649,10 +616,7 @@ impl Run {
             false => site.sample(&mut self.base.rng),
         };
         let cut = if sweeps { site.nothing() } else { cut };
-        let disks = match dies {
-            true => site.outlive(world.into_disks(), &cut),
-            false => site.restart(world.into_disks(), &cut),
-        };
+        let disks = site.next(world.into_disks(), &cut, dies);
         for (disk, site) in disks.into_iter().zip(sites) {
             match site {
                 _ if disk.faults.doomed() => {
@@ -803,7 +767,7 @@ impl Course for Run {
                 life.session.waiting(),
                 life.session.world.status().surrogate
             );
-            return self.broken(life, Invariant::StuckRequest, detail);
+            return Some(life.broken(Invariant::StuckRequest, detail));
         }
         if self.options.gathers {
             faults::watch_sleepers(life);
@@ -837,10 +801,19 @@ impl Course for Run {
             }
             Ok(Err(error)) => {
                 let detail = format!("it does not stop: {error:?}");
-                life.session.violation(Invariant::StuckRequest, detail);
-                End::Broken
+                life.broken(Invariant::StuckRequest, detail)
             }
         }
+    }
+}
+
+/// Members fail only in sets that something happened to.
+fn judge_failure(life: &mut Life, site: Site, of: &str, fact: &Fact) {
+    if let Fact::MemberFailed { member, why } = fact
+        && !life.troubled[site as usize]
+    {
+        let detail = format!("{of}{member:?}: {why:?}");
+        life.broken(Invariant::MemberFailedWrongly, detail);
     }
 }
 
@@ -876,15 +849,17 @@ fn set_of(status: &Status, site: Site) -> Option<&SetStatus> {
     }
 }
 
+fn overlay(status: &Status) -> Option<OverlayStatus> {
+    status.surrogate.as_ref()?.overlay
+}
+
 /// Sectors whose current copy is in the surrogate alone.
 fn away(status: &Status) -> u64 {
-    let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
-    overlay.map_or(0, |overlay| overlay.sectors[0] + overlay.sectors[1])
+    overlay(status).map_or(0, |overlay| overlay.sectors[0] + overlay.sectors[1])
 }
 
 fn going_home(status: &Status) -> bool {
-    let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
-    overlay.is_some_and(|overlay| overlay.going_home)
+    overlay(status).is_some_and(|overlay| overlay.going_home)
 }
 
 fn format(plan: &Plan, spec: &Spec, seed: u64) -> Vec<Disk> {

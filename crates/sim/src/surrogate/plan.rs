@@ -1,13 +1,13 @@
 //! What a seed makes of an array with a surrogate: both sets, who writes, and when what lies in the log goes home.
 
 use super::Options;
-use crate::array::Spec;
+use crate::array::{Spec, pool};
 use crate::payload::Payload;
 use crate::rng::Rng;
 use crate::swarm::plan::cached;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
-use restripe_array::{CacheLimits, Limits, Nanos, Pool};
+use restripe_array::{CacheLimits, Limits, Nanos};
 use restripe_tier::destage::Order;
 use restripe_tier::overlay::format::slot::HALF_SECTORS;
 use restripe_tier::{Destage, Redirect, Sleep, SurrogateLimits};
@@ -209,12 +209,9 @@ impl Plan {
     }
 
     pub(super) fn limits(&self) -> (Limits, SurrogateLimits) {
-        let pool = Pool {
-            small: 512,
-            large: 160,
-        };
+        let shared = pool(512, 160);
         let surrogate = SurrogateLimits {
-            pool,
+            pool: shared,
             requests: 12,
             slices: 8,
             ios: 64,
@@ -223,17 +220,11 @@ impl Plan {
             copies: self.copies,
             cluster_records: self.cluster_records,
             records_in_memory: self.records_in_memory,
-            buffer_pool: match self.buffer {
-                Some(_) => Pool {
-                    small: 256,
-                    large: 32,
-                },
-                None => Pool { small: 0, large: 0 },
-            },
+            buffer_pool: self.buffer.as_ref().map_or(pool(0, 0), |_| pool(256, 32)),
             parts_home: self.records_in_memory / 2,
         };
         let limits = Limits {
-            pool,
+            pool: shared,
             requests: 16,
             slices: 12,
             ios: 64,

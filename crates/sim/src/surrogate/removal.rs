@@ -1,7 +1,7 @@
 //! The surrogate is taken away while users write. From the answer on home alone has everything, and the disks that were the surrogate's
 //! may go. While the array serves they are not yet somebody else's: a stop still puts on them that they were stopped.
 
-use super::{Life, Run, Site};
+use super::{Life, Run, Site, overlay};
 use super::{buffer, directed};
 use crate::atlas::Atlas;
 use crate::fault::Fault;
@@ -179,8 +179,7 @@ fn take_away(run: &mut Run) {
 }
 
 fn written(life: &Life) -> Written {
-    let surrogate = life.session.world.status().surrogate;
-    let overlay = surrogate.and_then(|surrogate| surrogate.overlay);
+    let overlay = overlay(&life.session.world.status());
     overlay.map_or([0; 5], |overlay| {
         let counters = overlay.counters;
         [

@@ -11,11 +11,9 @@ use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
 use crate::run::boot;
-use crate::session::{News, Session};
 use crate::world::WorldConfig;
 use restripe_array::meta::MemberRole;
 use restripe_array::{Command, CommandError, Member, Nanos, StartMode, Uuid};
-use restripe_tier::Engine;
 
 /// Streams of random numbers, one for copies and one for halves.
 const COPIES: u64 = 0x01dc;
@@ -57,7 +55,7 @@ pub fn due(run: &Run) -> Option<Copy> {
 /// Makes the copy that is due.
 pub fn make_copy(life: &mut Life) {
     if let Some(Copy::Due(at)) = life.copy
-        && life.steps() >= at
+        && life.steps >= at
     {
         let members: Vec<Member> = life.session.world.members().collect();
         let member = members[at as usize % members.len()];
@@ -143,11 +141,11 @@ fn meet(run: &mut Run, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
         from_minority: true,
         ..StartMode::default()
     };
-    order(&mut session, Command::Start(alone)).ok()?;
+    session.answer(Command::Start(alone), STEPS)?.ok()?;
     let member = session.world.arrive(newer);
     run.base.count(HALVES_MET, 1);
-    match order(&mut session, Command::Add(member)) {
-        Err(CommandError::OtherHistory { .. }) => None,
+    match session.answer(Command::Add(member), STEPS) {
+        Some(Err(CommandError::OtherHistory { .. })) => None,
         other => {
             let detail = format!("an older half did not refuse a newer member: {other:?}");
             Some(Violation::new(Invariant::NewerOverwritten, detail))
@@ -159,18 +157,4 @@ fn meet(run: &mut Run, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
 fn duplicate(disk: &Disk) -> Disk {
     let device = Box::new(Simple::new(Nanos(1000), 1 << 30, Nanos(1)));
     Disk::new(disk.config(), disk.live().clone(), device, Rng::new(1))
-}
-
-fn order(session: &mut Session<Engine>, command: Command) -> Result<(), CommandError> {
-    let tag = session.command(command);
-    for _ in 0..STEPS {
-        while let Some(news) = session.news() {
-            match news {
-                News::CommandReply(answered, result) if answered == tag => return result,
-                _ => {}
-            }
-        }
-        session.step();
-    }
-    Err(CommandError::Busy("it is not answered"))
 }

@@ -12,7 +12,7 @@ use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::WriteKind;
-use crate::run::{Course, End};
+use crate::run::{Course, End, HasSession};
 use crate::session::{PATIENCE, Session};
 use crate::world::members_in;
 use restripe_array::report::{ArrayState, MemberState};
@@ -60,11 +60,9 @@ impl Run {
             return false;
         }
         self.swept |= sweeps;
-        self.cut(life, dies) && self.part_after(stopped)
-    }
-
-    /// What was left behind by an array that stopped in order meets what went on.
-    fn part_after(&mut self, stopped: bool) -> bool {
+        if !self.cut(life, dies) {
+            return false;
+        }
         if stopped {
             copies::part_halves(self);
         }
@@ -97,10 +95,7 @@ impl Run {
             false => site.sample(&mut self.base.rng),
         };
         self.say_cut(&site, &cut);
-        self.disks = match dies {
-            true => site.outlive(world.into_disks(), &cut),
-            false => site.restart(world.into_disks(), &cut),
-        };
+        self.disks = site.next(world.into_disks(), &cut, dies);
         copies::put_back(self, life.copy);
         for member in &life.unplugged {
             let disk = &mut self.disks[usize::from(member.0)];
@@ -145,19 +140,16 @@ impl Run {
     }
 
     fn say_disks(&self) {
-        for (away, disk) in self
-            .disks
-            .iter()
-            .map(|disk| (false, disk))
-            .chain(self.aside.iter().map(|disk| (true, disk)))
-        {
+        let here = self.disks.iter().map(|disk| ("", disk));
+        let away = self.aside.iter().map(|disk| (" (away)", disk));
+        for (away, disk) in here.chain(away) {
             let said = superblock_of(disk.live()).map(|found| {
                 let me = found.index_of(found.member);
-                let roles: Vec<String> = found
+                let roles = found
                     .members
                     .iter()
-                    .map(|entry| format!("{:?}", entry.role))
-                    .collect();
+                    .map(|entry| format!("{:?}", entry.role));
+                let roles: Vec<String> = roles.collect();
                 format!(
                     "member {me:?} generation {} sequence {} clean {}: {}",
                     found.generation,
@@ -166,13 +158,7 @@ impl Run {
                     roles.join(", ")
                 )
             });
-            self.base.say(|| {
-                format!(
-                    "  disk{}: {}",
-                    if away { " (away)" } else { "" },
-                    said.unwrap_or_default()
-                )
-            });
+            (self.base).say(|| format!("  disk{away}: {}", said.unwrap_or_default()));
         }
     }
 
@@ -186,9 +172,8 @@ impl Run {
         let often = if disks_away { (7, 8) } else { (1, 3) };
         let mut chance = self.base.rng.chance(often.0, often.1);
         while chance && self.disks.len() > 1 {
-            let disk = self
-                .disks
-                .swap_remove(self.base.rng.below(self.disks.len() as u64) as usize);
+            let index = self.base.rng.below(self.disks.len() as u64);
+            let disk = self.disks.swap_remove(index as usize);
             let newest = newest(self.disks.iter().chain([&disk])).0;
             let left = Atlas::of(self.disks.iter());
             // Going on without the one that knows best would make two histories.
@@ -218,19 +203,13 @@ impl Run {
 
     /// Tells the oracle what may be lost in the next life. False when the array is beyond redundancy.
     fn judge_losses(&mut self) -> bool {
-        let Some(atlas) = Atlas::of(self.disks.iter()) else {
+        let goes_on = |atlas: &Atlas| self.excess.is_some() || atlas.whole(None);
+        let Some(atlas) = Atlas::of(self.disks.iter()).filter(goes_on) else {
             self.base.count("runs beyond redundancy", 1);
             return false;
         };
-        if !atlas.whole(None) && self.excess.is_none() {
-            self.base.count("runs beyond redundancy", 1);
-            return false;
-        }
-        let oracle = self
-            .base
-            .oracle
-            .as_mut()
-            .expect("the oracle is here between lives");
+        let oracle = self.base.oracle.as_mut();
+        let oracle = oracle.expect("the oracle is here between lives");
         atlas.grant_losses(self.plan.spec.write_hole, self.lost_lately, oracle);
         true
     }
@@ -247,19 +226,13 @@ impl Run {
                 Some(end) => end,
                 None => self.rest_and_look(&mut life, pass),
             };
-            if !self.end_calmly(life, end) {
+            let calm = end != End::Crash || life.faults.troubled();
+            assert!(calm, "nothing crashes in the last life");
+            if !self.end(life, end) {
                 return false;
             }
         }
         true
-    }
-
-    fn end_calmly(&mut self, life: Life, end: End) -> bool {
-        assert!(
-            end != End::Crash || life.faults.troubled(),
-            "nothing crashes in the last life"
-        );
-        self.end(life, end)
     }
 
     fn rest_and_look(&mut self, life: &mut Life, pass: u32) -> End {
@@ -339,10 +312,8 @@ impl Run {
             self.hear(life, None);
             let status = life.session.world.status();
             // An array in ruins writes nothing, and what tasks it has stand.
-            let waits = status
-                .tasks
-                .iter()
-                .all(|task| task.kind == TaskKind::Growth)
+            let mut tasks = status.tasks.iter();
+            let waits = tasks.all(|task| task.kind == TaskKind::Growth)
                 && status.state != ArrayState::Healthy;
             let ended = waits || status.tasks.is_empty() || status.read_only && self.in_ruins();
             if life.session.world.quiescent() && ended {
@@ -353,9 +324,7 @@ impl Run {
             }
         }
         let tasks = life.session.world.status().set.tasks;
-        life.session
-            .violation(Invariant::TaskFailed, format!("never ends: {tasks:?}"));
-        Some(End::Broken)
+        Some(life.broken(Invariant::TaskFailed, format!("never ends: {tasks:?}")))
     }
 }
 

@@ -112,13 +112,8 @@ fn lose_in_ruins(run: &mut Run, life: &mut Life) {
     let active = |line: &&MemberStatus| line.state == MemberState::Active;
     let serving: Vec<&MemberStatus> = status.members.iter().filter(active).collect();
     // Drawn from a stream of its own.
-    let member = run
-        .base
-        .rng
-        .clone()
-        .fork(LOST_IN_RUINS)
-        .pick(&serving)
-        .member;
+    let mut drawn = run.base.rng.clone().fork(LOST_IN_RUINS);
+    let member = drawn.pick(&serving).member;
     life.faults.gone(member);
     life.session.world.depart(member);
     for lba in unreadable_sectors(&life.session.world) {
@@ -203,17 +198,10 @@ fn destroy_sectors(run: &mut Run, life: &mut Life) {
     let cells = run.base.rng.order(usize::from(map.width));
     for cell in cells.into_iter().take(count) {
         let place = map.cells[cell];
-        let world = &life.session.world;
-        let status = world.status();
-        let spot = Atlas::active(world).and_then(|atlas| {
-            let spot = atlas.spot_of(place.slot.0, row)?;
-            Some((spot.member, spot.at(place.at + offset)))
-        });
-        let Some((uuid, at)) = spot else { continue };
-        let serves = |line: &&MemberStatus| line.uuid == uuid && line.state == MemberState::Active;
-        if let Some(line) = status.members.iter().find(serves) {
+        let at = place.at + offset;
+        if let Some((member, at)) = Atlas::on_active(&life.session.world, place.slot, row, at) {
             let fault = Fault::Latent { at, sectors: block };
-            life.session.world.inject(line.member, fault);
+            life.session.world.inject(member, fault);
         }
     }
 }
@@ -320,12 +308,11 @@ fn ask_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
             run.base.layout.row_sectors(),
         );
         let ask = run.base.workload.draw();
+        let trim = WriteKind::Trim;
         if let Ask::Write {
-            lba,
-            sectors,
-            kind: WriteKind::Trim,
-            ..
+            lba, sectors, kind, ..
         } = ask
+            && kind == trim
         {
             forget_lost(run, lba, sectors);
         }

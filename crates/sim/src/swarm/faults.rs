@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
-use crate::world::members_in;
+use crate::world::{active, members_in};
 use restripe_array::meta::WriteHole;
 use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{Command, Member, Moves, Nanos, Order, ScrubMode, Uuid};
@@ -167,12 +167,9 @@ fn note(run: &mut Run, life: &Life, incident: Incident) {
 fn expendable(life: &mut Life) -> Option<Member> {
     let status = life.session.world.status();
     let active = |line: &&MemberStatus| line.state == MemberState::Active;
-    let candidates: Vec<Member> = status
-        .members
-        .iter()
-        .filter(active)
-        .filter_map(|line| line.slot.map(|_| line.member))
-        .collect();
+    let active = status.members.iter().filter(active);
+    let candidates = active.filter_map(|line| line.slot.map(|_| line.member));
+    let candidates: Vec<Member> = candidates.collect();
     if candidates.is_empty() {
         return None;
     }
@@ -232,22 +229,17 @@ fn lose(run: &mut Run, life: &mut Life, member: Member, way: u64) {
     if status.members.iter().any(filled) {
         life.faults.unseen.insert(member);
     }
-    run.base.say(|| {
-        format!(
-            "  {:>14} {member:?} is lost, way {way}",
-            life.session.world.now().0
-        )
-    });
+    let now = life.session.world.now().0;
+    run.base
+        .say(|| format!("  {now:>14} {member:?} is lost, way {way}"));
     crash_soon(life);
-    note(
-        run,
-        life,
-        if way == HANG || way == 3 {
-            Incident::LateWrite
-        } else {
-            Incident::MemberLoss
-        },
-    );
+    let late = way == HANG || way == 3;
+    let incident = if late {
+        Incident::LateWrite
+    } else {
+        Incident::MemberLoss
+    };
+    note(run, life, incident);
     let hosts = |line: &MemberStatus| line.member == member && !line.hosts.is_empty();
     if status.members.iter().any(hosts) {
         note(run, life, Incident::HostLoss);
@@ -258,10 +250,9 @@ fn lose(run: &mut Run, life: &mut Life, member: Member, way: u64) {
         1 => world.depart(member),
         HANG => {
             world.inject(member, Fault::Hang);
-            let until = world.now().after(Nanos(
-                IO_TIMEOUT.0 + life.faults.rng.below(9 * IO_TIMEOUT.0),
-            ));
-            world.mark(until, RELEASE + u64::from(member.0));
+            let delay = IO_TIMEOUT.0 + life.faults.rng.below(9 * IO_TIMEOUT.0);
+            life.session
+                .mark_in(Nanos(delay), RELEASE + u64::from(member.0));
         }
         3 => {
             let delay = Nanos(IO_TIMEOUT.0 + life.faults.rng.below(4 * IO_TIMEOUT.0));
@@ -377,9 +368,7 @@ pub fn latent_at(run: &mut Run, life: &mut Life, slot: u16, at: u64) -> bool {
     else {
         return false;
     };
-    let status = world.status();
-    let serves = |line: &&MemberStatus| line.uuid == member && line.state == MemberState::Active;
-    let Some(member) = status.members.iter().find(serves).map(|line| line.member) else {
+    let Some(member) = active(&world.status(), member) else {
         return false;
     };
     expose(run, life);
@@ -468,17 +457,14 @@ fn make_room(life: &mut Life) {
     let mut drawn = life.faults.rng.clone().fork(ROOM_AGAIN);
     if drawn.chance(2, 3) {
         let most = *drawn.pick(&[1_000_000, 300_000_000, 3_000_000_000]);
-        let until = life.session.world.now().after(Nanos(drawn.below(most)));
-        life.session.world.mark(until, ROOM);
+        let delay = Nanos(drawn.below(most));
+        life.session.mark_in(delay, ROOM);
     }
 }
 
 fn slow_down(life: &mut Life) {
-    let member = Member(
-        life.faults
-            .rng
-            .below(life.session.world.members().count() as u64) as u16,
-    );
+    let members = life.session.world.members().count() as u64;
+    let member = Member(life.faults.rng.below(members) as u16);
     let factor = *life.faults.rng.pick(&[1, 3, 10]);
     life.session.world.inject(member, Fault::Slow { factor });
 }
@@ -593,23 +579,15 @@ fn dependable(life: &Life) -> impl Iterator<Item = Member> {
     let lost = &life.faults.lost;
     let doomed =
         |line: &&MemberStatus| line.state == MemberState::Rebuilding && lost.contains(&line.member);
-    let slots: Vec<Option<u16>> = status
-        .members
-        .iter()
-        .filter(doomed)
-        .map(|line| line.slot)
-        .collect();
+    let doomed = status.members.iter().filter(doomed);
+    let slots: Vec<Option<u16>> = doomed.map(|line| line.slot).collect();
     let serves = |line: &MemberStatus| {
         line.state == MemberState::Active
             && !lost.contains(&line.member)
             && !slots.contains(&line.slot)
     };
-    let members: Vec<Member> = status
-        .members
-        .iter()
-        .filter(|line| serves(line))
-        .map(|line| line.member)
-        .collect();
+    let serving = status.members.iter().filter(|line| serves(line));
+    let members: Vec<Member> = serving.map(|line| line.member).collect();
     members.into_iter()
 }
 

@@ -58,7 +58,7 @@ pub fn watch_hosts(run: &mut Run, life: &mut Life) {
         let mut rng = life.faults.rng.clone().fork(HOSTS);
         // Soon after, or much later.
         let most = *rng.pick(&[4, 40, 40, STEPS_MAX]);
-        life.disturb_after = Some(life.steps() + rng.below(most));
+        life.disturb_after = Some(life.steps + rng.below(most));
     }
 }
 
@@ -165,14 +165,10 @@ fn let_linger(run: &mut Run, life: &mut Life, status: &Status) -> Option<Member>
     let line = status.members.iter().find(|line| line.member == host)?;
     let hosted = *life.faults.rng.pick(&line.hosts);
     life.faults.suspect(host);
-    let delay = life
-        .faults
-        .rng
-        .between(IO_TIMEOUT.0 / 8, IO_TIMEOUT.0 * 3 / 4);
+    let delay = (life.faults.rng).between(IO_TIMEOUT.0 / 8, IO_TIMEOUT.0 * 3 / 4);
     let (operations, delay) = (1, Nanos(delay));
-    life.session
-        .world
-        .inject(host, Fault::Stuck { operations, delay });
+    let fault = Fault::Stuck { operations, delay };
+    life.session.world.inject(host, fault);
     touch(run, life, Some(hosted));
     Some(host)
 }
@@ -230,14 +226,9 @@ fn set_the_scene(run: &mut Run, life: &mut Life, status: &Status, plot: Plot) ->
 }
 
 fn pick_host(life: &mut Life, status: &Status) -> Option<Member> {
-    let active = status
-        .members
-        .iter()
-        .filter(|line| line.state == MemberState::Active);
-    let hosts: Vec<Member> = active
-        .filter(|line| !line.hosts.is_empty())
-        .map(|line| line.member)
-        .collect();
+    let hosts = |line: &&MemberStatus| line.state == MemberState::Active && !line.hosts.is_empty();
+    let hosts = status.members.iter().filter(hosts);
+    let hosts: Vec<Member> = hosts.map(|line| line.member).collect();
     (!hosts.is_empty()).then(|| *life.faults.rng.pick(&hosts))
 }
 
@@ -246,12 +237,8 @@ fn pick_host(life: &mut Life, status: &Status) -> Option<Member> {
 fn lose_mate(run: &mut Run, life: &mut Life, status: &Status, host: Option<Member>) -> bool {
     let skew = run.plan.spec.skew;
     let size = skew.map_or(1, |skew| run.plan.spec.slots / skew.groups);
-    let lines = || {
-        status
-            .members
-            .iter()
-            .filter(|line| line.state == MemberState::Active)
-    };
+    let active = |line: &&MemberStatus| line.state == MemberState::Active;
+    let lines = || status.members.iter().filter(active);
     let group = |member: Member| {
         let line = lines().find(|line| line.member == member)?;
         Some(line.slot? / size)
@@ -280,11 +267,11 @@ fn lose_mate(run: &mut Run, life: &mut Life, status: &Status, host: Option<Membe
 /// If it is time for that.
 pub fn disturb(run: &mut Run, life: &mut Life) {
     let home = std::mem::take(&mut life.came_home);
-    let looks = home || life.watchful || life.steps().is_multiple_of(IDLE_STEPS);
+    let looks = home || life.watchful || life.steps.is_multiple_of(IDLE_STEPS);
     if life.plot.is_some() && looks {
         advance(run, life, home);
     }
-    if life.disturb_after.is_none_or(|after| life.steps() < after) {
+    if life.disturb_after.is_none_or(|after| life.steps < after) {
         return;
     }
     life.disturb_after = None;

@@ -124,10 +124,6 @@ impl Life {
         self.crash_at_durable = Some(self.session.durable_replies);
     }
 
-    pub fn steps(&self) -> u64 {
-        self.steps
-    }
-
     /// Brings the crash of this life forward.
     pub fn crash_within(&mut self, steps: u64) {
         if self.last {
@@ -251,14 +247,9 @@ impl Run {
 
     pub fn begin(&mut self, crash_after: Option<u64>) -> Life {
         let order = self.base.rng.order(self.disks.len());
-        let mut present: Vec<Option<Disk>> = std::mem::take(&mut self.disks)
-            .into_iter()
-            .map(Some)
-            .collect();
-        let disks: Vec<Disk> = order
-            .into_iter()
-            .filter_map(|index| present[index].take())
-            .collect();
+        let mut present: Vec<Option<Disk>> = self.disks.drain(..).map(Some).collect();
+        let disks = order.into_iter().filter_map(|index| present[index].take());
+        let disks = disks.collect();
         let delays: &[u64] = if triggers::ponders(self) {
             &[100_000, 20_000_000]
         } else {
@@ -343,15 +334,13 @@ impl Run {
                     mode.accept_loss = true;
                 }
                 _ => {
-                    life.session
-                        .violation(Invariant::StartRefused, format!("{mode:?}: {error:?}"));
-                    return Some(End::Broken);
+                    return Some(
+                        life.broken(Invariant::StartRefused, format!("{mode:?}: {error:?}")),
+                    );
                 }
             }
         }
-        life.session
-            .violation(Invariant::StartRefused, format!("{mode:?}, over and over"));
-        Some(End::Broken)
+        Some(life.broken(Invariant::StartRefused, format!("{mode:?}, over and over")))
     }
 
     /// Whether a disk that is away knows more than those that are here: an operator would wait for it.
@@ -407,12 +396,8 @@ impl Run {
     /// The users do nothing for a while.
     fn rest(&mut self, life: &mut Life) {
         let most = *self.base.rng.pick(&[10_000, 10_000_000, 3_000_000_000]);
-        let until = life
-            .session
-            .world
-            .now()
-            .after(Nanos(self.base.rng.below(most)));
-        life.session.world.mark(until, 0);
+        let delay = Nanos(self.base.rng.below(most));
+        life.session.mark_in(delay, 0);
         life.resting = true;
     }
 
@@ -605,8 +590,7 @@ impl Course for Run {
             life.still,
             life.session.waiting()
         );
-        life.session.violation(Invariant::StuckRequest, detail);
-        Some(End::Broken)
+        Some(life.broken(Invariant::StuckRequest, detail))
     }
 
     /// An orderly end. What was acknowledged is durable after it.
@@ -617,24 +601,17 @@ impl Course for Run {
         match self.answer(life, tag) {
             Err(end) => end,
             Ok(Ok(())) if life.session.halted.is_some() => {
-                life.session
-                    .violation(Invariant::HaltBroken, "it stops as if all were well");
-                End::Broken
+                life.broken(Invariant::HaltBroken, "it stops as if all were well")
             }
             Ok(Ok(())) => {
                 life.session.oracle.flush_ended(ticket, true);
                 End::Stop
             }
-            Ok(Err(error)) => {
-                if !life.faults.troubled() {
-                    life.session.violation(
-                        Invariant::StuckRequest,
-                        format!("the array does not stop: {error:?}"),
-                    );
-                    return End::Broken;
-                }
-                End::Crash
-            }
+            Ok(Err(_)) if life.faults.troubled() => End::Crash,
+            Ok(Err(error)) => life.broken(
+                Invariant::StuckRequest,
+                format!("the array does not stop: {error:?}"),
+            ),
         }
     }
 }

@@ -1,22 +1,23 @@
 //! What a seed decides before anything runs: the array, its disks, its users' temper and how rough the run gets.
 
-use crate::array::Spec;
+use crate::array::{Spec, pool};
 use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
 use restripe_array::meta::{Creation, Init, RegionKind, WriteHole};
-use restripe_array::{Bug, CacheLimits, HeatLimits, Limits, Nanos, PLANTED, Pool};
+use restripe_array::{Bug, CacheLimits, HeatLimits, Limits, Nanos, PLANTED};
 
 /// How rough a run may get.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub enum Roughness {
     /// Nothing goes wrong.
     Calm,
     /// Power goes.
     Crashes,
     /// Disks fail as well.
+    #[default]
     Faults,
 }
 
@@ -89,7 +90,7 @@ pub fn bug(name: &str) -> Result<Bug, String> {
 }
 
 /// What is not left to the seed.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
     pub roughness: Roughness,
     pub family: Option<Family>,
@@ -102,21 +103,6 @@ pub struct Options {
     pub canary: bool,
     /// The bug that the engine is to have.
     pub bug: Option<Bug>,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            roughness: Roughness::Faults,
-            family: None,
-            write_hole: None,
-            init: None,
-            payload: None,
-            trace: false,
-            canary: false,
-            bug: None,
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -269,14 +255,10 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     let (level, slots, skew) = shape;
     let grown = history(rng, options.family, level, slots);
     let slots = grown.map_or(slots, |history| history.slots() + level.parities());
-    let chunk_sectors = *rng.pick(&[8, 16, 16, 32, 128, 256]);
     let reshapes = options.family.is_some_and(reshapes);
     // The logs are to have room for a chunk.
-    let chunk_sectors = if reshapes {
-        chunk_sectors.min(128)
-    } else {
-        chunk_sectors
-    };
+    let most = if reshapes { 128 } else { 256 };
+    let chunk_sectors = (*rng.pick(&[8, 16, 16, 32, 128, 256])).min(most);
     let few = (1024 / u64::from(chunk_sectors)).clamp(3, 24) + rng.below(4);
     // More rows than a task's done-set may have pieces on record.
     let many = chunk_sectors == 8 && rng.clone().fork(MANY_ROWS).chance(1, 24);
@@ -284,28 +266,20 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     // A chunk or more for each partition.
     let chunks = chunks.max(skew.map_or(0, |skew| skew.partitions.into()));
     let logical_block = if rng.chance(1, 3) { 4096 } else { 512 };
-    let spares = if options.roughness == Roughness::Faults {
-        rng.below(3) as u16
+    let faults = options.roughness == Roughness::Faults;
+    let spares = if faults { rng.below(3) as u16 } else { 0 };
+    let spares = spares + u16::from(options.family.is_some_and(grows));
+    let hole = if reshapes {
+        Some(WriteHole::Ppl)
     } else {
-        0
-    };
-    let spares = match options.family.is_some_and(grows) {
-        true => spares + 1,
-        false => spares,
+        options.write_hole
     };
     let mut spec = Spec {
         spares,
         spare_partitions: spare_partitions(rng, skew),
         chunk_sectors,
         chunks,
-        write_hole: write_hole(
-            rng,
-            level,
-            match reshapes {
-                true => Some(WriteHole::Ppl),
-                false => options.write_hole,
-            },
-        ),
+        write_hole: write_hole(rng, level, hole),
         init: options.init.unwrap_or_else(|| init(rng)),
         payload: options.payload.unwrap_or(if rng.chance(1, 10) {
             Payload::Bytes
@@ -393,9 +367,8 @@ fn write_hole(rng: &mut Rng, level: Level, asked: Option<WriteHole>) -> WriteHol
         ],
     };
     let drawn = *rng.pick(choices);
-    asked
-        .filter(|_| choices.contains(&WriteHole::Ppl))
-        .unwrap_or(drawn)
+    let asked = asked.filter(|_| choices.contains(&WriteHole::Ppl));
+    asked.unwrap_or(drawn)
 }
 
 fn init(rng: &mut Rng) -> Init {
@@ -412,19 +385,9 @@ fn init(rng: &mut Rng) -> Init {
 /// `cells`: of rows that may be wider than the plain ones.
 fn limits(rng: &mut Rng, cells: u16, cached: Option<CacheLimits>, heat: HeatLimits) -> Limits {
     let tight = rng.chance(1, 4);
-    let pool = if tight {
-        Pool {
-            small: 256,
-            large: 64,
-        }
-    } else {
-        Pool {
-            small: 1024,
-            large: 256,
-        }
-    };
+    let (small, large) = if tight { (256, 64) } else { (1024, 256) };
     let limits = Limits {
-        pool,
+        pool: pool(small, large),
         requests: if tight { 16 } else { 64 },
         slices: if tight { 8 } else { 64 },
         // One for each cell of each slice, and some for direct reads.

@@ -5,10 +5,11 @@ use super::faults::HANG;
 use super::life::{Life, Run};
 use super::plan::Roughness;
 use crate::atlas::Atlas;
+use crate::oracle::WriteKind;
 use crate::workload::Ask;
 use restripe_array::layout::RowMap;
 use restripe_array::meta::WriteHole;
-use restripe_array::{Class, Command, DeviceIo, IoOp, Member, Row, ScrubMode};
+use restripe_array::{Class, Command, DeviceIo, IoOp, Member, Row};
 
 /// What is waited for, and what happens then.
 #[derive(Clone, Copy, Debug)]
@@ -177,11 +178,8 @@ fn tear(run: &mut Run, life: &mut Life, trigger: &mut Trigger) -> bool {
     let writes =
         |io: &DeviceIo| io.op == IoOp::Write && matches!(io.class, Class::User | Class::Parity);
     let world = &life.session.world;
-    let places: Vec<(Member, u64, u64)> = world
-        .under_way_as(writes)
-        .iter()
-        .map(|io| (io.member, io.at, io.sectors))
-        .collect();
+    let writes = world.under_way_as(writes).into_iter();
+    let places: Vec<(Member, u64, u64)> = writes.map(|io| (io.member, io.at, io.sectors)).collect();
     if places.is_empty() {
         return false;
     }
@@ -263,20 +261,11 @@ fn visit(
     let at = run.base.layout.lba(row, data.unwrap_or(0), base);
     let ready = life.session.world.ready() && !life.stopping;
     match life.faults.rng.below(4) {
-        0 => {
-            life.session.command(Command::Scrub(ScrubMode::Sync));
-        }
-        1 if ready => life.session.issue(Ask::Read {
-            lba: at,
-            sectors: span,
-        }),
-        2 | 3 if ready => life.session.issue(Ask::Write {
-            lba: at,
-            sectors: span,
-            kind: crate::oracle::WriteKind::Data,
-            fua: false,
-            fast: false,
-        }),
+        0 => life.session.scrub(true),
+        1 if ready => life.session.issue(Ask::read(at, span)),
+        2 | 3 if ready => life
+            .session
+            .issue(Ask::write(at, span, WriteKind::Data, false)),
         _ => {}
     }
 }

@@ -62,17 +62,9 @@ fn try_rot(run: &mut Run, life: &mut Life) -> bool {
     }
     let place = map.cells[usize::from(*run.base.rng.pick(&candidates))];
     let offset = run.base.rng.below(run.base.layout.chunk_sectors());
-    let spot = Atlas::active(&life.session.world).and_then(|atlas| {
-        let spot = atlas.spot_of(place.slot.0, map.row)?;
-        Some((spot.member, spot.at(place.at + offset)))
-    });
-    let Some((uuid, at)) = spot else {
-        return false;
-    };
-    let status = life.session.world.status();
-    let mut lines = status.members.iter();
-    let line = lines.find(|line| line.uuid == uuid && line.state == MemberState::Active);
-    let Some(member) = line.map(|line| line.member) else {
+    let at = place.at + offset;
+    let found = Atlas::on_active(&life.session.world, place.slot, map.row, at);
+    let Some((member, at)) = found else {
         return false;
     };
     let disk = life.session.world.disk_mut(member);
