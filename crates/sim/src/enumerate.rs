@@ -144,6 +144,20 @@ impl Reach {
 }
 
 /// Runs one seed.
+pub type Enumerate = fn(u64, Reach) -> Report;
+
+/// The kinds of arrays, by the option of the program that runs their seeds.
+pub const KINDS: [(&str, Enumerate); 7] = [
+    ("", enumerate),
+    (" --pair", enumerate_pair),
+    (" --gathers", enumerate_gathering),
+    (" --hosts", enumerate_hosts),
+    (" --grown", enumerate_grown),
+    (" --growth", enumerate_growth),
+    (" --reshape", enumerate_reshape),
+];
+
+/// Runs one seed.
 pub fn enumerate(seed: u64, reach: Reach) -> Report {
     let mut rng = Rng::new(mix(seed));
     let spec = spec(&mut rng);

@@ -1,9 +1,6 @@
 //! Assembles crash images: `crashes --images 100000`, or `crashes --seed N --trace IMAGE` to see one fail.
 
-use restripe_sim::enumerate::{
-    Reach, Report, enumerate, enumerate_gathering, enumerate_grown, enumerate_growth,
-    enumerate_hosts, enumerate_pair, enumerate_reshape,
-};
+use restripe_sim::enumerate::{Enumerate, KINDS, Reach, Report};
 use restripe_sim::program::{self, Arguments, caught, cores, in_threads};
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -38,21 +35,10 @@ struct Settings {
     trace: Option<u64>,
     jobs: u64,
     keep_going: bool,
-    kind: Kind,
+    /// The option that names the arrays, and what runs a seed of them.
+    kind: (&'static str, Enumerate),
     stride: u64,
     bug: Option<restripe_array::Bug>,
-}
-
-/// Of which arrays.
-#[derive(Clone, Copy)]
-enum Kind {
-    Plain,
-    Pair,
-    Gathers,
-    Hosts,
-    Grown,
-    Growth,
-    Reshape,
 }
 
 fn main() -> ExitCode {
@@ -67,7 +53,7 @@ fn parse(mut rest: Arguments) -> Result<Option<Settings>, String> {
         trace: None,
         jobs: cores(),
         keep_going: false,
-        kind: Kind::Plain,
+        kind: KINDS[0],
         stride: 1,
         bug: None,
     };
@@ -80,15 +66,12 @@ fn parse(mut rest: Arguments) -> Result<Option<Settings>, String> {
             "--seed" => settings.seed = Some(rest.number()?),
             "--trace" => settings.trace = Some(rest.number()?),
             "--jobs" => settings.jobs = rest.number()?.max(1),
-            "--pair" => settings.kind = Kind::Pair,
-            "--gathers" => settings.kind = Kind::Gathers,
-            "--hosts" => settings.kind = Kind::Hosts,
-            "--grown" => settings.kind = Kind::Grown,
-            "--growth" => settings.kind = Kind::Growth,
-            "--reshape" => settings.kind = Kind::Reshape,
             "--stride" => settings.stride = rest.number()?.max(1),
             "--keep-going" => settings.keep_going = true,
-            other => return program::unknown(other),
+            other => match KINDS[1..].iter().find(|kind| kind.0.trim() == other) {
+                Some(kind) => settings.kind = *kind,
+                None => return program::unknown(other),
+            },
         }
     }
     if settings.images.min(settings.each) == 0 {
@@ -147,46 +130,18 @@ fn work(settings: &Settings, next: &AtomicU64, total: &Mutex<(Report, u64)>) {
             bug: settings.bug,
             ..Reach::images(settings.each.min(settings.images))
         };
-        let report = enumerated(settings.kind, seed, reach);
+        let report = caught(|| settings.kind.1(seed, reach)).unwrap_or_else(|panic| Report {
+            violation: Some((0, panic)),
+            ..Report::default()
+        });
         let mut total = total.lock().expect("no thread panics with the lock");
         total.0.add(&report);
         if let Some((image, violation)) = report.violation {
             total.1 += 1;
             println!(
                 "seed {seed}, image {image}: {violation}\n  replay: crashes{} --stride {} --seed {seed} --trace {image}",
-                settings.kind.option(),
-                settings.stride,
+                settings.kind.0, settings.stride,
             );
         }
     }
-}
-
-impl Kind {
-    fn option(self) -> &'static str {
-        match self {
-            Kind::Plain => "",
-            Kind::Pair => " --pair",
-            Kind::Gathers => " --gathers",
-            Kind::Hosts => " --hosts",
-            Kind::Grown => " --grown",
-            Kind::Growth => " --growth",
-            Kind::Reshape => " --reshape",
-        }
-    }
-}
-
-fn enumerated(kind: Kind, seed: u64, reach: Reach) -> Report {
-    let run = match kind {
-        Kind::Plain => enumerate,
-        Kind::Pair => enumerate_pair,
-        Kind::Gathers => enumerate_gathering,
-        Kind::Hosts => enumerate_hosts,
-        Kind::Grown => enumerate_grown,
-        Kind::Growth => enumerate_growth,
-        Kind::Reshape => enumerate_reshape,
-    };
-    caught(|| run(seed, reach)).unwrap_or_else(|panic| Report {
-        violation: Some((0, panic)),
-        ..Report::default()
-    })
 }
