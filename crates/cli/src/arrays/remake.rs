@@ -6,15 +6,22 @@
 
 use crate::units::Exact;
 use restripe_array::SECTOR_BYTES;
-use restripe_array::layout::Level;
+use restripe_array::layout::{Geometry, Level};
 use restripe_array::meta::{Choice, RegionKind, Superblock};
 
 /// The command, of an array that `create` can make as it is and whose members are all here and current; `names` are
 /// those of the candidates.
 pub(crate) fn command(choice: &Choice, names: &[&str]) -> Option<String> {
     let superblock = &choice.superblock;
-    let plain = superblock.geometry.skew.is_none() && superblock.geometry.grown.is_none();
-    if !plain || superblock.partner.is_some() || !superblock.lent.is_empty() {
+    let geometry = superblock.geometry;
+    let plain = Geometry {
+        level: geometry.level,
+        slots: geometry.slots,
+        chunk_sectors: geometry.chunk_sectors,
+        slot_sectors: geometry.slot_sectors,
+        ..Geometry::PLAIN
+    };
+    if geometry != plain || superblock.partner.is_some() || !superblock.lent.is_empty() {
         return None;
     }
     let members = in_order_of_slots(choice, names)?;

@@ -377,7 +377,7 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
         let mut value = json!({
             "name": superblock.name,
             "uuid": superblock.array.to_string(),
-            "level": superblock.geometry.level.to_string(),
+            "level": superblock.geometry.to_string(),
             "size_bytes": size,
             "lent_bytes": whole - size,
             "chunk_bytes": u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES,
@@ -400,7 +400,7 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
     outln!(
         "created {}: {}, {} members, {}chunk {}, {} usable ({})",
         superblock.name,
-        superblock.geometry.level,
+        superblock.geometry,
         wanted.members.len(),
         skew_words(superblock.geometry.slots, superblock.geometry.skew),
         Size(u64::from(superblock.geometry.chunk_sectors) * SECTOR_BYTES),

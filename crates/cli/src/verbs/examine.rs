@@ -218,7 +218,7 @@ fn describe(out: &mut String, superblock: &Superblock) {
     let _ = writeln!(
         out,
         "  {}, {} slots, {}chunk {}, {} of each member, logical block {}",
-        geometry.level,
+        geometry,
         geometry.slots,
         skew_words(geometry.slots, geometry.skew),
         Size(u64::from(geometry.chunk_sectors) * SECTOR_BYTES),
@@ -380,7 +380,7 @@ fn array_value(superblock: &Superblock) -> Value {
         "name": superblock.name,
         "uuid": superblock.array.to_string(),
         "member_uuid": superblock.member.to_string(),
-        "level": superblock.geometry.level.to_string(),
+        "level": superblock.geometry.to_string(),
         "slots": superblock.geometry.slots,
         "groups": superblock.geometry.skew.map(|skew| skew.groups),
         "partitions": superblock.geometry.skew.map(|skew| skew.partitions),

@@ -173,6 +173,13 @@ pub struct Geometry {
     pub grown: Option<History>,
 }
 
+/// The name of the arrangement: the level, and what it leaves open.
+impl fmt::Display for Geometry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.level.fmt(f)
+    }
+}
+
 impl Geometry {
     /// The smallest there is, of one group and without a history.
     pub const PLAIN: Geometry = Geometry {

@@ -704,8 +704,8 @@ fn grown(level: Level, history: History, slot_chunks: u64) -> Layout {
         slots: history.slots() + level.parities(),
         chunk_sectors: 8,
         slot_sectors: 8 * slot_chunks,
-        skew: None,
         grown: Some(history),
+        ..Geometry::PLAIN
     };
     Layout::new(geometry).unwrap()
 }

@@ -660,6 +660,7 @@ pub fn check_form(plan: &ArrayPlan) -> Result<(), String> {
         slot_sectors: plan.member_bytes / chunk_bytes * u64::from(plan.chunk_sectors),
         skew: plan.skew,
         grown: plan.grown,
+        ..Geometry::PLAIN
     };
     let unsound = |error| format!("the members of the array: {error}");
     geometry.check().map_err(unsound)

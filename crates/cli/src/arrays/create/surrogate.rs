@@ -246,7 +246,7 @@ pub(crate) fn told(set: &Creation, what: &str, holds: &str) -> String {
     format!(
         "  with the {what} {}: {}, {} members, {} for {holds} ({})",
         superblock.name,
-        superblock.geometry.level,
+        superblock.geometry,
         superblock.members.len(),
         Size(size_bytes(superblock.geometry)),
         superblock.array,
@@ -258,7 +258,7 @@ pub(crate) fn told_as_json(surrogate: &Creation, members: &[String]) -> Value {
     json!({
         "name": superblock.name,
         "uuid": superblock.array.to_string(),
-        "level": superblock.geometry.level.to_string(),
+        "level": superblock.geometry.to_string(),
         "size_bytes": size_bytes(superblock.geometry),
         "members": members,
     })
