@@ -132,7 +132,7 @@ fn anchor_fields(_: &[u8]) -> Vec<(usize, usize)> {
     for index in [0, 1, 2] {
         let entry = at::ENTRIES + index * anchor::ENTRY_BYTES;
         fields.extend([
-            (entry + at::ENTRY_VOID_BELOW, 8),
+            (entry + at::ENTRY_OBSOLETE_BELOW, 8),
             (entry + at::ENTRY_END, 8),
         ]);
     }

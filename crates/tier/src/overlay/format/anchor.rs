@@ -10,9 +10,9 @@
 //! | closed  | [`AnchorTable::void`] of all of it                     | open   |
 //! | closed  | [`AnchorTable::begin`], if nothing in it counts        | open   |
 //!
-//! Open, that is: its records from `void_below` on count, or would. Only an open segment is written. That
-//! what is cut off behind the `end` of a closed one never counts again when it opens is why opening voids
-//! everything below D (see the [format](super)), not only what was asked for.
+//! In an open segment the records from `obsolete_below` on may count. Only an open segment is written. Records
+//! behind the `end` of a closed segment must not count again when it opens; so opening declares all below D
+//! obsolete (see the [format](super)), not only the requested ones.
 
 use super::{LogLayout, LogOwner, check_found, check_owner, check_zero};
 use alloc::vec;
@@ -47,7 +47,7 @@ pub mod at {
     pub const RESERVED: usize = 72;
     pub const ENTRIES: usize = super::HEADER_BYTES;
 
-    pub const ENTRY_VOID_BELOW: usize = 0;
+    pub const ENTRY_OBSOLETE_BELOW: usize = 0;
     pub const ENTRY_END: usize = 8;
 }
 
@@ -72,8 +72,8 @@ impl fmt::Display for AnchorError {
 /// Which records of a segment count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Entry {
-    void_below: u64,
-    /// Behind its last record, and not below `void_below`; 0 in an open segment.
+    obsolete_below: u64,
+    /// Behind its last record, and not below `obsolete_below`; 0 in an open segment.
     end: u64,
 }
 
@@ -83,7 +83,7 @@ impl Entry {
     }
 
     fn is_closed_and_void(&self) -> bool {
-        !self.is_open() && self.end == self.void_below
+        !self.is_open() && self.end == self.obsolete_below
     }
 }
 
@@ -189,7 +189,7 @@ impl AnchorTable {
     /// with one that does not.
     pub fn counts(&self, segment: u32, sequence: u64) -> bool {
         let entry = &self.entries[segment as usize];
-        sequence >= entry.void_below && (entry.is_open() || sequence < entry.end)
+        sequence >= entry.obsolete_below && (entry.is_open() || sequence < entry.end)
     }
 
     /// Behind the last record of a closed segment.
@@ -221,14 +221,14 @@ impl AnchorTable {
         let old = self.entries[segment as usize];
         let new = if old.is_open() {
             Entry {
-                void_below: old.void_below.max(below),
+                obsolete_below: old.obsolete_below.max(below),
                 end: 0,
             }
         } else if below >= old.end {
             self.reopened()
         } else {
             Entry {
-                void_below: old.void_below.max(below),
+                obsolete_below: old.obsolete_below.max(below),
                 ..old
             }
         };
@@ -249,9 +249,12 @@ impl AnchorTable {
     /// If not all below the end is [flushed](AnchorTable::flushed).
     pub fn close(&mut self, segment: u32, end: u64) {
         assert!(end <= self.durable, "what is closed was flushed");
-        let void_below = self.entries[segment as usize].void_below;
-        let new = if end > void_below {
-            Entry { void_below, end }
+        let obsolete_below = self.entries[segment as usize].obsolete_below;
+        let new = if end > obsolete_below {
+            Entry {
+                obsolete_below,
+                end,
+            }
         } else {
             self.shut()
         };
@@ -286,14 +289,14 @@ impl AnchorTable {
 
     fn reopened(&self) -> Entry {
         Entry {
-            void_below: self.durable,
+            obsolete_below: self.durable,
             end: 0,
         }
     }
 
     fn shut(&self) -> Entry {
         Entry {
-            void_below: self.durable,
+            obsolete_below: self.durable,
             end: self.durable,
         }
     }
@@ -340,7 +343,7 @@ impl AnchorTable {
         let (places, _) = bytes[at::ENTRIES..].as_chunks_mut::<ENTRY_BYTES>();
         let entries = &self.entries[segments_of(&self.layout, index)];
         for (entry, place) in entries.iter().zip(places) {
-            put_u64(place, at::ENTRY_VOID_BELOW, entry.void_below);
+            put_u64(place, at::ENTRY_OBSOLETE_BELOW, entry.obsolete_below);
             put_u64(place, at::ENTRY_END, entry.end);
         }
         header::seal(bytes);
@@ -439,13 +442,13 @@ fn check_shape(bytes: &[u8], layout: &LogLayout) -> Result<(), MetaError> {
 
 fn entry(place: &[u8], durable: u64) -> Result<Entry, MetaError> {
     let entry = Entry {
-        void_below: get_u64(place, at::ENTRY_VOID_BELOW),
+        obsolete_below: get_u64(place, at::ENTRY_OBSOLETE_BELOW),
         end: get_u64(place, at::ENTRY_END),
     };
-    if entry.void_below > durable {
-        return field("segment void below", entry.void_below);
+    if entry.obsolete_below > durable {
+        return field("segment void below", entry.obsolete_below);
     }
-    if entry.end > durable || !entry.is_open() && entry.end < entry.void_below {
+    if entry.end > durable || !entry.is_open() && entry.end < entry.obsolete_below {
         return field("segment end", entry.end);
     }
     Ok(entry)

@@ -68,7 +68,7 @@ fn overlay_anchors() {
     );
     assert_eq!(end, PAGE_BYTES);
     assert_eq!(size("anchor", "HEADER_BYTES"), anchor::HEADER_BYTES);
-    let end = agrees!("entry", anchor::at, [ENTRY_VOID_BELOW, ENTRY_END]);
+    let end = agrees!("entry", anchor::at, [ENTRY_OBSOLETE_BELOW, ENTRY_END]);
     assert_eq!(end, anchor::ENTRY_BYTES);
     assert_eq!(size("entry", "ENTRY_BYTES"), anchor::ENTRY_BYTES);
     let each = format!("for each {} segments", anchor::SEGMENTS_PER_PAGE);

@@ -1,40 +1,40 @@
-//! The overlay log on its surrogate: its pages, where they lie, and what of it counts after a crash.
+//! The overlay log on its surrogate: its pages, their locations, and which records count after a crash.
 //!
-//! A log's [region](region::LogRegion) begins with [anchors](anchor), two homes for each. The segments
-//! follow, with [records](record): a header page, then its payload, padded to whole pages. Addresses *in the
-//! log* count from the first segment. `docs/reference/format.md` has every byte.
+//! A log's [region](region::LogRegion) begins with [anchors](anchor), two places for each. The segments follow,
+//! with [records](record): a header page, then the payload, padded to whole pages. Addresses *in the log* count
+//! from the first segment. `docs/reference/format.md` has every byte.
 //!
-//! # What counts
+//! # Which records count
 //!
-//! A record's *durable* says: all records below this sequence were flushed when this one was written. An
-//! anchor's says the same of the moment when that anchor was written. The highest one found is D. Then, of
-//! the records that lie in the log:
+//! A record's *durable* states that all records below this sequence were flushed when the record was written.
+//! An anchor's *durable* states the same for the moment when the anchor was written. The highest one found is D.
 //!
-//! * A segment's anchor may void them: those below its `void_below`, and, in a segment that is closed, those
-//!   from its `end` on.
-//! * The others below D count, and nobody needs to look at their payload. Below D a missing sequence means
-//!   nothing: it was in a segment that has been voided since, and written over.
-//! * From D on they count as long as each sequence is there, its payload sound. The first that is not, the
-//!   *gap*, ends what counts in all segments: records are acknowledged in the order of their sequences, so
-//!   nothing behind it was.
+//! * A segment's anchor may declare records obsolete: those below its `obsolete_below`, and, in a closed
+//!   segment, those from its `end` on.
+//! * Of the others, all below D count, and their payload need not be checked. Below D a missing sequence means
+//!   nothing: its segment became obsolete and was rewritten.
+//! * From D on they count as long as each sequence is present with a sound payload. The first missing or torn
+//!   one is the *gap*. It ends what counts in all segments, since records are acknowledged in the order of their
+//!   sequences.
 //!
-//! That a sequence is missing from D on can only mean a crash, because of what the writer keeps to:
+//! From D on, a missing sequence can only be the result of a crash, because the writer obeys four rules:
 //!
 //! 1. Sequences rise by one from record to record, and in a segment from its start on.
-//! 2. A record is acknowledged when it, and all below it, are written; flushed, if a flush is asked for.
-//! 3. A segment is written again only after an anchor that voids its records is durable, whether they went
-//!    home or were superseded. That anchor's D is above them all. So whatever is at or above D was never
-//!    written over. It is not enough that the new record's own durable is above them: that record may be
-//!    torn, and what it tore away be taken for a gap. And an anchor voids a record only when all that came in
-//!    its place, at home or in the log, is durable: otherwise a crash could take that back.
-//! 4. What lies behind the gap stays on the surrogate, and must never come to count. So a start, before it
-//!    appends, (a) flushes; (b) closes every segment in which it found records, each behind the last that
-//!    counts, cuts off those in which none does, and makes these anchors durable; (c) makes an anchor durable
-//!    whose D is a sequence above everything that was ever written, seen or not, and goes on from there. With
-//!    (c) before (b) all would count that (b) had yet to cut off.
+//! 2. A record is acknowledged when it and all records below it are written, and flushed if a flush was
+//!    requested.
+//! 3. A segment is written again only after an anchor is durable that declares its records obsolete, and whose
+//!    D is above them all. So nothing at or above D was ever overwritten. The *durable* of the new record would
+//!    not suffice: the record may be torn, and the record that it overwrote be taken for a gap. An anchor
+//!    declares a record obsolete only when all data that replaced it, in the main set or in the log, is durable.
+//!    Otherwise a crash could undo the replacement.
+//! 4. Records behind the gap stay on the surrogate, and must never count. So a start, before it appends,
+//!    (a) flushes; (b) closes every segment with records behind the last one that counts, or from its start if
+//!    none counts, and makes these anchors durable; (c) makes an anchor durable whose D is above every sequence
+//!    that was ever written, seen or not, and continues from there. If (c) came before (b), records would count
+//!    that (b) has not cut off yet.
 //!
-//! In (c), "above everything" is D and as many more as the log has room for: by rule 3 all records from D on
-//! lie there side by side.
+//! In (c), "above every sequence" is D plus the number of records that the log has room for: by rule 3 all
+//! records from D on are in the log together.
 
 pub mod anchor;
 #[cfg(test)]
