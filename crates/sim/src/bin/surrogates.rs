@@ -16,7 +16,7 @@ surrogates: random arrays with a surrogate, users and faults in virtual time, ju
   --gathers           of mirrors whose writes all go into a log of clusters
   --graid             of mirrors whose writes all go to first copies and into a log
   --eraid             of mirrors whose writes all go to first copies alone
-  --quests            and each event is to meet each moment of these
+  --directed          and each event is to meet each moment of these
   --trace             say what happens
 ";
 
@@ -36,7 +36,8 @@ fn parse(mut rest: Arguments) -> Result<Option<(Range<u64>, Options)>, String> {
             "--gathers" => options.gathers = true,
             "--graid" => options.graid = true,
             "--eraid" => options.eraid = true,
-            "--quests" => (options.gathers, options.quests) = (true, true),
+            // Recorded command lines have the second name.
+            "--directed" | "--quests" => (options.gathers, options.quests) = (true, true),
             "--trace" => options.trace = true,
             other => return program::unknown(other),
         }
