@@ -10,9 +10,9 @@
 //! | closed  | [`AnchorTable::void`] of all of it                     | open   |
 //! | closed  | [`AnchorTable::begin`], if nothing in it counts        | open   |
 //!
-//! In an open segment the records from `obsolete_below` on may count. Only an open segment is written. Records
-//! behind the `end` of a closed segment must not count again when it opens; so opening declares all below D
-//! obsolete (see the [format](super)), not only the requested ones.
+//! In an open segment the records from `obsolete_below` on may count. Only an open segment is written.
+//! Records behind the `end` of a closed segment must not count again when it opens; so opening declares all
+//! below D obsolete (see the [format](super)), not only the requested ones.
 
 use super::{LogLayout, LogOwner, check_found, check_owner, check_zero};
 use alloc::vec;
