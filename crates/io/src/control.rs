@@ -1,11 +1,12 @@
-//! The control socket: how an operator's verbs reach a running daemon.
+//! The control socket: the way from a command to a running daemon.
 //!
-//! One Unix stream socket an array, in the user's runtime folder. A client sends one JSON object a line and gets one
-//! JSON object a line back; [`Request`] and [`Reply`] are the whole schema, and the server and the command share them.
+//! Each array has one Unix stream socket, in the user's runtime folder. A client sends one JSON object a
+//! line and gets one JSON object a line back. [`Request`] and [`Reply`] are the whole schema, and the server
+//! and the command share them.
 //!
-//! The socket is reachable by its owner alone (folder 0700, socket 0600), and both ends ask the kernel who the other is
-//! ([`folder`]). What comes over it is bounded all the same:
-//! in bytes a line, in connections, and in time, so that a broken client takes nothing from the array's own.
+//! Only the owner can reach the socket (folder 0700, socket 0600), and both ends ask the kernel for the
+//! other's user ([`folder`]). Input from it is bounded all the same: in bytes a line, in connections, and in
+//! time. So a broken client takes no resources from the array's clients.
 
 mod client;
 mod energy;

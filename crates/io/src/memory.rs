@@ -1,12 +1,12 @@
-//! Memory for data: aligned blocks, the handles that stand for them, and the budget for users' requests.
+//! Memory for data: aligned blocks, the handles that name them, and the budget for clients' requests.
 //!
-//! The engine names memory by [`Buf`] handles. A handle is backed by a [`Memory`]: a reference-counted block whose
-//! start is aligned for direct I/O. An operation in flight holds its own reference, so that backing a handle anew
-//! ([`restripe_array::Action::Detach`]) leaves the late operation alone with the old block.
+//! The engine names memory by [`Buf`] handles. A handle is backed by a [`Memory`]: a reference-counted block
+//! whose start is aligned for direct I/O. An operation in flight holds its own reference. So after a handle
+//! gets a new block ([`restripe_array::Action::Detach`]), only the late operation uses the old one.
 //!
-//! Bytes are reached through raw pointers, because the kernel and helper threads write them behind the compiler's
-//! back. That nobody reads or writes a range while an operation on it is in flight is the engine's promise (rules 5
-//! and 6 of its contract); the functions here only check bounds.
+//! Bytes are accessed through raw pointers, because the kernel and helper threads write them without the
+//! compiler's knowledge. The engine guarantees that no range is read or written while an operation on it is
+//! in flight (rules 5 and 6 of its contract). The functions here check bounds only.
 
 use restripe_array::{Buf, BufRef, Pool};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};

@@ -1,8 +1,8 @@
-//! Metrics in the Prometheus text format (version 0.0.4), as a function of a status and of what users read.
+//! Metrics in the Prometheus text format (version 0.0.4), computed from a status and the heat of clients' reads.
 //!
-//! Names follow the convention: `restripe_` first, the unit last, `_total` for counters. Every series carries the
-//! array's name; states are one series a state with the value 0 or 1, so that alerts need no regular expressions.
-//! Each table has the metrics of one part of the status, in the order of the text.
+//! Names follow the convention: `restripe_` first, the unit last, `_total` for counters. Every series has
+//! the array's name. A state is one series for each value, with 0 or 1, so that alerts need no regular
+//! expressions. Each table has the metrics of one part of the status, in the order of the text.
 
 use crate::control::{
     BufferView, CountersView, EnergyView, HeatView, LastScrubView, LendingView, MemberView,

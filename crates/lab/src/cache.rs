@@ -1,11 +1,12 @@
-//! A cache alone, on a trace: how many reads it spares the members of an array, whole or degraded.
+//! A cache alone, on a trace: the reads that it saves the members of an array, healthy or degraded.
 //!
-//! The measure is the request generation ratio of *Victim Disk First* (Wan et al., USENIX ATC 2011): blocks read from the
-//! surviving members over blocks asked of the cache. A hit costs nothing, a miss one read, or as many as the code needs
-//! where the block's member has failed. The rules are those of [`restripe_array::cache`], the very same code.
+//! The measure is the request generation ratio of *Victim Disk First* (Wan et al., USENIX ATC 2011): blocks
+//! read from the surviving members over blocks requested from the cache. A hit costs nothing. A miss costs
+//! one read, or the number that the code needs if the block's member has failed. The rules are the code of
+//! [`restripe_array::cache`].
 //!
-//! As in the paper only reads are asked for, unless told otherwise; a block is 4 KiB; the trace's devices lie end to end
-//! on the array. The slides do not say what a block is, nor the chunk.
+//! As in the paper, only reads are requested unless configured otherwise. A block is 4 KiB, and the trace's
+//! devices follow each other on the array. The slides do not state the size of a block or of a chunk.
 
 pub mod grid;
 

@@ -1,12 +1,14 @@
-//! Verified mixed load over NBD: every byte read is checked against the load's own record of what it wrote.
+//! Verified mixed load over NBD: every byte that is read is compared with the load's own record of its
+//! writes.
 //!
-//! The area is divided into plots of a few blocks, dealt to the workers like cards, so that neighbours in a row belong
-//! to different workers and their requests meet in the array, while each block has one owner who knows exactly what it
-//! must hold. A worker has one connection and one request at a time.
+//! The area is divided into pieces of a few blocks, which are assigned to the workers in rotation. So
+//! neighbours in a row belong to different workers and their requests meet in the array, while each block
+//! has one owner with an exact record of its contents. A worker has one connection and one request at a
+//! time.
 //!
-//! A daemon may be killed at any moment. What was acknowledged must then be there; the one write that was not may have
-//! happened sector by sector. The owner reads those blocks first thing on its new connection, accepts old or new and
-//! nothing else, and writes them afresh.
+//! A daemon may be killed at any moment. Acknowledged writes must then be present. The one write that was
+//! not acknowledged may have been done for some of its sectors. On its new connection the owner first reads
+//! those blocks, accepts only the old or the new contents, and rewrites them.
 
 use crate::latency::{Op, Sample};
 use crate::nbd::{Address, Client, Error};

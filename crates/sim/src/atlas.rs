@@ -1,8 +1,8 @@
-//! Where faults may land: which cells of an array can be had, and so what redundancy still repairs.
+//! The cells of an array that can be read, and so the faults that redundancy can still repair.
 //!
-//! The media themselves are asked, not the engine: the newest superblock among the disks that are left says which
-//! members are current. A plan stays within redundancy by asking here before a fault is injected; beyond it, this says
-//! which sectors are lost.
+//! The answer comes from the media and not from the engine: the newest superblock among the remaining disks
+//! says which members are current. A plan that stays within redundancy asks here before it injects a fault.
+//! For a plan that goes beyond, this module computes the lost sectors.
 
 use crate::array::{Lies, generations_written, superblock_of};
 use crate::disk::Disk;

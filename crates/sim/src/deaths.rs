@@ -1,9 +1,9 @@
-//! Deaths of the daemon alone: members and their volatile caches live on, and a power cut may come later.
+//! Crashes of the daemon alone: members keep their volatile caches, and a power cut may follow later.
 //!
-//! A crash of a life becomes such a death now and then. What was under way is done or not. The life behind it finds all
-//! that was acknowledged, of which nothing is durable yet; often it does no more than read, flush and end, and then
-//! power goes with all that is not durable. Drawn from a stream of their own, so a seed means what it did before but for
-//! the deaths.
+//! Some crashes of a run become such a crash. Operations in flight are done or not. The next start finds all
+//! acknowledged writes, none of which is durable yet. Often it only reads, flushes and ends, and then a
+//! power cut drops all data that is not durable. The draws are from a stream of their own, so that a seed
+//! keeps its meaning except for these crashes.
 
 use crate::rng::Rng;
 use restripe_array::Bug;

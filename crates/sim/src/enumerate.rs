@@ -1,20 +1,22 @@
-//! Crash images at every write: a small array serves a few requests, and at every step of the world power is cut.
+//! Crash images at every write: a small array serves a few requests, and power is cut at every step of the
+//! world.
 //!
-//! Every subset of the writes whose fate is open, up to ten of them, else a sample, and of each some torn; with every
-//! member here, or as many away as the level bears. The real engine assembles each image and everything is read back
-//! under the oracle. Images are counted by what they hold: the same contents are never assembled twice.
+//! At each cut, the writes whose fate is open make images: every subset of up to ten of them, else a sample,
+//! each with some of the writes torn. All members are present, or as many are missing as the level
+//! tolerates. The real engine assembles each image, and everything is read back under the oracle. Images are
+//! identified by their contents: the same contents are never assembled twice.
 //!
-//! So with an array and its surrogate ([`enumerate_pair`]), through a whole loss: before it, while users are moved away, and
-//! until everything is home. There more is open at once and more moments pass, and fewer cuts are made at each.
-//!
-//! Of code caches half have a buffer in persistent memory, whose writes are cut and torn like all others; the whole of it is left
-//! away, too: what was flushed is there then all the same, or the start asks for the buffer.
-//!
-//! At some moments the daemon alone dies, and the members' caches live on ([`deaths`]): another one starts over them, and
-//! power is cut on its way, behind a flush, or behind a stop.
-//!
-//! And with spare partitions ([`enumerate_hosts`]), from the loss of a member until what was rebuilt onto others is home.
-//! What a start then goes on with is let end, and everything is read again. So with arrays that grow ([`enumerate_growth`]).
+//! - An array and its surrogate ([`enumerate_pair`]) go through a whole loss: before it, while clients are
+//!   redirected, and until the destage is complete. More writes are open at once and there are more steps,
+//!   so fewer cuts are made at each step.
+//! - Half of the code caches have a buffer in persistent memory, whose writes are cut and torn like all
+//!   others. Some images lack the whole buffer: then flushed data is still present, or the start demands the
+//!   buffer.
+//! - At some steps only the daemon dies, and the members' caches survive ([`deaths`]). Another daemon starts
+//!   over them, and power is cut during this start, after a flush, or after a stop.
+//! - Arrays with spare partitions ([`enumerate_hosts`]) go from the loss of a member to the end of the
+//!   copy-back. Tasks that a start continues run to their end, and everything is read again. The same holds
+//!   for arrays that grow ([`enumerate_growth`]).
 
 mod deaths;
 mod growth;

@@ -1,8 +1,9 @@
 //! The simulated world: the real engine in virtual time, on disks that fail, under an oracle.
 //!
-//! [`world::World`] is the event heap with an engine in its middle; [`disk`] and [`fault`] are what it runs on;
-//! [`oracle`] knows what every sector may hold; [`swarm`] makes a whole run from one seed and [`crash`] enumerates what
-//! a power cut may leave. All of it is deterministic: a seed is a run.
+//! [`world::World`] is the event heap with an engine. [`disk`] and [`fault`] are its devices and their
+//! failures. [`oracle`] computes the permitted contents of every sector. [`swarm`] makes a whole run from
+//! one seed, and [`crash`] enumerates the images that a power cut may leave. All of it is deterministic: a
+//! seed is a run.
 #![forbid(unsafe_code)]
 
 pub mod array;

@@ -1,9 +1,10 @@
-//! What every sector of the array may legally hold, and so whether what was read is right.
+//! The contents that every sector of the array may have, and so whether a read returned a permitted one.
 //!
-//! Every write is remembered with the logical times at which it was issued, ended, acknowledged and made durable. A
-//! sector may hold any write that no other has replaced: B replaces A when A had ended before B was issued and B is
-//! acknowledged; what a crash may bring back is only bounded by replacements that are durable. Writes that overlapped
-//! in time replace each other in neither order. A trim replaces nothing: it adds zeros to what may be read.
+//! Every write is recorded with the logical times at which it was issued, ended, acknowledged and made
+//! durable. A sector may hold any write that no other write has replaced. B replaces A if A had ended before
+//! B was issued, and B is acknowledged. After a crash, only replacements that are durable count. Writes that
+//! overlapped in time do not replace each other. A trim replaces nothing: it adds zeros to the permitted
+//! contents.
 
 use crate::invariant::{Invariant, Violation};
 use crate::payload::{Payload, Token, token_of};

@@ -1,8 +1,9 @@
-//! The simulated world: one clock, one heap of things to come, an engine in the middle and disks around it.
+//! The simulated world: one clock, one heap of future events, one engine, and disks around it.
 //!
-//! Operations take effect at the moment they complete, computations too, so what the engine must not rely on (the
-//! order of what is under way) is really in the seed's hands. The world also holds the engine to its contract: every
-//! tag known and completed once, references within their buffers, ranges within their members, limits kept.
+//! Operations take effect when they complete, and so do computations. So the seed really decides the order
+//! of operations in flight, on which the engine must not rely. The world also checks the engine's contract:
+//! every tag is known and completed once, references are within their buffers, ranges within their members,
+//! limits respected.
 
 use crate::compute;
 use crate::crash::Site;

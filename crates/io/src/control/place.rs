@@ -1,9 +1,9 @@
-//! Where control sockets live (`NAME.sock` in the [runtime folder](super::folder)), and who may take over a socket of any
-//! kind.
+//! Paths of control sockets (`NAME.sock` in the [runtime folder](super::folder)), and the right to take over
+//! a socket of any kind.
 //!
-//! A socket file outlives a daemon that was killed. Whether one is stale is not guessed: a lock on `NAME.sock.lock` beside it
-//! belongs to the daemon for as long as it lives, and the kernel drops it with the process. Who holds the lock may
-//! replace the socket.
+//! A socket file outlives a daemon that was killed. A lock shows whether it is stale: the daemon holds a
+//! lock on `NAME.sock.lock` in the same folder, and the kernel drops the lock with the process. The holder
+//! of the lock may replace the socket.
 
 use super::folder::{make_private, owner_of_private, runtime_folder};
 use std::fmt;

@@ -1,8 +1,10 @@
-//! The server's side: accepts, reads a line, has it answered, writes a line.
+//! The server's side of the control socket: accepts a connection, reads a line, has it answered, writes a
+//! line.
 //!
-//! A thread a connection, dozens of connections at most: operators are few, and none of this is near the data path.
-//! Every wait has an end, so that a client which stalls holds a thread for seconds and nothing else. Clients that
-//! connect and say nothing lock nobody out: where many wait, the one that has been silent the longest makes room.
+//! Each connection has a thread, and there are dozens of connections at most: commands are rare, and none of
+//! this is near the data path. Every wait has an end, so a client that stalls holds a thread for seconds
+//! only. Silent clients lock no other client out: if many wait, the one that has been silent for the longest
+//! time is dropped.
 
 use super::folder::{check_peer, own_uid};
 use super::schema::{Refusal, Reply, Request};

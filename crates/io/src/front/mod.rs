@@ -1,11 +1,11 @@
-//! The seam between the shell and a protocol: what a connection is told, and what it may ask for.
+//! The interface between the reactor and a protocol: events of a connection, and the calls that it may make.
 //!
-//! A [`Protocol`] is one connection's state machine without sockets, threads or clock. The shell owns the socket: it
-//! receives bytes and hands them over, receives a write's payload straight into the request's own memory, carries
-//! replies back, and sends everything that gathered in one turn with one system call.
+//! A [`Protocol`] is one connection's state machine without sockets, threads or clock. The reactor owns the
+//! socket. It receives bytes and passes them on, receives a write's payload directly into the request's own
+//! memory, passes replies back, and sends all bytes of one turn with one system call.
 //!
-//! The shell bounds a connection: requests in flight ([`Link::full`]), memory ([`Link::buffer`] refuses when the budget
-//! is used up), and time without progress ([`Protocol::patience`]).
+//! The reactor bounds a connection: its requests in flight ([`Link::full`]), its memory ([`Link::buffer`]
+//! refuses when the budget is used up), and its time without progress ([`Protocol::patience`]).
 
 pub(crate) mod connection;
 pub mod listen;

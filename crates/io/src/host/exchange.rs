@@ -1,12 +1,13 @@
-//! Another engine for the same devices, while clients stay: an array is given a surrogate, or goes on without one.
+//! Replacement of the engine of an array while clients stay connected: the array gets a surrogate, or
+//! continues without one.
 //!
 //! ```text
 //! hold -> the command to stop -> exchange -> the command to start -> let go
 //! ```
 //!
-//! Requests that come meanwhile wait here. The old engine has stopped, and so everything is flushed and on record: what
-//! the new one knows it reads from the members, as after a restart. No operation of the old one may be outstanding, for
-//! its tag would be taken for one of the new.
+//! Requests that arrive meanwhile wait here. The old engine has stopped, so everything is flushed and
+//! recorded; the new engine reads its state from the members, as after a restart. No operation of the old
+//! engine may be in flight, because its tag would be mistaken for one of the new engine.
 
 use super::Host;
 use crate::front::Export;

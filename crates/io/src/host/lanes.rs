@@ -1,25 +1,28 @@
-//! Requests that wait for the engine, and the order in which it takes them: by turns, counted by their cost.
+//! Requests that wait for the engine, and the order in which the engine accepts them: round robin, weighted
+//! by cost.
 //!
-//! The engine takes a bounded number of requests at a time. Its places belong to lanes: one of the array's users, and one
-//! of each lease. A lane has some places to itself, whether it uses them or not. All lanes share the other places.
+//! The engine accepts a bounded number of requests at a time. Its places belong to lanes: one lane of the
+//! array's clients, and one of each lease. A lane has some places that no other lane may use. All lanes
+//! share the remaining places.
 //!
-//! In a lane the clients take turns, a connection each. Lanes and clients go by the same rule. Each counts the cost of what
-//! it was given, and the one with the lowest count is next. One that comes back after a pause begins at the count of the
-//! others: a pause saves nothing up.
+//! In a lane the clients take turns; a client is a connection. The same rule holds among lanes and among
+//! clients. Each counts the cost of the requests that were accepted from it, and the lowest count is next.
+//! After a pause, a lane or client starts at the count of the others, so a pause earns no credit.
 //!
-//! | kind of request | cost | taken |
+//! | kind of request | cost | accepted |
 //! |---|---|---|
 //! | read, write | [`REQUEST_COST`] and its bytes | whole |
 //! | flush | [`REQUEST_COST`] | whole |
-//! | trim, write of zeros | [`REQUEST_COST`] and what its members do, by the engine's estimate | in pieces |
+//! | trim, write of zeros | [`REQUEST_COST`] and the work of the members, by the engine's estimate | in pieces |
 //!
-//! The cost of all that the engine has is bounded ([`Load`]), and that of trims and zeros more closely. So a request that
-//! finds others at any depth waits for a bounded amount of their work, and a client that is alone never waits for a turn.
-//! Below [`OWN_COST`] a client waits for no other.
+//! The total cost of the requests in the engine is bounded ([`Load`]), with a lower bound for trims and
+//! zeros. So a request waits for a bounded amount of other clients' work, at any queue depth. A client
+//! without others never waits for a turn. Below [`OWN_COST`] a client waits for no other client.
 //!
-//! Writes to one block are done one after the other, and so are writes to the same place of other chunks of its row. The
-//! engine has [`SAME_BLOCK`] writes of a client to one block at a time, so that others' writes there wait for no more. A
-//! client's other requests go past those that wait for a block.
+//! Writes to one block are done one after the other, and so are writes to the same offset in other chunks of
+//! its row. The engine gets [`SAME_BLOCK`] writes of a client to one block at a time, so that other clients'
+//! writes to that block wait for no more than these. A client's other requests overtake those that wait for
+//! a block.
 
 use restripe_array::{
     PAGE_SECTORS, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, Work,

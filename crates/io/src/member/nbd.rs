@@ -5,10 +5,11 @@
 //! next_send/next_receive -> the backend -> completed -> the job's next request, or the job is done
 //! ```
 //!
-//! A job is one device operation. It becomes as many requests, one after the other, as the server's limits ask for, and
-//! a flush behind it where the server cannot make a write durable by itself. A connection that breaks ends every job
-//! with [`IoError::Gone`], and every later one: what a broken server has written nobody knows. So does a server that
-//! answers ESHUTDOWN: it is about to end, and lives on only for as long as its connections do.
+//! A job is one device operation. It becomes several requests, one after the other, if the server's limits
+//! require it, and a flush follows if the server cannot make a write durable by itself. A broken connection
+//! ends every job with [`IoError::Gone`], and every later job too, because the writes of a broken server are
+//! in an unknown state. A server that answers ESHUTDOWN has the same effect: it is about to end, and remains
+//! only while its connections do.
 
 use super::{OpenFailure, OpenOptions, RETRY_AFTER};
 use crate::backend::Stream;

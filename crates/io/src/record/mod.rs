@@ -1,15 +1,16 @@
-//! A run in a file: what an engine was told and when, and a checksum of what it wanted each time.
+//! A run in a file: the engine's events with their times, and a checksum of its actions after each event.
 //!
-//! The engine is deterministic (rule 7 of its contract), so the events are the run. Operations that come back are named
-//! by their tags: a replayed engine has asked for the same ones. Only what the world added is stored: results, verdicts,
-//! and the metadata pages that were read.
+//! The engine is deterministic (rule 7 of its contract), so the events are the run. Completed operations are
+//! named by their tags, because a replayed engine submits the same ones. Only input from outside is stored:
+//! results, verdicts, and the metadata pages that were read.
 //!
 //! ```text
 //! file   = magic, configuration, step*
 //! step   = time since the step before, event, crc32c of the encoded actions
 //! ```
 //!
-//! Integers are LEB128. A file that ends within a step ends with the step before it: a recorder may be killed.
+//! Integers are LEB128. A file that ends within a step ends with the step before it, since a recorder may be
+//! killed.
 
 mod code;
 mod coded;

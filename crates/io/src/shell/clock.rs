@@ -1,8 +1,8 @@
-//! The reactor's time: what has passed while it could run.
+//! The reactor's time: the time that passed while the reactor could run.
 //!
-//! A process may be stopped, or its machine frozen or suspended, for any time. Operations that were long done by then must
-//! not look as if they had taken that long, so a gap that nobody asked for does not count. It is reported, since the world
-//! went on meanwhile.
+//! A process may be stopped, or its machine frozen or suspended, for any time. Operations that ended long
+//! before must not appear to have taken that long. So an unexpected gap does not count. It is reported,
+//! since the surroundings continued meanwhile.
 
 use restripe_array::Nanos;
 use std::time::Duration;

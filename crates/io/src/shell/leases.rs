@@ -1,17 +1,18 @@
 //! Leases as exports: windows onto arrays that lend, each for one borrower at a time.
 //!
-//! | of a lease | is kept from others by |
+//! | part of a lease | how it is isolated |
 //! |---|---|
-//! | its bytes | its window: every request is held against it in one place, [`Window::place`] |
+//! | its bytes | its window: every request is checked against it in one place, [`Window::place`] |
 //! | its turn at the engine | a lane of its own (`host/lanes`) |
-//! | its memory | an account of its own (`memory`), apart from the users' |
-//! | its client | one at a time; the next is let in when what this one asked for is done |
+//! | its memory | an account of its own (`memory`), separate from the clients' account |
+//! | its client | one at a time; the next is accepted when the requests of the last one are done |
 //!
-//! Who borrows is told by the borrower's own superblocks, which lie in the lease: when something was written there, and when
-//! a lease is first seen, it is looked at (`borrowers`), and the array's table is made to say the same. So the table is
-//! right soon after whatever happened, crashes included. While it may be wrong the lease is taken back by force only.
+//! The borrower's own superblocks, which are in the lease, name the borrower. They are read after a write to
+//! them, and when a lease is first seen (`borrowers`); then the array's table is updated. So the table is
+//! correct soon after any event, crashes included. While it may be wrong, the lease can be revoked by force
+//! only.
 //!
-//! The table is the engine's (`array/src/lease.rs`); after each command it is compared with what is exported.
+//! The table is the engine's. After each command it is compared with the exports.
 
 use super::Shell;
 use super::borrowers::{Look, touches_superblocks};

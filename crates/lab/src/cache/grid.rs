@@ -1,9 +1,11 @@
-//! Grids of caches: what a VDF rule saves over the rule it starts from, by workload, array and size, with paired seeds.
+//! Grids of caches: the saving of a VDF rule over its base rule, by workload, array and size, with paired
+//! seeds.
 //!
-//! A grid is a scenario of the laboratory's form ([`crate::experiment::scenario`]): every parameter fixed with its origin, or
-//! swept. A seed names the workload *and* which disks have failed: seed s fails slot s modulo the members, and those
-//! after it. So a recorded trace, of which there is one, has pairs too. Base and VDF rule see the same requests in one
-//! pass; a cell is judged by the ratio of their request generation ratios, seed by seed.
+//! A grid is a scenario of the laboratory's form ([`crate::experiment::scenario`]): every parameter is fixed
+//! with its origin, or swept. A seed names the workload and the failed disks: seed s fails slot s modulo the
+//! members, and the slots after it. So a recorded trace, which exists once, has pairs too. The base rule and
+//! the VDF rule see the same requests in one pass. A cell is judged by the ratio of their request generation
+//! ratios, seed by seed.
 
 use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
 use crate::experiment::cell::level;

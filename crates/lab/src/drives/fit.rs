@@ -1,12 +1,14 @@
 //! Fits a drive's parameters to a measured trace.
 //!
-//! Coordinate descent from what the drive's description says. First what a cache may do in different ways is tried, one
-//! choice at a time; then times are moved up and down by smaller and smaller steps. What counts is how far the modelled
-//! distribution of service times is from the measured one, for all requests, for reads and for writes, and a little how
-//! far each request is from its own measurement.
+//! The method is coordinate descent from the values in the drive's description. First the possible
+//! behaviours of the cache are tried, one choice at a time. Then times are moved up and down by smaller and
+//! smaller steps. The score is the distance of the modelled distribution of service times from the measured
+//! one, for all requests, for reads and for writes, and to a small part the distance of each request from
+//! its own measurement.
 //!
-//! Most traces do not say where the platter was: their think times are not exact to a turn. So a candidate is judged on
-//! several replays that differ in where the platter stands, or the descent would fit the accidents of one of them.
+//! Most traces do not show the angle of the platter: their think times are not exact to a turn. So a
+//! candidate is judged by several replays with different angles. Otherwise the descent would fit the
+//! accidents of one replay.
 
 use super::score::{demerit, replay_from, request_error};
 use super::source::Measured;

@@ -1,14 +1,36 @@
-//! Numbers of a run by name, as scenarios, tables and figures ask for them.
+//! Numbers of a run by name, as scenarios, tables and figures name them.
 //!
-//! `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`, `energy_kj`, `standby_share`,
-//! `spin_ups`, `estimate_kj` (what `status` would say by the drive's rating and the times that the engine knows), `turning_kj` (the energy but for standby and for spindles that start, which papers leave out), `starts_a_day` (of the drive that
-//! started most often); of an array with a surrogate `reclaim_s` (from the rebuild's end until home had everything), `map_extents`,
-//! `map_kib`, `heat_kib`, `clean_mib` (at most, each), and of a code cache `destages` and `destage_share` (of the looks at it, one a
-//! step), `home_writes` and `home_write_kib` (the mean of one), `clusters_read` and `clusters_reread` (of these, again), `cleanings` and `moved_mib`; and of a phase, as in `during.mean_ms`: `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`,
-//! `write_mean_ms`, `rgr` (blocks read from members for each that a read asked for), `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`, `ios_user`, `ios_parity`,
-//! `ios_rebuild`, `ios_metadata`, `redirected_share` (writes that the surrogate took and reads that it served alone, of
-//! all requests), `write_share`, `hit_share` (reads that the surrogate served alone, of all reads). The phase `common` is
-//! the same time for all schemes, from the rebuild's beginning.
+//! Of the run:
+//!
+//! - `rebuild_s`, `rebuild_share`, `utilisation`, `offered_per_s`, `capacity_per_s`
+//! - `energy_kj`, `standby_share`, `spin_ups`
+//! - `estimate_kj`: the energy that `status` would print, by the drive's rating and the times that the
+//!   engine knows
+//! - `turning_kj`: the energy without standby and without spindles that start, which papers leave out
+//! - `starts_a_day`: of the drive that started most often
+//!
+//! Of an array with a surrogate:
+//!
+//! - `reclaim_s`: from the rebuild's end until the destage was complete
+//! - `map_extents`, `map_kib`, `heat_kib`, `clean_mib`: the maximum of each
+//!
+//! Of a code cache:
+//!
+//! - `destages`, `destage_share`: the share of the samples of its state, one a step
+//! - `home_writes`, `home_write_kib`: destage writes, and their mean size
+//! - `clusters_read`, `clusters_reread`: clusters read, and those of them read again
+//! - `cleanings`, `moved_mib`
+//!
+//! Of a phase, as in `during.mean_ms`:
+//!
+//! - `mean_ms`, `p50_ms`, `p95_ms`, `p99_ms`, `max_ms`, `read_mean_ms`, `write_mean_ms`
+//! - `rgr`: blocks read from members for each block that a read requested
+//! - `cached_share`, `requests`, `per_s`, `mb_s`, `failed`, `held_share`, `busy_share`
+//! - `ios_user`, `ios_parity`, `ios_rebuild`, `ios_metadata`
+//! - `redirected_share`: redirected writes, and reads that the surrogate served alone, over all requests
+//! - `write_share`, and `hit_share`: reads that the surrogate served alone, over all reads
+//!
+//! The phase `common` is the same time for all schemes, from the rebuild's beginning.
 
 use super::cell::{AFTER, COMMON, DURING};
 use crate::replay::facts::{CAUSES, Energy, Log, Moved, Phase};

@@ -1,9 +1,9 @@
-//! Parameters from a trace, so that what they generate is like it.
+//! Parameters from a trace, so that the generated requests are like it.
 //!
-//! Most numbers are counted in one pass (`observed`). Popularity, zones in use and drift are not: what a trace of some
-//! length shows of them depends on its length and on everything else, so they are searched for until a generated trace
-//! *shows* what the real one shows. A searched-for theta is therefore not the one that `trace info` prints, which takes
-//! noise for popularity.
+//! Most numbers are counted in one pass (`observed`). Popularity, zones in use and drift are not: their
+//! values in a trace depend on its length and on all other parameters. They are searched until a generated
+//! trace shows the values of the real one. So a theta that was found by search is not the one that
+//! `trace info` prints, which takes noise for popularity.
 
 mod observed;
 

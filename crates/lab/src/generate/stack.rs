@@ -1,8 +1,9 @@
-//! A stack of the most recently used: what was used last is on top, and anything can be taken out by its depth.
+//! A stack of the most recently used entries: the last one used is on top, and any entry can be removed by
+//! its depth.
 //!
-//! Mattson et al. 1970: a cache of n entries with least-recently-used replacement hits exactly what lies at depth n or
-//! less. Entries lie in slots in the order of use; a binary indexed tree (Fenwick 1994) counts those in use, so that
-//! depth to slot and slot to depth take logarithmic time.
+//! Mattson et al. 1970: a cache of n entries with least-recently-used replacement hits exactly the entries
+//! at depth n or less. Entries are in slots in the order of use. A binary indexed tree (Fenwick 1994) counts
+//! the slots in use, so that depth to slot and slot to depth take logarithmic time.
 
 pub struct Stack<T> {
     slots: Vec<Option<T>>,

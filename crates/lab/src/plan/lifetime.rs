@@ -1,8 +1,9 @@
-//! The mean time to data loss of a layout: its rows as groups of disks, in the chains of [`crate::reliability`].
+//! The mean time to data loss of a layout: its rows as groups of disks, in the chains of
+//! [`crate::reliability`].
 //!
-//! A lost disk is repaired in the time of its rebuild, whatever users do, unless another time is given; others that failed
-//! too are repaired beside it. Of a layout with few enough sets of failed disks the chain has those for states, else it
-//! counts failed disks.
+//! A lost disk is repaired in the time of its rebuild, whatever the load, unless another time is given.
+//! Other failed disks are repaired at the same time. If a layout has few enough sets of failed disks, they
+//! are the chain's states; otherwise the chain counts failed disks.
 
 use crate::reliability::model::{self, Group, Parameters};
 use crate::reliability::{Chain, Conditions, Exact, Model, even};

@@ -1,10 +1,11 @@
-//! Where a lost disk is rebuilt, and how long it takes with nobody else asking for anything.
+//! The place where a lost disk is rebuilt, and the time that this takes without requests.
 //!
-//! Every disk reads or writes at its own speed from end to end, all of them at once; parity and links cost nothing. So the
-//! slowest disk decides: the one of which most is read, or the one onto which most is written. One spare disk takes all that
-//! the lost one held, however many streams bring it. With spare partitions the streams end on different disks: the spare,
-//! and those that have no cell in a row with the lost disk. Nobody reads these, and they may take any of its partitions
-//! without two cells of a row coming to one disk. Partitions go to them evenly.
+//! Every disk reads or writes at its own speed from end to end, all of them at once; parity and links cost
+//! nothing. So the slowest disk decides: the one with the most bytes to read, or the one with the most bytes
+//! to write. One spare disk receives all bytes of the lost disk, whatever the number of streams. With spare
+//! partitions the streams end on different disks: the spare, and the disks that have no cell in a row with
+//! the lost disk. These are not read, and may receive any of its partitions without two cells of a row on
+//! one disk. Partitions are distributed evenly over them.
 
 use super::speed::Speed;
 use restripe_array::layout::{CellSet, Layout, RowMap};

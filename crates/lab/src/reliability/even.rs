@@ -1,10 +1,11 @@
-//! Chains for layouts in which it matters which disks failed, and in which the sets of them are too many to be states.
+//! Chains for layouts in which it matters which disks failed, and whose sets of failed disks are too many to
+//! be states.
 //!
-//! A state is a number of failed disks, and all sets of so many that lost nothing are taken as equally likely. For one
-//! failed disk nothing is assumed where every disk is as exposed as any other. Beyond that, sets that lose more easily are
-//! left a little earlier than others: an error of the order of the number of disks times repair time over lifetime. More
-//! failures at once than the fewest that can lose data, and one, count as loss, so the mean time is not made longer by
-//! what is left out.
+//! A state is a number of failed disks, and all sets of this number that lost nothing are assumed to be
+//! equally likely. For one failed disk this assumes nothing if every disk is equally exposed. For more, sets
+//! that lose data more easily are left a little earlier than others: an error of the order of the number of
+//! disks times repair time over lifetime. The chain has states up to the fewest failures that can lose data,
+//! and one more; more failures at once count as loss. So this limit does not make the mean time longer.
 
 use super::chain::Chain;
 use super::conditions::Conditions;

@@ -1,8 +1,9 @@
-//! Loss within a time: its probability, and how often it is expected when each loss is followed by a new array.
+//! Loss within a time: its probability, and its expected number if a new array follows each loss.
 //!
-//! The transition matrix of a short step comes from uniformisation; squaring it doubles the step, as often as the mission
-//! needs. All terms are positive, so no figure suffers from cancellation, however small it is. Rounding grows with each
-//! squaring; rows are scaled back to the sum they must have, which keeps the error near that of a single step.
+//! The transition matrix of a short step comes from uniformisation. Squaring it doubles the step, and is
+//! repeated until the step is the mission. All terms are positive, so no figure suffers from cancellation,
+//! however small it is. Rounding errors grow with each squaring. Rows are scaled back to the correct sum,
+//! which keeps the error near that of a single step.
 
 use super::chain::{Chain, Target};
 use super::quantity::to_float;

@@ -1,8 +1,10 @@
-//! How long arrays keep their data: Markov chains solved exactly and in floats, and a simulation of single disks.
+//! The time for which arrays keep their data: Markov chains solved exactly and in floats, and a simulation
+//! of single disks.
 //!
-//! A [`Model`] says which disks guard each other: groups of disks, each with the number of losses it bears. [`Conditions`]
-//! say how long disks live and how they are repaired. The two give a [`Chain`], whose mean time to data loss is solved by
-//! one elimination over rationals or floats, and a [`simulate`] that knows disks, not states. Each is a check of the other.
+//! A [`Model`] says which disks protect each other: groups of disks, each with the number of losses that it
+//! tolerates. [`Conditions`] are the lifetimes of disks and their repairs. The two give a [`Chain`], whose
+//! mean time to data loss is solved by one elimination over rationals or floats, and a simulation
+//! ([`simulate`]) that has disks instead of states. Each checks the other.
 //!
 //! | module | owns |
 //! |---|---|
@@ -10,7 +12,7 @@
 //! | [`mission`] | the probability of loss, and the number of losses, within a time |
 //! | [`conditions`] | lifetimes, repairs, spares, unreadable sectors |
 //! | [`model`] | the models by name, and their chains by counting |
-//! | [`even`] | chains by counting where sets are too many to be states: which disks failed is taken as even |
+//! | [`even`] | chains by counting, for too many sets of failed disks: all sets are assumed equally likely |
 //! | [`sets`] | chains over sets of failed disks, for layouts in which it matters which disks failed |
 //! | [`papers`] | the systems of the papers, as groups, and the formulas that they print |
 //! | [`simulate`] | lives of single disks, from seeds |

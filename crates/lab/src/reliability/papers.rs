@@ -1,9 +1,10 @@
 //! The systems of the papers as groups of disks, and the formulas that they print.
 //!
-//! RERAID's section 5 ("A reliable and energy-efficient storage system with erasure coding cache") gives the only chain
-//! in print. Its formulas do not follow from it, so they stand here as printed, for tests and tables to set beside the
-//! solved chains; [`Printed`] says where they differ. S2-RAID's paper has no reliability section: its models are derived from
-//! its layout, and the repair time is the caller's, as its rebuilds are what it is about.
+//! RERAID's section 5 ("A reliable and energy-efficient storage system with erasure coding cache") prints
+//! the only chain. Its formulas do not follow from this chain. They are here as printed, so that tests and
+//! tables can compare them with the solved chains; [`Printed`] lists the differences. S2-RAID's paper has no
+//! reliability section: its models are derived from its layout, and the caller gives the repair time, since
+//! rebuilds are that paper's subject.
 
 use super::model::{Group, Model, Parameters};
 use super::quantity::{Exact, whole};

@@ -1,8 +1,10 @@
-//! Lives of single disks, from seeds: each has a lifetime, waits for its spare, takes its repair, and fails again.
+//! Lives of single disks, from seeds: a disk has a lifetime, waits for its spare, is repaired, and fails
+//! again.
 //!
-//! Nothing here knows a state of a chain, nor that exponential times have no memory: a disk's lifetime is drawn once, a
-//! repair is an amount of work that is done bit by bit. All arithmetic is additions, multiplications and divisions in a
-//! fixed order, so a seed gives the same figures on every build.
+//! The simulation uses no state of a chain, and does not assume that exponential times have no memory: a
+//! disk's lifetime is drawn once, and a repair is an amount of work that is done step by step. All
+//! arithmetic is additions, multiplications and divisions in a fixed order, so a seed gives the same figures
+//! on every build.
 
 use super::conditions::{Conditions, Repair};
 use super::model::Model;

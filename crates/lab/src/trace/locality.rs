@@ -1,7 +1,9 @@
-//! Where reads go: how many of them fall on how few zones, and how much of that could have been learned beforehand.
+//! The locality of reads: the share that falls on the most popular zones, and the part that could be learned
+//! beforehand.
 //!
-//! Shares in hindsight (*in-sample*) flatter schemes that learn: zones are ranked by the very reads that are scored.
-//! So the *learned* shares rank zones by the first half of the trace, by number of requests, and score its second half.
+//! Shares in hindsight (*in-sample*) favour schemes that learn: zones are ranked by the same reads that are
+//! scored. So the *learned* shares rank zones by the first half of the trace, by number of requests, and
+//! score its second half.
 
 use super::blocks::{BlockSet, blocks};
 use super::summary::Refused;

@@ -1,8 +1,9 @@
-//! The texts of a tar archive, one after another, each with its own compression: MSR Cambridge's traces are given out
-//! as tars of `.csv.gz`, a volume each.
+//! The texts of a tar archive, one after another, each with its own compression: MSR Cambridge's traces are
+//! published as tars of `.csv.gz`, one for each volume.
 //!
-//! One parser reads all of them, so volumes keep their numbers. A member that is no trace (a readme) is passed over and
-//! named; one that is a damaged trace, or cannot be looked at, is a bad record; a member of another format is an error.
+//! One parser reads all of them, so volumes keep their numbers. A member that is no trace (a readme) is
+//! skipped and named. A damaged trace, or a member that cannot be read, is a bad record. A member of another
+//! format is an error.
 
 use super::detect::{damage, detect};
 use super::format::Format;

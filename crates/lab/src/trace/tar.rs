@@ -1,8 +1,10 @@
-//! The members of a tar archive, one after another, without unpacking it: traces of several files travel in archives.
+//! The members of a tar archive, one after another, without unpacking it: traces of several files are
+//! published as archives.
 //!
-//! Only what is needed to find regular members: names of the old header, GNU headers skipped, pax headers searched for
-//! the records of a sparse file. Sizes are believed only as far as the archive goes. Archives may follow each other (`tar --ignore-zeros`). An archive that does
-//! not end with a block of zeros was cut.
+//! Only regular members are looked for: names are read from the old header, GNU headers are skipped, and pax
+//! headers are searched for the records of a sparse file. Sizes are trusted up to the archive's end only.
+//! Archives may follow each other (`tar --ignore-zeros`). An archive that does not end with a block of zeros
+//! was cut.
 
 use super::source::{self, Bytes};
 use std::io::{self, Error, ErrorKind, Read};

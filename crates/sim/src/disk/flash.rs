@@ -1,8 +1,8 @@
-//! A simple flash drive: pages striped over channels, each of which does one thing at a time.
+//! A simple flash drive: pages striped over channels, each of which does one operation at a time.
 //!
-//! Page `p` lies on channel `p mod channels`. A read or a program occupies its channel and then the link to the host. There
-//! is no translation layer and no garbage collection: writes cost what `program_ns` says, always, so `program_ns` has to
-//! stand for what a drive in steady state does.
+//! Page `p` is on channel `p mod channels`. A read or a program occupies its channel and then the link to
+//! the host. There is no translation layer and no garbage collection: a write always costs `program_ns`, so
+//! `program_ns` has to be the value of a drive in steady state.
 
 use super::mechanical::{Access, Command};
 

@@ -1,7 +1,8 @@
-//! Where the blocks of a mechanical drive lie: cylinder, surface, slot on the track, and angle.
+//! The location of the blocks of a mechanical drive: cylinder, surface, slot on the track, and angle.
 //!
-//! Blocks are numbered zone by zone, cylinder by cylinder, track by track. Angles are nanoseconds of rotation, so that
-//! no fraction is ever accumulated: the slot `s` of a track of `n` begins `s * turn / n` after the track's start.
+//! Blocks are numbered zone by zone, cylinder by cylinder, track by track. Angles are nanoseconds of
+//! rotation, so that no fraction accumulates: slot `s` of a track of `n` slots begins `s * turn / n` after
+//! the track's start.
 
 /// Where spare slots are, and whether slots skipped over as defective use them up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

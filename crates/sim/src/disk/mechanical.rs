@@ -1,17 +1,18 @@
-//! A mechanical drive: arm, spindle, segment cache, write cache and bus, as a state machine in integer nanoseconds.
+//! A mechanical drive: arm, spindle, segment cache, write cache and bus, as a state machine in integer
+//! nanoseconds.
 //!
-//! One command is served at a time. [`Mechanical::service`] says when a command that arrives at `now` completes. What
-//! the drive does behind the host's back (reading ahead, writing out what it has cached) is not stepped through: each
-//! command first brings it up to its own arrival, by arithmetic on the angle.
+//! One command is served at a time. [`Mechanical::service`] computes when a command that arrives at `now`
+//! completes. The drive's background work (read-ahead, writing from its cache) has no steps of its own: each
+//! command first brings this work up to its own arrival, by arithmetic on the angle.
 //!
 //! | the mechanism is | begins when | ends when |
 //! |---|---|---|
-//! | idle | nothing is left to do | a command or a cached write needs the arm |
+//! | idle | no work is left | a command or a cached write needs the arm |
 //! | reading ahead | a read's last block has passed | the segment is full, a track or cylinder ends, or the arm is needed |
 //! | writing out | the arm is free and a cached write is due | its last block has passed: nothing interrupts it |
 //!
-//! After Ruemmler and Wilkes 1994 and the parameter set of Bucy et al. 2008 (DiskSim 4.0); unlike the latter there is no
-//! bus arbitration, and no request waits for sectors event by event.
+//! After Ruemmler and Wilkes 1994 and the parameter set of Bucy et al. 2008 (DiskSim 4.0). Unlike DiskSim,
+//! there is no bus arbitration, and requests do not wait for sectors event by event.
 
 use super::geometry::{Geometry, Layout, Place};
 use super::seek::{SeekCurve, SeekTable};

@@ -1,8 +1,9 @@
-//! A simulated disk: what it holds, what of that would survive a power cut, and how long an operation takes.
+//! A simulated disk: its contents, the part that survives a power cut, and the time that an operation takes.
 //!
-//! The live image is what reads see. A disk with a volatile cache also has a durable image and, in order, the writes
-//! that separate the two; a flush moves to the durable image what completed before the flush was sent, no more. How
-//! long an operation takes is a [`Device`]'s business, so that mechanical and power models fit in beside [`Simple`].
+//! Reads return the live image. A disk with a volatile cache also has a durable image and, in order, the
+//! writes between the two. A flush moves to the durable image the writes that completed before the flush was
+//! sent, and no others. A [`Device`] computes the time of an operation, so that mechanical and power models
+//! can replace [`Simple`].
 
 pub mod flash;
 pub mod geometry;

@@ -1,8 +1,9 @@
-//! Directed scenarios: an event that is to meet a code cache at a certain moment.
+//! Directed scenarios: an event that shall meet a code cache in a certain state.
 //!
-//! Moments are short and losses rare, so chance alone leaves much of the table of both empty. A directed scenario provokes its moment, and then
-//! lies in wait. Seeds take the cells of the table by turns: each has one of its own, which its array suits and for which it tries again,
-//! and then goes on to others that the same array suits.
+//! Such states are short and losses rare, so random draws leave much of the table of both empty. A directed
+//! scenario triggers its state, and then waits for it. Seeds take the cells of the table in rotation. Each
+//! seed has one cell of its own that its array suits, tries it again if it fails, and then continues with
+//! other cells that the same array suits.
 
 use super::faults::SetState;
 use super::moment::{Event, Moment, cells};

@@ -1,8 +1,10 @@
-//! Excess: more goes than the level can bear, on purpose, and the loss must be told exactly.
+//! Excess failures: more members fail than the level tolerates, on purpose, and the loss must be reported
+//! exactly.
 //!
-//! It comes over an array at rest, so what is lost is known from the media alone: the sectors of written rows that no
-//! member and no code gives any more. Everything else must still read right; every lost block must be told; what is
-//! written anew is lost no more, and all of that holds across tasks and a restart.
+//! The failures come when the array is idle, so the media alone show which data is lost: the sectors of
+//! written rows that no member and no code can supply. All other data must read correctly, and every lost
+//! block must be reported. A lost block that is rewritten is no longer lost. All of that holds across tasks
+//! and a restart.
 
 use super::faults;
 use super::faults::unsynced;

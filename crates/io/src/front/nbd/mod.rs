@@ -7,13 +7,18 @@
 //!   '--unknown flag, wrong magic, too many options: aborted
 //! ```
 //!
-//! What a hostile peer can cost is bounded: an option is read only up to [`OPTION_BYTES_MAX`], the rest is skipped; a
-//! handshake takes at most [`OPTIONS_MAX`] options and its replies are held back while the peer does not read; a
-//! request's memory comes from the shell's budget, and its payload goes straight there; the payload of a refused write
-//! is skipped without memory; half a message has only so long to become a whole one ([`Protocol::patience`]).
+//! The cost of a hostile peer is bounded:
 //!
-//! Absent on purpose: TLS (answered as unsupported, until there is a TLS front end), extended headers and resize (not
-//! settled in the specification).
+//! - An option is read up to [`OPTION_BYTES_MAX`] only; the rest is skipped.
+//! - A handshake has at most [`OPTIONS_MAX`] options, and its replies are held back while the peer does not
+//!   read.
+//! - A request's memory comes from the reactor's budget, and its payload is received directly into this
+//!   memory.
+//! - The payload of a refused write is skipped without memory.
+//! - Half a message has to be completed within a time ([`Protocol::patience`]).
+//!
+//! Absent on purpose: TLS (answered as unsupported, until there is a TLS front end), extended headers and
+//! resize (not settled in the specification).
 
 mod block_status;
 mod handshake;
