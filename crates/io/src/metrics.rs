@@ -1,4 +1,5 @@
-//! Metrics in the Prometheus text format (version 0.0.4), computed from a status and the heat of clients' reads.
+//! Metrics in the Prometheus text format (version 0.0.4), computed from a status and the heat of clients'
+//! reads.
 //!
 //! Names follow the convention: `restripe_` first, the unit last, `_total` for counters. Every series has
 //! the array's name. A state is one series for each value, with 0 or 1, so that alerts need no regular

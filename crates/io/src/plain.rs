@@ -1,7 +1,8 @@
-//! Plain blocking access to a member, of whatever kind: for making arrays and for looking at them, when no engine runs.
+//! Plain blocking access to a member, of whatever kind: for making arrays and for looking at them, when no
+//! engine runs.
 //!
-//! The member is opened as the shell opens it, with its lock, so that nobody else uses it meanwhile, and driven by the
-//! same code. A flush makes what was written durable.
+//! The member is opened as the shell opens it, with its lock, so that nobody else uses it meanwhile, and
+//! driven by the same code. A flush makes what was written durable.
 
 use crate::backend::Backend;
 use crate::backend::threads::Threads;

@@ -1,4 +1,4 @@
-//! The signals that ask a process to end: a daemon takes them in order, on one thread rather than anywhere at any time.
+//! The signals that ask a process to end. A daemon handles them in order, on one thread.
 
 use std::io;
 use std::mem::MaybeUninit;

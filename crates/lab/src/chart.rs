@@ -1,7 +1,7 @@
 //! The course of a load over time as SVG: latency above, throughput below, phases shaded, events marked.
 //!
-//! Written by hand, a string and no library: the page must open anywhere, by itself, in ten years. Colours come from
-//! the page's style sheet, so that it follows the reader's light or dark setting.
+//! Written by hand, a string and no library: the page must open anywhere, by itself, in ten years. Colours
+//! come from the page's style sheet, so that it follows the reader's light or dark setting.
 
 use crate::latency::{Phase, Step};
 use restripe_array::shown;

@@ -1,8 +1,8 @@
 //! A small blocking NBD client: one connection, one request at a time.
 //!
-//! Written against the protocol's specification and not against our server, so that a mistake in one is not hidden by
-//! the same mistake in the other. Only what a load needs: the fixed newstyle handshake with `NBD_OPT_GO`, simple
-//! replies, and reads, writes, flushes, trims and zeroes.
+//! Written against the protocol's specification and not against our server, so that a mistake in one is not
+//! hidden by the same mistake in the other. Only what a load needs: the fixed newstyle handshake with
+//! `NBD_OPT_GO`, simple replies, and reads, writes, flushes, trims and zeroes.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};

@@ -1,5 +1,5 @@
-//! What a block holds, as a function of its place and version: so a load remembers a number a block instead of 4 KiB,
-//! and a byte that comes from another place, or from another time, is seen as such.
+//! The contents of a block as a function of its address and version. So a load keeps one number a block
+//! instead of 4 KiB, and detects a byte from another address or from another time.
 
 /// Bytes in a block: the unit of the load's record.
 pub const BLOCK_BYTES: usize = 4096;

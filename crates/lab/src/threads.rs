@@ -1,5 +1,5 @@
-//! Independent pieces of work over threads. What comes back is in the order of the items, so the number of threads shows in
-//! the time only.
+//! Independent pieces of work over threads. Results are returned in the order of the items, so the number of
+//! threads affects the time only.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;

@@ -1,4 +1,4 @@
-//! Arrays to put into a world: from a specification to formatted disks, and from disks back to what lies on them.
+//! Arrays for a world: from a specification to formatted disks, and from disks back to their contents.
 
 use crate::disk::{Device, Disk, DiskConfig, read_page};
 use crate::image::Image;

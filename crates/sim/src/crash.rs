@@ -1,6 +1,7 @@
-//! What a power cut may leave: on each disk the durable image, and of the writes since any subset, each whole or torn.
+//! The images that a power cut may leave: on each disk the durable image, and any subset of the writes since
+//! then, each whole or torn.
 //!
-//! And what a daemon's death leaves: the disks with their caches, and any subset of the writes that were under way.
+//! A death of the daemon leaves the disks with their caches, and any subset of the writes in flight.
 
 use crate::disk::{Disk, Pending};
 use crate::image::Image;

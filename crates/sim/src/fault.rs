@@ -1,5 +1,5 @@
-//! What is wrong with a disk, now. Faults wrap every operation in the same way: they delay it, refuse it, or send it to
-//! the wrong place.
+//! The present faults of a disk. Faults wrap every operation in the same way: they delay it, refuse it, or
+//! send it to the wrong address.
 
 use restripe_array::{IoError, IoOp, Nanos};
 use std::collections::BTreeSet;

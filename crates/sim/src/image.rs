@@ -1,4 +1,5 @@
-//! The contents of a medium: a sparse map from sectors to data at the payload's scale, or to real metadata bytes.
+//! The contents of a medium: a sparse map from sectors to data at the payload's scale, or to real metadata
+//! bytes.
 //!
 //! Blocks are shared until written, so a copy of an image (a crash image, say) costs a list of pointers.
 

@@ -1,7 +1,7 @@
 //! The memory behind buffer handles: the engine's pool and the requests' own.
 //!
-//! An operation that was given up on ([`restripe_array::Action::Detach`]) keeps what its handles named in a [`Private`]
-//! copy, so its late completion scribbles on nothing.
+//! An operation that was given up on ([`restripe_array::Action::Detach`]) keeps what its handles named in a
+//! [`Private`] copy, so its late completion scribbles on nothing.
 
 use crate::payload::Payload;
 use restripe_array::{Buf, BufRef, LARGE_BYTES, Pool, SECTOR_BYTES, Segment};

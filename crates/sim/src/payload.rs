@@ -1,7 +1,7 @@
 //! What stands for the bytes of a sector, and how a write's contents are made.
 //!
-//! The codes are linear and act bytewise, so 8 bytes stand for a sector as well as 512 do: parity, recovery and the
-//! oracle stay exact at 1/64 of the memory. Metadata pages are whole in every payload.
+//! The codes are linear and act bytewise, so 8 bytes stand for a sector as well as 512 do: parity, recovery
+//! and the oracle stay exact at 1/64 of the memory. Metadata pages are whole in every payload.
 
 use crate::rng::mix;
 use restripe_array::SECTOR_BYTES;

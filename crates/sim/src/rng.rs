@@ -1,7 +1,7 @@
 //! The one source of chance in the simulated world: xoshiro256**, seeded through splitmix64.
 //!
-//! Its output is part of what a seed means, so it never changes: a replay line printed years ago still replays. A
-//! golden test holds it to that.
+//! Its output is part of what a seed means, so it never changes: a replay line printed years ago still
+//! replays. A golden test holds it to that.
 
 /// A seeded generator. Streams that must not disturb each other are split off with [`Rng::fork`].
 #[derive(Clone, Debug, PartialEq, Eq)]

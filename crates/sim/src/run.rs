@@ -1,5 +1,5 @@
-//! The common part of runs that boot an array several times: the random source, the users, the oracle and the clock.
-//! Each life of a run boots the engine on the disks of the life before.
+//! The common part of runs that boot an array several times: the random source, the users, the oracle and
+//! the clock. Each life of a run boots the engine on the disks of the life before.
 
 use crate::deaths::{DEATHS_ALONE, Deaths};
 use crate::disk::Disk;

@@ -1,4 +1,5 @@
-//! Random requests: sizes from a sector to many rows, alignments good and bad, hot spots, flushes, trims and zeroes.
+//! Random requests: sizes from a sector to many rows, alignments good and bad, hot spots, flushes, trims and
+//! zeroes.
 
 use crate::oracle::WriteKind;
 use crate::rng::Rng;

@@ -1,6 +1,7 @@
 //! Operations as blocking system calls, and the threads that make them.
 //!
-//! The portable backend runs all its device operations here; the ring only those that have no asynchronous form.
+//! The portable backend runs all its device operations here; the ring only those that have no asynchronous
+//! form.
 
 use super::{Completion, Erase, Op, Token, Waker, message, outcome, power, vectors};
 use std::collections::VecDeque;

@@ -1,5 +1,6 @@
-//! The operator's command that tells spindles in the kernel's place: run as a process group of its own, for a minute at most, and
-//! shorter when the array stops. What it says is kept for the message of one that fails.
+//! The configured command that spins disks down and up instead of the kernel. It runs as a process group of
+//! its own, for a minute at most, and for a shorter time when the array stops. Its output is used in the
+//! message if it fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

@@ -1,7 +1,8 @@
-//! Submitting operations to the kernel. Two backends of one shape: [`ring`] over io_uring, [`threads`] anywhere.
+//! Submitting operations to the kernel. Two backends of one shape: [`ring`] over io_uring, [`threads`]
+//! anywhere.
 //!
-//! An operation goes in with a token and comes back once, with the token, the kernel's result (a count, or a negative
-//! errno) and its memory. Tokens are the caller's; a backend does not look at them.
+//! An operation goes in with a token and comes back once, with the token, the kernel's result (a count, or a
+//! negative errno) and its memory. Tokens are the caller's; a backend does not look at them.
 
 mod blocking;
 mod hook;

@@ -1,4 +1,4 @@
-//! Spindles of real disks: told to stand still and to turn by the kernel's SCSI commands, or by a command of the operator's.
+//! Spindles of real disks: spun down and up by the kernel's SCSI commands, or by a configured command.
 
 use super::blocking::sync;
 use super::hook::{Haste, PATIENCE, PowerHook};

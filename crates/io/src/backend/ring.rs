@@ -1,7 +1,7 @@
 //! The io_uring backend: one ring, used by the thread that made it.
 //!
-//! Each operation in flight has a slot that keeps its memory, its vectors and its message header at fixed addresses
-//! until the kernel is done with them. The slot's number is the kernel's user data.
+//! Each operation in flight has a slot that keeps its memory, its vectors and its message header at fixed
+//! addresses until the kernel is done with them. The slot's number is the kernel's user data.
 
 use super::blocking::{Workers, send};
 use super::{Backend, Completion, Op, Stream, Token, Waker, message, vectors};

@@ -1,6 +1,8 @@
-//! What a client is told of spindles: how long each turned, worked and stood still, how often it started, and what that may have drawn.
+//! What a client is told of spindles: how long each turned, worked and stood still, how often it started,
+//! and what that may have drawn.
 //!
-//! Times and starts are what the engine saw. Joules are an estimate: nobody measures watts here, so a drive's rating stands in for them.
+//! Times and starts are what the engine saw. Joules are an estimate: nobody measures watts here, so a
+//! drive's rating stands in for them.
 
 use super::schema::StatusView;
 use restripe_array::energy::{Phase, Rating, Spent};

@@ -1,8 +1,9 @@
 //! The folder of control sockets, and whom a verb and a daemon talk to.
 //!
-//! The first of these that there is: `$XDG_RUNTIME_DIR/restripe`; for root `/run/restripe`; `/run/user/UID/restripe`;
-//! `/tmp/restripe-UID`. Everybody may make a name in `/tmp`, so a folder counts only if it is a folder, ours and closed
-//! to others. This is checked by the daemon that makes it and by each verb that looks into it.
+//! The first of these that there is: `$XDG_RUNTIME_DIR/restripe`; for root `/run/restripe`;
+//! `/run/user/UID/restripe`; `/tmp/restripe-UID`. Everybody may make a name in `/tmp`, so a folder counts
+//! only if it is a folder, ours and closed to others. This is checked by the daemon that makes it and by
+//! each verb that looks into it.
 //!
 //! The kernel says whose process is at the other end of a Unix socket. Both ends ask:
 //!

@@ -1,4 +1,5 @@
-//! Why an array refuses writes: the reason, the members that are the cause, and what ends it, as every surface tells them.
+//! The reason why an array refuses writes: the cause, the members concerned, and the remedy, as every output
+//! shows them.
 
 use restripe_array::report::{Refusal, WhyRefused};
 use restripe_tier::report::Status;

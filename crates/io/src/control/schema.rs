@@ -1,7 +1,8 @@
-//! What a client may ask and what it is told: the one schema of the control socket, of `--json` and of the metrics.
+//! What a client may ask and what it is told: the one schema of the control socket, of `--json` and of the
+//! metrics.
 //!
-//! Units are in the names. Fields are added, and from the first release on never given a new meaning; [`SCHEMA`] grows when one is
-//! taken away.
+//! Units are in the names. Fields are added, and from the first release on never given a new meaning;
+//! [`SCHEMA`] grows when one is taken away.
 
 use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;

@@ -1,4 +1,5 @@
-//! The result of a scrub, as every surface tells it: the one that runs, or the last one, also after a restart.
+//! The result of a scrub, as every output shows it: of the running one, or of the last one, also after a
+//! restart.
 
 use super::schema::fact_bytes;
 use restripe_array::report::MemberStatus;

@@ -1,16 +1,16 @@
-//! Whether an idle member is still there: health is looked at, not remembered.
+//! Checks whether an idle member is still present.
 //!
 //! | state | cause                                                 | next  |
 //! |-------|-------------------------------------------------------|-------|
-//! | quiet | anything is heard of the member, or is under way there | quiet |
+//! | quiet | a sign of the member, or an operation in flight there | quiet |
 //! | quiet | neither for the interval                              | asked |
 //! | asked | the answer                                            | quiet |
 //! | asked | the answer is an error, [`ERRORS_MAX`] times in a row | lost  |
 //! | asked | no answer within the time-out                         | lost  |
 //!
-//! A question is a read of the page where a superblock lies; it changes nothing. Operations under way have time-outs of
-//! their own, in the engine. A connection that the peer ends is noticed without a question.
-//! Of a local member the kernel tells the size in each interval, which wakes no disk.
+//! The check is a read of the page with a superblock, and changes nothing. Operations in flight have
+//! time-outs of their own, in the engine. A connection that the peer ends is noticed without a check. Of a
+//! local member, the kernel reports the size in each interval, which wakes no disk.
 
 use restripe_array::Nanos;
 

@@ -1,4 +1,5 @@
-//! What waits to be sent to one peer: small bytes copied into chunks, and users' buffers by reference, in order.
+//! Data that waits to be sent to one peer: small bytes copied into chunks, and clients' buffers by
+//! reference, in order.
 
 use crate::backend::VECTORS_MAX;
 use crate::memory::{Memory, Piece, advance};

@@ -6,8 +6,8 @@
 //! completed(...)                a kernel operation is back -> inbox (or another kernel operation)
 //! ```
 //!
-//! A host does not wait and does not look at a clock. What leaves it upwards (replies, answers, facts) gathers in
-//! [`Outcome`]s for the shell to take.
+//! A host does not wait and does not look at a clock. What leaves it upwards (replies, answers, facts)
+//! gathers in [`Outcome`]s for the shell to take.
 
 mod exchange;
 pub mod lanes;

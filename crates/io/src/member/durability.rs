@@ -1,7 +1,7 @@
 //! How a write to a file or a block device is made durable, and whether it can be at all.
 //!
-//! A durable write carries `RWF_DSYNC` where the kernel is known to honour that flag on an asynchronous direct write.
-//! Everywhere else an `fdatasync` follows the write. The kind of member decides:
+//! A durable write carries `RWF_DSYNC` where the kernel is known to honour that flag on an asynchronous
+//! direct write. Everywhere else an `fdatasync` follows the write. The kind of member decides:
 //!
 //! | member                       | way         | reason |
 //! |------------------------------|-------------|--------|

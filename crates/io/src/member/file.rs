@@ -1,4 +1,5 @@
-//! Members that are files or block devices: opening, probing, and the kernel operations behind each of the engine's.
+//! Members that are files or block devices: opening, probing, and the kernel operations behind each of the
+//! engine's.
 //!
 //! Zeroing goes down a ladder until a rung holds, and remembers it:
 //!

@@ -1,5 +1,5 @@
-//! Devices: how they are named, opened and probed. What an operation of the engine means on each kind is in the
-//! modules below; [`crate::host`] drives them.
+//! Devices: how they are named, opened and probed. The modules below carry out the engine's operations on
+//! each kind of device; [`crate::host`] drives them.
 
 pub mod disk;
 pub mod durability;

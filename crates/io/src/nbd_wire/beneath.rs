@@ -1,7 +1,7 @@
-//! Which arrays lie beneath an export, as its description says: `restripe:beneath=UUID,...`.
+//! The arrays beneath an export, as its description lists them: `restripe:beneath=UUID,...`.
 //!
-//! An array that takes an export as a member, and lies beneath that export itself, would wait for itself. So an export
-//! lists its own array, and all that lie beneath the members of that array.
+//! An array whose member is an export that the array itself is beneath would wait for itself. So an export
+//! lists its own array, and all arrays beneath the members of that array.
 
 use restripe_array::Uuid;
 use std::fmt::Write;

@@ -1,8 +1,8 @@
 //! The NBD wire format: messages to and from bytes, without I/O.
 //!
-//! The names and numbers are those of the protocol's specification (`proto.md` of the NBD project); all integers are
-//! big-endian. The server ([`crate::front::nbd`]) and the client ([`client`]) share what is here, so that a message
-//! has one encoder and one decoder.
+//! The names and numbers are those of the protocol's specification (`proto.md` of the NBD project); all
+//! integers are big-endian. The server ([`crate::front::nbd`]) and the client ([`client`]) share what is
+//! here, so that a message has one encoder and one decoder.
 //!
 //! | module | owns |
 //! |---|---|

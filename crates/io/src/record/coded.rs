@@ -1,5 +1,6 @@
-//! How values are stored in a record, and back: [`Coded`] has both directions of a type in one place, and macros make
-//! it from a table of the fields of a struct or the variants of an enum. Numbers are never given a new meaning.
+//! How values are stored in a record, and back: [`Coded`] has both directions of a type in one place, and
+//! macros make it from a table of the fields of a struct or the variants of an enum. Numbers are never given
+//! a new meaning.
 
 use restripe_array::{Nanos, Uuid};
 use std::fmt::Debug;

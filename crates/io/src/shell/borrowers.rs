@@ -1,4 +1,5 @@
-//! Who borrows each lease: what the borrower's own superblocks in the lease say is noted in the array's table.
+//! Who borrows each lease: what the borrower's own superblocks in the lease say is noted in the array's
+//! table.
 //!
 //! | state          | cause                                   | next                |
 //! |----------------|-----------------------------------------|---------------------|
@@ -13,8 +14,8 @@
 //! | reading, noting| a superblock's place written            | as above, then due  |
 //! | unknown        | somebody would take the lease back      | due                 |
 //!
-//! Only a lease that is known to be nobody's is taken back without force. Looks are read in the users' lane: they are no
-//! borrower's request, and keep no client from attaching.
+//! Only a lease that is known to be nobody's is taken back without force. Looks are read in the users' lane:
+//! they are no borrower's request, and keep no client from attaching.
 
 use super::Shell;
 use super::requests::Pending;

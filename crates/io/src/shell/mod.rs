@@ -1,7 +1,8 @@
 //! The reactor: one thread that owns the arrays, their members, their memory and the connections.
 //!
-//! A turn: take what the kernel gave back and what other threads ask for; tell the engines; carry out what they want
-//! until all are quiet; send and receive; sleep until the next completion, call or timer. The clock is read once a turn.
+//! A turn: take what the kernel gave back and what other threads ask for; tell the engines; carry out what
+//! they want until all are quiet; send and receive; sleep until the next completion, call or timer. The
+//! clock is read once a turn.
 
 mod borrowers;
 mod calls;

@@ -1,6 +1,6 @@
-//! A drive model that runs by the wall clock: commands go in, and come out when the model says so.
+//! A drive model that runs by the wall clock: commands go in, and come out at the times of the model.
 //!
-//! It has no thread and no clock of its own: whoever drives it says what time it is, so it is tested without waiting.
+//! It has no thread and no clock of its own: its caller passes the time, so tests need not wait.
 
 use restripe_sim::disk::flash::Flash;
 use restripe_sim::disk::mechanical::Command;

@@ -1,17 +1,18 @@
-//! A drive model as an NBD export, in real time: the data are real, the time they take is the model's.
+//! A drive model as an NBD export, in real time: the data is real, and the model decides its timing.
 //!
 //! | thread | does |
 //! |---|---|
 //! | listener | accepts, up to [`CONNECTIONS_MAX`] |
 //! | one reader a connection | handshake, requests, payloads of writes |
 //! | one writer a connection | replies |
-//! | spindle | sleeps until the model ends a command, moves its data, hands the reply over |
+//! | spindle | sleeps until the model ends a command, moves its data, passes the reply on |
 //!
-//! Simple replies only. A write with FUA takes what the medium takes, and is made durable in the file. TRIM is offered by
-//! what has a use for it: of data in memory, whole extents read as zeros afterwards; a file keeps what it holds.
+//! Simple replies only. A write with FUA takes the time of the medium, and is made durable in the file. TRIM
+//! is offered only where it has an effect: whole extents of data in memory read as zeros afterwards, while a
+//! file keeps its contents.
 //!
-//! A reply comes late by what the kernel's timers are late, some 50 to 100 µs: next to a seek little,
-//! next to a hit in a cache much.
+//! A reply is late by the delay of the kernel's timers, some 50 to 100 µs. This is little compared with a
+//! seek, and much compared with a cache hit.
 
 use super::clock::{Asked, Clockwork};
 use restripe_io::nbd_wire::message::{REQUEST_BYTES, Request, SimpleReply};

@@ -1,7 +1,8 @@
-//! Drives by name: TOML in which every number says where it comes from.
+//! Drives by name: TOML in which every number has its source.
 //!
-//! No maker prints a zone table, so a preset has an outer and an inner density with zones of equal width between them, and as
-//! many cylinders as the capacity needs. Skews follow from head switch and one-cylinder seek.
+//! No maker prints a zone table. So a preset has an outer and an inner density with zones of equal width
+//! between them, and the number of cylinders that the capacity needs. Skews follow from head switch and
+//! one-cylinder seek.
 
 use crate::nearest::unknown;
 use restripe_sim::disk::flash::{Flash, FlashDrive};

@@ -1,8 +1,8 @@
-//! Reads what DiskSim's tools write about a drive: the parameter language of `.model` and `.diskspecs`, `.seek` tables
-//! and validation traces.
+//! Reads the files of DiskSim's tools about a drive: the parameter language of `.model` and `.diskspecs`,
+//! `.seek` tables and validation traces.
 //!
-//! The language is `name = value` with commas between, where a value is a scalar, a list in brackets or a named block
-//! in braces; `#` begins a comment.
+//! The language is `name = value` with commas between, where a value is a scalar, a list in brackets or a
+//! named block in braces; `#` begins a comment.
 
 use restripe_sim::disk::mechanical::{Access, Command};
 

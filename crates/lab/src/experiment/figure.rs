@@ -1,6 +1,8 @@
-//! Figures of an experiment as SVG: curves with their intervals, bars, heat maps, distributions, courses over time.
+//! Figures of an experiment as SVG: curves with their intervals, bars, heat maps, distributions, courses
+//! over time.
 //!
-//! Written by hand, like [`crate::chart`], and for the same reasons. Each stands alone: its style is within it.
+//! Written by hand, like [`crate::chart`], and for the same reasons. Each stands alone: its style is within
+//! it.
 
 use super::outcome::{Group, Outcome, short};
 use super::scenario::{Figure, FigureKind, Value};

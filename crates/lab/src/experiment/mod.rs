@@ -1,13 +1,13 @@
-//! Experiments as data: a scenario is a text file, its cells are independent runs, everything shown is a function of their
-//! logs.
+//! Experiments as data: a scenario is a text file, its cells are independent runs, and all output is a
+//! function of their logs.
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`scenario`] | the file: fixed parameters with their origins, the sweep, what is shown, what papers printed |
+//! | [`scenario`] | the file: fixed parameters with their origins, the sweep, the output, the numbers that papers printed |
 //! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
-//! | [`requests`] | what its workload asks for |
+//! | [`requests`] | the requests of its workload |
 //! | [`runner`] | cells over cores, the cache, progress |
 //! | [`metric`] | numbers of a run by name |
 //! | [`statistics`] | geometric means and intervals |

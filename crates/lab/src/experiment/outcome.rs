@@ -1,4 +1,5 @@
-//! What an experiment came to: groups of seeds, comparisons seed by seed, and both as table, CSV and JSON lines.
+//! The results of an experiment: groups of seeds, comparisons seed by seed, and both as table, CSV and JSON
+//! lines.
 
 use super::cell::Cell;
 use super::metric::{known, metric, saturated};

@@ -1,7 +1,8 @@
-//! The parameters that a settings type has, and which of them may be left out, as its own `Deserialize` says.
+//! The parameters that a settings type has, and those that may be left out, as its own `Deserialize` defines
+//! them.
 //!
-//! So the list of what is missing, the parameters that `--set` takes and the document are never another list than the
-//! code's. A type is asked for its fields, and then built from ever more of them until none is missing.
+//! So the list of missing parameters, the parameters that `--set` accepts and the document agree with the
+//! code. A type is asked for its fields, and then built from more and more of them until none is missing.
 
 use crate::nearest;
 use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};

@@ -1,9 +1,10 @@
-//! Cells over cores, with a cache: a run that was done is not done again.
+//! Cells over cores, with a cache: a finished run is not done again.
 //!
-//! What is kept is kept for the program that ran it: another one may give other results, and never shows these as its own.
+//! The cache belongs to the program that did the run: another program may give other results, and never
+//! shows these as its own.
 //!
-//! Every cell is a function of its text, so neither the number of threads nor the order in which they finish shows in
-//! anything but the time it takes. Results come back in the order of the cells.
+//! Every cell is a function of its text, so the number of threads and the order in which they finish affect
+//! the time only. Results are returned in the order of the cells.
 
 use super::cell::{Cell, digested, hash, measure_capacity, run};
 use crate::replay::facts::Log;

@@ -1,7 +1,8 @@
 //! An experiment as a file.
 //!
-//! `[fixed]` names every parameter by its path with its value and where that is from; `[sweep]` lists the values of those
-//! that vary, and all combinations are run. `[short]` is what a quick run puts in the place of either.
+//! `[fixed]` names every parameter by its path, with its value and the value's origin. `[sweep]` lists the
+//! values of the others, and all combinations are run. `[short]` has the values that a quick run uses
+//! instead.
 
 use super::parameters::{Grouped, Keys};
 use crate::nearest;

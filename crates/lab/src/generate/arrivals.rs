@@ -1,8 +1,8 @@
-//! When requests come: a chain of two states, bursts and calm, each with exponential gaps.
+//! Arrival times of requests: a chain of two states, burst and calm, each with exponential gaps.
 //!
-//! A share of all requests belongs to bursts. Mean and coefficient of variation of all gaps then fix the mean gap of
-//! either state (a hyperexponential law of two phases); the mean number of requests of a burst fixes how often the
-//! state changes, that is, how long bursts last, without touching either.
+//! A share of all requests belongs to bursts. The mean and the coefficient of variation of all gaps then fix
+//! the mean gap of either state (a hyperexponential law of two phases). The mean number of requests of a
+//! burst fixes the frequency of changes of state, that is, the length of bursts, and affects neither mean.
 
 use super::math::ln;
 use super::parameters::Parameters;

@@ -1,7 +1,7 @@
 //! The requests of a synthetic workload, one by one, from its parameters and a seed.
 //!
-//! What follows what: a *phrase* is a visit of some fresh reads or fresh writes to a zone, one re-read, or one rewrite.
-//! Phrases are drawn so that each kind gets its share of the requests. While a scan is on, some requests are its own.
+//! A *phrase* is a visit of some new reads or new writes to a zone, one re-read, or one rewrite. Phrases are
+//! drawn so that each kind gets its share of the requests. During a scan, some requests belong to the scan.
 //! Memory is that of the zones and of the stacks of recent requests, whatever the number of requests.
 
 use super::arrivals::Arrivals;

@@ -1,7 +1,8 @@
 //! Logarithm and exponential from additions, multiplications and divisions in a fixed order.
 //!
-//! The standard library leaves both to the platform, whose last digits differ; the four operations are exact by
-//! IEEE 754. So a seed means the same bytes on every machine and at every optimisation level. Errors are below 1e-14.
+//! The standard library leaves both to the platform, whose last digits differ; the four operations are exact
+//! by IEEE 754. So a seed means the same bytes on every machine and at every optimisation level. Errors are
+//! below 1e-14.
 
 const LN_2: f64 = std::f64::consts::LN_2;
 /// ln 2 in two parts, the first of few enough bits that its multiples by exponents are exact.

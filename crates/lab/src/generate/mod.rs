@@ -11,8 +11,8 @@
 //! | [`fit`] | parameters from a trace |
 //! | [`blocks`] | no model: blocks of one size, in sequence or anywhere |
 //!
-//! The model is told in `docs/reference/workloads.md`. The same parameters and seed give the same requests on every machine and
-//! build: integers, and floats by the four operations in a fixed order (`math`).
+//! The model is told in `docs/reference/workloads.md`. The same parameters and seed give the same requests
+//! on every machine and build: integers, and floats by the four operations in a fixed order (`math`).
 
 pub mod arrivals;
 pub mod blocks;

@@ -1,6 +1,7 @@
-//! What a synthetic workload is made from: every number of the model, with its unit, its bounds, and where it is from.
+//! The parameters of a synthetic workload: every number of the model, with its unit, its bounds, and its
+//! source.
 //!
-//! `docs/reference/workloads.md` tells what they do. They are read from TOML and written as TOML.
+//! `docs/reference/workloads.md` describes them. They are read from TOML and written as TOML.
 
 use super::arrivals::burst_share_min;
 use crate::trace::LENGTH_MAX;

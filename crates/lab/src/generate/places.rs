@@ -1,8 +1,9 @@
-//! Where requests go: zones by popularity over devices, what drifts, and places within a zone.
+//! Addresses of requests: zones by popularity over devices, the drift of popularity, and addresses within a
+//! zone.
 //!
-//! Popularity is Zipf's law over the ranks of all zones together. Each rank is given to the device that has least of
-//! its share, so that both the law and the shares hold as nearly as they can: a zone of more popularity than its
-//! device's share cannot be split. Which zone of a device gets the rank is drawn.
+//! Popularity is Zipf's law over the ranks of all zones together. Each rank goes to the device that lacks
+//! most of its share, so the law and the shares both hold as nearly as possible: a zone that is more popular
+//! than its device's share cannot be split. The zone of the device is drawn.
 
 use super::math::pow;
 use super::parameters::{Invalid, Parameters};

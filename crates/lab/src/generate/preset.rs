@@ -1,8 +1,8 @@
 //! Workloads by name: TOML files with the source of every number, built into the command.
 //!
-//! A file has the parameters that its localities share, and a table of those in which they differ. `fin1-low` is its
-//! locality `low`; `fin1` alone is `mid`. Numbers are of published statistics where there are any; the rest is assumed
-//! and says so. None is the trace that it is named after.
+//! A file has the parameters that its localities share, and a table of those in which they differ.
+//! `fin1-low` is its locality `low`; the name `fin1` means `mid`. Numbers are from published statistics
+//! where there are any; the others are marked as assumed. No preset is the trace that it is named after.
 
 use super::parameters::{Invalid, Parameters};
 use crate::nearest;

@@ -1,16 +1,17 @@
-//! Layouts for given disks, compared before anything is written: what they hold, how they are rebuilt, and what a second
-//! failure costs.
+//! Layouts for given disks, compared before anything is written: their capacity, their rebuilds, and the
+//! cost of a second failure.
 //!
-//! All that a layout decides is counted from the layout itself: capacity, exposure, what a rebuild reads of whom. What
-//! disks decide is a model, in [`rebuild`] (times) and [`lifetime`] (mean times to data loss).
+//! All properties of a layout are counted from the layout itself: capacity, exposure, the reads of a rebuild
+//! from each disk. Properties of disks come from a model, in [`rebuild`] (times) and [`lifetime`] (mean
+//! times to data loss).
 //!
 //! | module | owns |
 //! |---|---|
-//! | [`candidates`] | which layouts so many disks can have |
-//! | [`exposure`] | what the loss of a second disk takes |
-//! | [`rebuild`] | where a lost disk is rebuilt, and how long it takes |
+//! | [`candidates`] | the possible layouts of N disks |
+//! | [`exposure`] | the loss after a second failed disk |
+//! | [`rebuild`] | the target of a rebuild, and its duration |
 //! | [`lifetime`] | the mean time to data loss |
-//! | [`speed`] | how fast a modelled drive is from end to end |
+//! | [`speed`] | the speed of a modelled drive from end to end |
 
 pub mod candidates;
 pub mod exposure;

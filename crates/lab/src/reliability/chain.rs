@@ -1,11 +1,12 @@
 //! A Markov chain that ends in data loss, and what is expected until then.
 //!
-//! States are eliminated one by one, the last first, and each takes its share of time with it (Grassmann, Taksar and
-//! Heyman, 1985, "Regenerative analysis and steady state distributions for Markov chains"). For a state i with rates
-//! r_ij, a rate to loss l_i and a reward w_i a unit of time, the expectation m obeys
+//! States are eliminated one by one, the last first, and each takes its share of time with it (Grassmann,
+//! Taksar and Heyman, 1985, "Regenerative analysis and steady state distributions for Markov chains"). For a
+//! state i with rates r_ij, a rate to loss l_i and a reward w_i a unit of time, the expectation m obeys
 //! `sum_j r_ij (m_i - m_j) + l_i m_i = w_i`; putting in the equation of a state k leaves the same form with
 //! `r_ij += r_ik r_kj / t_k`, `l_i += r_ik l_k / t_k`, `w_i += r_ik w_k / t_k`, `t_k = sum_j r_kj + l_k`.
-//! Nothing is subtracted, so floats keep their relative precision however far apart the rates lie; rationals are exact.
+//! Nothing is subtracted, so floats keep their relative precision however far apart the rates lie; rationals
+//! are exact.
 
 use super::quantity::{Exact, Number};
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! Which disks guard each other: the models by name, and chains by counting where it only matters how many disks failed.
+//! Groups of disks that protect each other: the models by name, and chains by counting where only the number
+//! of failed disks matters.
 
 use super::chain::{Cause, Chain, Target, Transition};
 use super::conditions::Conditions;

@@ -1,4 +1,4 @@
-//! What a replay says, in sentences: how long the rebuild took, and what it did to those who asked for something.
+//! The result of a replay in sentences: the duration of the rebuild, and its effect on clients.
 
 use super::facts::{Log, Phase};
 use crate::experiment::metric::saturated;

@@ -1,5 +1,5 @@
-//! What a run was: its phases, its course, what happened. Whole numbers only, so that one run is one text on every
-//! machine; every table and figure is a function of this and of nothing else.
+//! The log of a run: its phases, its time series, its events. It has whole numbers only, so that one run is
+//! one text on every machine. Every table and figure is a function of this log and of nothing else.
 
 use super::histogram::Times;
 use serde::{Deserialize, Serialize};

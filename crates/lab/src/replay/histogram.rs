@@ -1,7 +1,8 @@
-//! Times in a histogram of fixed size: any number of samples, quantiles within one part in 128, whole numbers only.
+//! Times in a histogram of fixed size: any number of samples, quantiles within one part in 128, whole
+//! numbers only.
 //!
-//! The buckets are those of an HDR histogram: a power of two is cut into 128 equal parts. Memory is that of the buckets
-//! (58 KiB), whatever the number of samples; the order in which samples come does not matter.
+//! The buckets are those of an HDR histogram: a power of two is cut into 128 equal parts. Memory is that of
+//! the buckets (58 KiB), whatever the number of samples; the order in which samples come does not matter.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

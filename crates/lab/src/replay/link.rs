@@ -1,7 +1,8 @@
-//! A network between the array and some of its drives: a round trip, and a rate that they share in each direction.
+//! A network between the array and some of its drives: a round trip, and a rate that they share in each
+//! direction.
 //!
-//! A drive is asked for its next operation when the answer to the one before is back, so a round trip is time in which it
-//! rests: what a member behind NBD that is asked for one thing at a time would do, and no better.
+//! A drive gets its next operation when the reply to the last one is back, so it is idle during a round
+//! trip. This is the behaviour of a member behind NBD with a queue depth of one.
 
 use super::meter::Instrumented;
 use restripe_array::{IoOp, Nanos, SECTOR_BYTES};

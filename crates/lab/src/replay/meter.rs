@@ -1,4 +1,4 @@
-//! A drive model inside the simulated world that can be asked, from outside, how long it was busy and what it drew.
+//! A drive model inside the simulated world that reports its busy time and its energy.
 
 use super::facts::{Energy, Labour};
 use restripe_array::energy::Spent;

@@ -13,7 +13,8 @@
 //! | [`answer`] | the log in sentences |
 //! | [`histogram`] | times in a histogram of fixed size |
 //!
-//! Requests stream: memory grows with neither the trace nor the time that a replay takes, but for its course in steps.
+//! Requests stream: memory grows with neither the trace nor the time that a replay takes, but for its course
+//! in steps.
 
 pub mod answer;
 pub mod facts;

@@ -1,7 +1,8 @@
 //! A replay on a real array: over NBD, or in this process by its reactor. Real time, real data.
 //!
-//! Every worker has a connection of its own. It takes the next request from the one source, waits for its time (open
-//! loop), makes it, and tells how long it took. With all workers under way, requests wait, and their wait counts.
+//! Every worker has its own connection. It takes the next request from the one source, waits for its time
+//! (open loop), submits it, and records its duration. If all workers are busy, requests wait, and their wait
+//! counts.
 
 use super::Pace;
 use super::facts::Log;

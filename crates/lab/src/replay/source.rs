@@ -1,7 +1,9 @@
-//! Requests as an array takes them: one address space, whole sectors, within its size, none too long.
+//! Requests in the form that an array accepts: one address space, whole sectors, within its size, and of a
+//! limited length.
 //!
-//! A trace's devices are laid end to end by number. What no request touches is squeezed out, zone by zone and in order, if
-//! the whole does not fit; addresses are never folded onto each other. A trace that does not fit even so is refused.
+//! A trace's devices follow each other by number. If the whole does not fit, zones without requests are
+//! removed, in order. Addresses are never folded onto each other. A trace that still does not fit is
+//! refused.
 
 use super::stage::REQUEST_BYTES_MAX;
 use crate::trace::{Op, Request, Requests, TraceError};

@@ -1,7 +1,7 @@
-//! What `blkparse` prints: `maj,min cpu seq seconds pid action RWBS sector + sectors [process]`.
+//! The output of `blkparse`: `maj,min cpu seq seconds pid action RWBS sector + sectors [process]`.
 //!
-//! One request has many events; exactly one action is taken for it, see [`super::Action`]. Lines may be grouped by CPU, so the
-//! reader's output goes through [`super::sort`].
+//! One request has many events; exactly one action is used for it, see [`super::Action`]. Lines may be
+//! grouped by CPU, so the reader's output goes through [`super::sort`].
 
 use super::fields::{self, SECONDS, number, request, sectors};
 use super::format::{Format, Lines, Parsed, Parser};

@@ -1,8 +1,8 @@
-//! What `blktrace` writes: a file of binary events for every CPU, as a folder, one file, or a tar archive of them.
-//! Written, requests are the events of one CPU, each queued and nothing more.
+//! The format of `blktrace`: a file of binary events for every CPU, as a folder, one file, or a tar archive
+//! of them. On output, requests are the events of one CPU, each with a queue event only.
 //!
-//! The files are read one after another, so the reader's output goes through [`super::sort`]. The layout of an event is
-//! the kernel's `blk_io_trace`; both byte orders are read.
+//! The files are read one after another, so the reader's output goes through [`super::sort`]. The layout of
+//! an event is the kernel's `blk_io_trace`; both byte orders are read.
 
 use super::detect::{damage, detect};
 use super::fields::{SECTOR, request, sectors};

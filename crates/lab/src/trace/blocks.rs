@@ -1,8 +1,8 @@
 //! A set of 4 KiB blocks: footprints of traces with millions of blocks in little memory.
 //!
-//! Blocks come in spans of 65,536 (256 MiB). A span with few blocks is a sorted list of 16-bit numbers, one with many a
-//! bitmap of 8 KiB, a whole one takes nothing more. Memory is at most [`BYTES_MAX`], so that addresses without sense
-//! end in an error and not in an exhausted machine.
+//! Blocks come in spans of 65,536 (256 MiB). A span with few blocks is a sorted list of 16-bit numbers, one
+//! with many a bitmap of 8 KiB, a whole one takes nothing more. Memory is at most [`BYTES_MAX`], so that
+//! addresses without sense end in an error and not in an exhausted machine.
 
 use std::collections::BTreeMap;
 use std::ops::Range;

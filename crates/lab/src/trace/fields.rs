@@ -1,4 +1,4 @@
-//! What the readers of text have in common: lines of bounded length, fields, numbers and times without rounding.
+//! Shared parts of the readers of text: lines of bounded length, fields, numbers and times without rounding.
 
 use super::{END_MAX, LENGTH_MAX, Op, Request};
 use crate::trace::source::Bytes;

@@ -1,8 +1,8 @@
-//! Block traces: what a request is, and what a reader of any format yields.
+//! Block traces: the type of a request, and the output of a reader of any format.
 //!
-//! Readers stream: memory does not grow with the trace. Every format is turned into the same [`Request`]: nanoseconds
-//! and bytes. What a format does not record is said by [`Features`], never made up. The formats, their units and their
-//! traps are in `docs/reference/traces.md`.
+//! Readers stream: memory does not grow with the trace. Every format becomes the same [`Request`], in
+//! nanoseconds and bytes. [`Features`] lists the properties that a format does not record; they are never
+//! invented. The formats, their units and their pitfalls are in `docs/reference/traces.md`.
 
 mod binary;
 mod blkparse;

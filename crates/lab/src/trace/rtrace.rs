@@ -1,8 +1,9 @@
-//! The compact format of our own, `.rtrace`: blocks of delta-coded requests, each with its checksum.
+//! Restripe's compact format, `.rtrace`: blocks of delta-coded requests, each with its checksum.
 //!
-//! `docs/reference/traces.md` has it byte by byte. Every block stands alone, so one that is damaged can be skipped; the file ends
-//! with a block that counts all requests, so a file that was cut short is told from a whole one. After that block
-//! another trace with the same header may follow. Any other bytes there are an error.
+//! `docs/reference/traces.md` has every byte. Each block can be decoded without the others, so a damaged one
+//! can be skipped. The file ends with a block that counts all requests, which distinguishes a whole file
+//! from a cut one. After that block another trace with the same header may follow. Any other bytes there are
+//! an error.
 
 use super::fields::request;
 use super::format::{Contents, Format, Opened};

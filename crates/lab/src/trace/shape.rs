@@ -1,4 +1,5 @@
-//! What is done to traces before they are replayed: cut, stretched in time, folded onto one device, fitted to a capacity.
+//! Changes to a trace before its replay: cut, stretched in time, folded onto one device, fitted to a
+//! capacity.
 
 use super::{Item, Request, Requests, TraceError};
 use std::collections::BTreeMap;

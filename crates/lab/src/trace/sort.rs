@@ -1,7 +1,9 @@
-//! Requests in the order of time, whatever their number: runs sorted in memory, spilled to a temporary file, merged.
+//! Requests in the order of time, whatever their number: runs sorted in memory, spilled to a temporary file,
+//! merged.
 //!
-//! Requests of the same time keep the order in which they came. Memory is one run and a small buffer for each spilled
-//! run. The file is unlinked before it is written, so nothing is left behind however the process ends.
+//! Requests of the same time keep the order in which they came. Memory is one run and a small buffer for
+//! each spilled run. The file is unlinked before it is written, so nothing is left behind however the
+//! process ends.
 
 use super::{Item, Op, Place, Request, Requests, TraceError};
 use std::cmp::Reverse;

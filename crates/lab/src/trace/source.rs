@@ -1,8 +1,8 @@
 //! The bytes of a trace: files, decompressed as they are read.
 //!
-//! What a file is compressed with is told by its first bytes, not by its name. Nothing is decompressed further than it
-//! is read, and no decoder may ask for more than [`WINDOW_MAX`], so a hostile file costs time but not memory. Of a
-//! compressed file that was cut, all that it holds is read, then an error says that it is cut.
+//! A file's first bytes show its compression, and not its name. Nothing is decompressed further than it is
+//! read, and no decoder may use more than [`WINDOW_MAX`], so a hostile file costs time but not memory. A
+//! compressed file that was cut is read to its last byte, and then an error reports the cut.
 
 use flate2::bufread::MultiGzDecoder;
 use lzma_rust2::{Action, Status, XzStream};

@@ -1,7 +1,8 @@
-//! What a trace is like: rates, sizes, footprint, sequentiality, reuse, burstiness, locality, and where and when it is busy.
+//! The properties of a trace: rates, sizes, footprint, sequentiality, reuse, burstiness, locality, and its
+//! busy addresses and times.
 //!
-//! Two passes: the first finds what the second needs to know beforehand (how many requests, how long, how far). Only
-//! reads and writes count; discards and flushes are numbered apart.
+//! There are two passes. The first finds the numbers that the second needs: requests, duration, highest
+//! address. Only reads and writes count; discards and flushes have counts of their own.
 
 use super::blocks::{BlockSet, TooLarge, blocks};
 use super::locality::{Gatherer, Locality};

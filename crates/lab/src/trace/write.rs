@@ -1,6 +1,7 @@
 //! Writing traces: our own format, and those that other tools read.
 //!
-//! A format that cannot hold a request (an address within a sector, a discard) refuses it; nothing is rounded.
+//! A format that cannot hold a request (an address within a sector, a discard) refuses it; nothing is
+//! rounded.
 
 use super::fields::SECTOR;
 use super::{Features, Format, Op, Request, blktrace, rtrace, text};

@@ -1,4 +1,5 @@
-//! Runs seeds of arrays with a surrogate: `surrogates --seeds 0..1000`, or one that failed: `surrogates --seed N`.
+//! Runs seeds of arrays with a surrogate: `surrogates --seeds 0..1000`, or one that failed:
+//! `surrogates --seed N`.
 
 use restripe_sim::program::{self, Arguments};
 use restripe_sim::surrogate::{Event, Moment, Options, Outcome, run, why_not};

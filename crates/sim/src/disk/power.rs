@@ -1,4 +1,4 @@
-//! What a drive draws, state by state, and the ledger of it, in whole nanojoules.
+//! The power of a drive, state by state, and its energy ledger, in whole nanojoules.
 //!
 //! | state | event | next |
 //! |---|---|---|
@@ -7,7 +7,7 @@
 //! | idle | [`Power::spin_down`], or the timer set at construction | spinning down, then standby |
 //! | standby, spinning down | a command | spinning up (after the spin-down has ended), then active |
 //!
-//! The ledger is brought up to date lazily: nothing happens between commands that arithmetic cannot make up for.
+//! The ledger is updated lazily: arithmetic replaces all steps between commands.
 
 use restripe_array::energy::{Rating, energy_nj, nanojoules};
 

@@ -1,7 +1,8 @@
 //! The models of this folder as a [`Device`] of the simulated world.
 //!
-//! A [`Device`] says when an operation ends as soon as it is sent, so a mechanical drive here serves in order of arrival;
-//! a disk of depth one leaves the choice among those waiting to [`Device::choose`].
+//! A [`Device`] returns the end of an operation when the operation is sent. So a mechanical drive serves in
+//! the order of arrival here. A disk of depth one leaves the choice among waiting operations to
+//! [`Device::choose`].
 
 use super::flash::Flash;
 use super::mechanical::{Command, Mechanical};

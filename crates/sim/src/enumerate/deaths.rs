@@ -1,7 +1,8 @@
-//! The daemon alone dies: members and their caches live on, and of what was under way any subset is done.
+//! Crashes of the daemon alone: members keep their caches, and any subset of the operations in flight is
+//! done.
 //!
-//! Another daemon starts over the same caches. Power is cut at a moment of its start, or behind a flush that it
-//! acknowledged, or behind its stop; what is not durable by then is lost, all of it or a sample.
+//! Another daemon starts over the same caches. Power is cut during its start, after a flush that it
+//! acknowledged, or after its stop. Data that is not durable by then is lost, all of it or a sample.
 
 use super::{Enumeration, STEPS_OF_PAIR, Surrogate, first};
 use crate::atlas::Atlas;

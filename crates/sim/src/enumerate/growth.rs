@@ -1,5 +1,5 @@
-//! Crash images of arrays that grow, once or twice in a row: from the command until the new capacity has been written for a
-//! while.
+//! Crash images of arrays that grow, once or twice in a row: from the command until the new capacity has
+//! been written for a while.
 
 use super::{Enumeration, Reach, Report};
 use crate::array::Spec;

@@ -1,5 +1,5 @@
-//! Crash images of arrays with spare partitions: members are lost and brought while users go on, from the first loss until
-//! nothing is left to be rebuilt or brought home.
+//! Crash images of arrays with spare partitions: members are lost and added while clients continue, from the
+//! first loss until no rebuild and no copy-back is left.
 
 use super::growth::take_capacity;
 use super::{Enumeration, Reach, Report, first};

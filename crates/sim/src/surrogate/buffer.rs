@@ -1,4 +1,5 @@
-//! What happens to a code cache's buffer in persistent memory: its members fail, are away, or are there as they were before.
+//! What happens to a code cache's buffer in persistent memory: its members fail, are away, or are there as
+//! they were before.
 
 use super::{Life, Run, Site, set_of};
 use super::{faults, removal};

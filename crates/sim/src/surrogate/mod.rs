@@ -1,5 +1,5 @@
-//! Whole lives of an array with a surrogate, from one seed: writes that are moved away while a member is rebuilt, and
-//! that come home again, with failures in both sets and crashes at any moment.
+//! Whole lives of an array with a surrogate, from one seed: writes that are moved away while a member is
+//! rebuilt, and that come home again, with failures in both sets and crashes at any moment.
 //!
 //! Whole bytes stand for sectors: a record's header lies among data, and no token holds a page.
 

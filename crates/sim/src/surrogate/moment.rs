@@ -1,4 +1,5 @@
-//! What a code cache is at when something happens: the rows and columns of its coverage table, and which cells no run can meet.
+//! What a code cache is at when something happens: the rows and columns of its coverage table, and which
+//! cells no run can meet.
 
 use super::{Life, Site};
 use crate::oracle::WriteKind;

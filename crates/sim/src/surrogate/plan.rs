@@ -1,4 +1,5 @@
-//! What a seed makes of an array with a surrogate: both sets, who writes, and when what lies in the log goes home.
+//! What a seed makes of an array with a surrogate: both sets, who writes, and when what lies in the log goes
+//! home.
 
 use super::Options;
 use crate::array::{Spec, pool};

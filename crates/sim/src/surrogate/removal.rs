@@ -1,5 +1,6 @@
-//! The surrogate is taken away while users write. From the answer on home alone has everything, and the disks that were the surrogate's
-//! may go. While the array serves they are not yet somebody else's: a stop still puts on them that they were stopped.
+//! The surrogate is removed while clients write. After the reply, the main set alone has all data, and the
+//! surrogate's disks may be unplugged. While the array serves, these disks are not free for other uses yet:
+//! a clean stop still writes to them.
 
 use super::{Life, Run, Site, overlay};
 use super::{buffer, directed};

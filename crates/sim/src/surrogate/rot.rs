@@ -1,4 +1,5 @@
-//! Pages of the log that rot while the power is off: headers and anchors, on as many members as redundancy bears.
+//! Pages of the log that rot while the power is off: headers and anchors, on as many members as redundancy
+//! bears.
 
 use super::{Life, Run, Site, set_of, spec_of};
 use crate::array::superblock_of;

@@ -1,5 +1,5 @@
-//! What operators do with copies and halves of arrays: an old copy of a member is put back after a clean stop, and members that were left behind
-//! are started alone, and are given one that went on without them.
+//! What operators do with copies and halves of arrays: an old copy of a member is put back after a clean
+//! stop, and members that were left behind are started alone, and are given one that went on without them.
 
 use super::life::{Life, Run};
 use super::plan::Roughness;

@@ -1,7 +1,7 @@
 //! Directed scenarios: an incident that is to meet a task of a certain kind when it has come a certain way.
 //!
-//! Tasks are short and incidents rare, so chance alone leaves much of the table of tasks and incidents empty. A directed scenario
-//! provokes its task and then lies in wait for the phase.
+//! Tasks are short and incidents rare, so chance alone leaves much of the table of tasks and incidents
+//! empty. A directed scenario provokes its task and then lies in wait for the phase.
 
 use super::coverage::{Incident, Phase};
 use super::faults;

@@ -1,4 +1,5 @@
-//! How lives end: power goes, disks stay away, and the oracle is told what may be lost. In the last one all comes to rest and is looked at.
+//! How lives end: power goes, disks stay away, and the oracle is told what may be lost. In the last one all
+//! comes to rest and is looked at.
 
 use super::coverage::{Incident, Scene};
 use super::life::{BLOCKS_CACHED, Life, Run, UNPLUGGED};

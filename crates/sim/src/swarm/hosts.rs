@@ -1,5 +1,6 @@
-//! What happens to an array while a slot's partitions lie apart, in spare partitions or on several spares, or are rebuilt there: there
-//! hosts are lost, former ones come back, and power goes, more often than chance alone brings it about.
+//! What happens to an array while a slot's partitions lie apart, in spare partitions or on several spares,
+//! or are rebuilt there: there hosts are lost, former ones come back, and power goes, more often than chance
+//! alone brings it about.
 
 use super::coverage::{Hosting, Scene};
 use super::directed::IDLE_STEPS;

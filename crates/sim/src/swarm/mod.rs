@@ -1,8 +1,8 @@
 //! A whole run from one seed: an array, its users, what goes wrong, and whether every promise held.
 //!
-//! A run has several lives. Each starts the engine on the disks that are there, serves requests while faults come, and
-//! ends in a crash or an orderly stop. The last life is calm: it lets the tasks end, reads everything, checks parity on
-//! the media, stops, starts again and reads everything once more.
+//! A run has several lives. Each starts the engine on the disks that are there, serves requests while faults
+//! come, and ends in a crash or an orderly stop. The last life is calm: it lets the tasks end, reads
+//! everything, checks parity on the media, stops, starts again and reads everything once more.
 //!
 //! `life` has the course of a run, and `ends` the ends of its lives. Each other module does one thing to an
 //! array: `faults` what chance brings, `directed` an incident in a phase of a task, `triggers` one while

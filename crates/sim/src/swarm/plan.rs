@@ -1,4 +1,5 @@
-//! What a seed decides before anything runs: the array, its disks, its users' temper and how rough the run gets.
+//! What a seed decides before anything runs: the array, its disks, its users' temper and how rough the run
+//! gets.
 
 use crate::array::{Spec, pool};
 use crate::payload::Payload;

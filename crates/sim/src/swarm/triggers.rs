@@ -1,4 +1,5 @@
-//! Triggered faults: incidents that strike while slices do something particular, which chance alone seldom meets.
+//! Triggered faults: incidents that strike while slices do something particular, which chance alone seldom
+//! meets.
 
 use super::faults;
 use super::faults::HANG;

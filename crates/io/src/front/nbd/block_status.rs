@@ -1,4 +1,4 @@
-//! What block status queries can be asked about, and how an array's map becomes an answer.
+//! The contexts of block status queries, and the translation of an array's map into a reply.
 //!
 //! | context | flags |
 //! |---|---|

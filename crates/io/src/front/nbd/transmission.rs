@@ -1,7 +1,7 @@
 //! The transmission phase: requests in, replies out.
 //!
-//! Every request of a client gets one reply, whatever is wrong with it, as long as its frame can be told: the payload
-//! of a write that is refused is skipped. Only a wrong magic ends the connection.
+//! Every request of a client gets one reply, whatever is wrong with it, if its frame can be recognised: the
+//! payload of a refused write is skipped. Only a wrong magic ends the connection.
 
 use super::Step;
 use super::block_status::{Context, EXTENTS_MAX, MAPPED_BYTES_MAX, descriptors};

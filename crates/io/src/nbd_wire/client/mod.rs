@@ -1,5 +1,5 @@
-//! A client's connection as a state machine without I/O: how a member that is an NBD export is spoken to, and how tests
-//! and demonstrations speak to our own server.
+//! A client's connection as a state machine without I/O: how a member that is an NBD export is spoken to,
+//! and how tests and demonstrations speak to our own server.
 //!
 //! The owner of the socket feeds what it received to [`Client::received`] and sends what gathered in `out`:
 //!
@@ -13,8 +13,9 @@
 //! request(...)                   appends a request's header; a write's payload must be sent right behind it
 //! ```
 //!
-//! Nothing that a server sends makes it panic, allocate beyond [`MESSAGE_BYTES_MAX`], or write outside a request's
-//! memory. What it cannot make sense of is a [`ClientError`], after which the connection is of no more use.
+//! Nothing that a server sends makes it panic, allocate beyond [`MESSAGE_BYTES_MAX`], or write outside a
+//! request's memory. What it cannot make sense of is a [`ClientError`], after which the connection is of no
+//! more use.
 
 mod handshake;
 

@@ -1,4 +1,5 @@
-//! Leases over real sockets: windows of their own, memory of their own, one client each, and who borrows on record.
+//! Leases over real sockets: windows of their own, memory of their own, one client each, and who borrows on
+//! record.
 
 use super::*;
 use crate::host::Delivery;

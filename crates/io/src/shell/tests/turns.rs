@@ -1,4 +1,5 @@
-//! One client floods an array, and others ask for a little: counted in operations of members, with the real engine.
+//! One client floods an array, and others ask for a little: counted in operations of members, with the real
+//! engine.
 
 use super::*;
 use crate::host::lanes::USERS;
