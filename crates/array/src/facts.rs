@@ -39,7 +39,7 @@ pub struct Facts {
     /// How far the start is, while one runs.
     pub(crate) start: Option<StartStage>,
     pub(crate) layout: Layout,
-    /// The superblock as it should be; the metadata writer (`keeper`) writes it to the members.
+    /// The superblock as it should be; the metadata writer writes it to the members.
     pub(crate) superblock: Superblock,
     pub(crate) standing: Standings,
     pub(crate) tasks: Tasks,

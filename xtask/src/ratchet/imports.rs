@@ -21,6 +21,37 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
         ],
     ),
     (
+        "array",
+        &[
+            &["floor", "runset", "shown", "slab", "standing"],
+            &["cache", "choose", "config", "policy"],
+            &["facts"],
+            &["members"],
+            &["metadata"],
+            &["durability"],
+            &["clients"],
+            &["safety"],
+            &["targets"],
+            &["slice"],
+            &["intake"],
+            &["task"],
+            &["claims"],
+            &["start"],
+            &["commands"],
+            &["instance", "revival"],
+            &["part", "set"],
+        ],
+    ),
+    (
+        "tier",
+        &[
+            &["floor", "policy"],
+            &["config", "overlay"],
+            &["pair", "report"],
+            &["engine"],
+        ],
+    ),
+    (
         "sim",
         &[
             &["fault", "invariant", "rng", "tally"],

@@ -117,7 +117,7 @@ impl Instance {
             self.run_slices();
             self.boot_turn();
         }
-        // Also in the turn that ended the boot: on an idle array nothing else would come to wake a task that
+        // Also in the turn that ended the start: on an idle array nothing else would come to wake a task that
         // the members tell of.
         if !self.starts() {
             self.pump();

@@ -55,7 +55,7 @@ use restripe_format::meta::superblock::{
     SUPER_B_PLACES, SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock,
 };
 
-/// What one read of the boot was for.
+/// What a read of the start is for.
 #[derive(Clone, Copy, Debug)]
 enum Read {
     /// A place of a superblock, by its number.
@@ -325,7 +325,7 @@ impl Start {
         }
     }
 
-    /// The next stage. False when there is nothing to do but wait, or the boot has ended.
+    /// The next stage. False when there is nothing to do but wait, or the start has ended.
     fn boot_next(&mut self) -> bool {
         match self.start.expect("checked by the caller") {
             StartStage::Superblocks => self.boot_choose(),
