@@ -1,7 +1,7 @@
 //! What members move besides the tasks' own operations: the evidence for md's rule of idleness.
 //!
 //! An array has one, though it may have several tasks: windows are given to one task at a time, the most urgent
-//! ([`crate::task::Tasks`]), so only one asks, and what any task moves is nobody else's. md is no different: one thread
+//! ([`crate::task::table::Tasks`]), so only one asks, and what any task moves is nobody else's. md is no different: one thread
 //! an array resynchronises, and all that such threads move on a disk is taken out of its statistics. A task that begins
 //! while another is under way takes its evidence away once: the running one finds members idle at its next test if users
 //! moved no more than a little since, and at the one after that it is as before.

@@ -28,7 +28,6 @@
 //! `record`), `fill`, `resync`, `scrub`, `relocate`, `reshape` and `replay`; `reset` has what several of them
 //! do. `run` dispatches to the kinds, `window` starts and ends those of tasks. Beneath the kinds are the
 //! table of slices (`table`), what all slices do alike (`rows`) and their operations (`issue`, `failed`).
-//! `window` begins and ends those of tasks.
 
 pub(crate) mod coalesce;
 mod combine;

@@ -83,7 +83,7 @@ pub enum Effect {
         /// Every record below is durable.
         durable: u64,
     },
-    /// Writes a version of a record in memory to the NVRAM set; ends with `kept`.
+    /// Writes a version of a record in memory to the NVRAM set; ends with `nvram_written`.
     WriteNvram(NvramVersion),
     /// Records durably that the NVRAM set is not valid; ends with `nvram_disabled`.
     DisableNvram,

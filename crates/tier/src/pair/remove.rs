@@ -1,4 +1,4 @@
-//! Letting the surrogate go while the array serves: [`Command::Surrogate`] with `None`.
+//! Letting the surrogate go while the array serves: [`Command::LogSet`] with `None`.
 //!
 //! | state    | cause                                                        | next     |
 //! |----------|--------------------------------------------------------------|----------|

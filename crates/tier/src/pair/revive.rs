@@ -145,6 +145,10 @@ impl Revival {
 
     /// Whether an event is worth an attempt.
     fn calls_for_it(&self, event: &Event) -> bool {
+        // Nearly always nothing is halted, and then no request is looked up in the map.
+        if self.halted_sites().next().is_none() && !self.is_log_left() {
+            return false;
+        }
         let serves = matches!(self.stage, Stage::Serving | Stage::Alone);
         let may_write = !self.revive.mode.read_only && !self.is_leaving();
         let asks = match event {
@@ -160,9 +164,8 @@ impl Revival {
             .as_ref()
             .is_some_and(|one| one.is_alone() && !one.is_void());
         let held_ahead = unlogged && !self.is_logless() && !self.home().halted();
-        let any = self.halted_sites().next().is_some() || self.is_log_left();
         let fit = self.only_space_is_missing() && !self.has_lost_touch();
-        serves && may_write && asks && !held_ahead && any && fit
+        serves && may_write && asks && !held_ahead && fit
     }
 
     /// Whether the log of a code cache failed for another reason: memory alone may have writes, which no attempt may forget.
