@@ -121,12 +121,35 @@ impl StartMode {
 }
 
 impl Command {
-    /// Why a set by itself refuses what is a command to a main set with a log set.
-    pub fn refusal_of_set(self) -> CommandError {
+    /// Why a set by itself refuses a command that a main set with a log set carries out. `None`: a set's own.
+    pub fn refusal_of_set(self) -> Option<CommandError> {
         match self {
-            Command::AddToSurrogate(_) => CommandError::Busy(refusals::NOT_SERVED_WITH_LOG_SET),
-            Command::AddToBuffer(_) => CommandError::Busy(refusals::NO_BUFFER),
-            _ => CommandError::Unsuited("the array has no log"),
+            Command::AddToSurrogate(_) => {
+                Some(CommandError::Busy(refusals::NOT_SERVED_WITH_LOG_SET))
+            }
+            Command::AddToBuffer(_) => Some(CommandError::Busy(refusals::NO_BUFFER)),
+            Command::Destage => Some(CommandError::Unsuited("the array has no log")),
+            Command::Start(_)
+            | Command::Stop
+            | Command::Fail(_)
+            | Command::Remove(_)
+            | Command::Add(_)
+            | Command::Overwrite(_)
+            | Command::LogSet(_)
+            | Command::Replace { .. }
+            | Command::Grow { .. }
+            | Command::Reshape { .. }
+            | Command::Scrub(_)
+            | Command::Pause(_)
+            | Command::Cancel
+            | Command::Rate { .. }
+            | Command::Throttle(_)
+            | Command::Order(_)
+            | Command::OnDemand(_)
+            | Command::Moves(_)
+            | Command::CopyBack(_)
+            | Command::Date(_)
+            | Command::Lease(_) => None,
         }
     }
 }

@@ -35,8 +35,7 @@ impl Clients {
         self.read_cache.as_ref().map_or(0, |cache| cache.clock)
     }
 
-    // --------------------------------------------------------------------------------------------------
-    // requests
+    // ---------------------------------------------------------------------------------------------- requests
 
     /// A request that changes bytes is admitted.
     pub fn cache_change_begins(&mut self, offset: u64, bytes: u64) {
@@ -145,8 +144,7 @@ impl Clients {
         self.request_part_done(request, Ok(()));
     }
 
-    // ------------------------------------------------------------------------------- where an overlay stands
-    // between
+    // ----------------------------------------------------------------------- where an overlay stands between
 
     /// The cache's clock, if there is a cache, and its users are those of an overlay above.
     pub fn cache_above(&self) -> Option<u64> {
@@ -214,8 +212,7 @@ impl Clients {
         self.counters.blocks_fetched += blocks;
     }
 
-    // ------------------------------------------------------------------------------------------ what a miss
-    // costs
+    // ------------------------------------------------------------------------------------- what a miss costs
 
     /// Tells the cache what misses cost now that another member stands somewhere, or none. What a rebuild has
     /// done is told block by block.
@@ -248,8 +245,7 @@ impl Clients {
         }
     }
 
-    // ---------------------------------------------------------------------------------------------------
-    // repairs
+    // ----------------------------------------------------------------------------------------------- repairs
 
     /// Sectors are lost: they read as errors from now on, also those that are held.
     pub(crate) fn cache_lost(&mut self, lba: u64, sectors: u64) {

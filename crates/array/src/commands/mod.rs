@@ -103,7 +103,9 @@ impl Commands {
                 Ok(())
             }
             Command::Lease(command) => self.command_lease(command),
-            other => Err(other.refusal_of_set()),
+            other => Err(other
+                .refusal_of_set()
+                .expect("a set carries out all its own commands")),
         };
         match result {
             Ok(()) => self.notify(Notice::CarriedOut { tag, added }),

@@ -165,8 +165,7 @@ impl Metadata {
         !quiet && pages.filter(|page| page.writing > 0).count() < WRITING_MAX
     }
 
-    // ----------------------------------------------------------------------------------------- losses of a
-    // start
+    // ------------------------------------------------------------------------------------- losses of a start
 
     /// The start under way is to be refused rather than report anything lost.
     pub fn lose_nothing(&mut self) {
@@ -193,8 +192,7 @@ impl Metadata {
         Err(CommandError::WouldLose { extents })
     }
 
-    // ------------------------------------------------------------------------------------------------ after
-    // a halt
+    // ------------------------------------------------------------------------------------------ after a halt
 
     /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
     pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {

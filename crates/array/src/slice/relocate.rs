@@ -17,7 +17,7 @@ use alloc::vec::Vec;
 
 pub(super) fn step(rows: &mut Rows, id: u32) {
     let slice = &rows.slices[id];
-    let (row, resets) = (slice.map.row, !slice.zeroed.is_empty());
+    let resets = !slice.zeroed.is_empty();
     match slice.phase {
         Phase::Preparing => begin(rows, id),
         Phase::Combining if resets => reset::write(rows, id, None),
@@ -26,7 +26,6 @@ pub(super) fn step(rows: &mut Rows, id: u32) {
         other => unreachable!("a move is never {other:?}"),
     }
     rows.tasks.moved_now = true;
-    release_batch(rows, row);
 }
 
 fn begin(rows: &mut Rows, id: u32) {

@@ -348,8 +348,11 @@ impl Start {
     }
 
     pub(crate) fn boot_fail(&mut self, error: CommandError) -> bool {
-        let boot = self.end_boot();
-        self.out.push(Action::CommandReply(boot.tag, Err(error)));
+        // Of two causes in one step the first ends the start.
+        if self.boot.is_some() {
+            let boot = self.end_boot();
+            self.out.push(Action::CommandReply(boot.tag, Err(error)));
+        }
         false
     }
 

@@ -10,13 +10,11 @@
 //! With the record's cells M and the missing cells L of the row:
 //! - no data cell missing: parity is recomputed from all data; the partial parity is not needed.
 //! - L and M have none in common: parity = partial parity + M as it is on disk. What only parity held, and no
-//!   write
-//!   touched, is exactly as it was.
+//!   write touched, is exactly as it was.
 //! - M is one cell, and missing: its value is what P says, old or new, sector by sector; Q is made to agree.
 //! - otherwise: the missing cells of M are lost, are named so, and count as zeros. If their member is current
-//!   and only
-//!   not here, the start has to be told to accept that, since with the member there would be no loss; what was replayed
-//!   until then can be replayed again.
+//!   and only not here, a command has to accept that, since with the member there would be no loss. What was
+//!   replayed until then can be replayed again.
 //!
 //! A record that is not on every log it was meant for was never complete, so nothing was written in place for
 //! it. Where all data cells are here it still has their parity recomputed; should one of them not be
@@ -64,7 +62,7 @@ impl Start {
 
     /// The members whose logs cannot be read in full have failed.
     pub(crate) fn boot_recover_without(&mut self, goes_on: bool) {
-        if self.plan_replays() && goes_on {
+        if self.starts() && self.plan_replays() && goes_on {
             self.boot_turn();
         }
     }

@@ -36,8 +36,7 @@ fn members_of(places: &[Filled], is_so: impl Fn(Member) -> bool) -> Vec<Member> 
 }
 
 impl Targets {
-    // ------------------------------------------------------------------------------------------------------
-    // taking
+    // ------------------------------------------------------------------------------------------------ taking
 
     /// Places for every partition that nobody serves, if the rest can still be decoded.
     pub(crate) fn take_spares(&mut self) {
@@ -212,8 +211,7 @@ impl Targets {
         self.spares().take(share).collect()
     }
 
-    // -----------------------------------------------------------------------------------------------------
-    // hosting
+    // ----------------------------------------------------------------------------------------------- hosting
 
     /// Members in service with room for partitions of others, and their free spare partitions, the first
     /// last.
@@ -294,8 +292,7 @@ impl Targets {
         others + usize::from(self.layout.partitions()) <= PLACEMENTS_MAX
     }
 
-    // ------------------------------------------------------------------------------------------------- the
-    // way home
+    // ------------------------------------------------------------------------------------------ the way home
 
     /// When nothing else is to be filled, what lies in spare partitions and on further spares goes to the
     /// member that has most of the slot in its set data, or to a spare. What is to stay apart is spread
@@ -378,8 +375,7 @@ impl Targets {
             .collect()
     }
 
-    // -----------------------------------------------------------------------------------------------------
-    // filling
+    // ----------------------------------------------------------------------------------------------- filling
 
     /// Places in the set data of a member for these partitions of a slot.
     pub(crate) fn places_on(
@@ -464,8 +460,7 @@ impl Targets {
         }
     }
 
-    // --------------------------------------------------------------------------------------------------
-    // installing
+    // -------------------------------------------------------------------------------------------- installing
 
     /// What was filled serves from now on. A member that serves nothing any more becomes a spare again if it
     /// had shared the slot with others or hosted a part of it, else a failed one that may be removed.
@@ -528,8 +523,7 @@ impl Targets {
         self.logs.forget(member);
     }
 
-    // ------------------------------------------------------------------------------------------------ the
-    // placement
+    // ----------------------------------------------------------------------------------------- the placement
 
     /// The regions of a member that joins with so many sectors, by those of another: no spare partitions
     /// where it has no room for them.

@@ -26,8 +26,7 @@ use crate::units::Row;
 const AHEAD: u64 = 32;
 
 impl Background {
-    // ------------------------------------------------------------------------------------------------------
-    // begin
+    // ------------------------------------------------------------------------------------------------- begin
 
     /// The array takes so many of its spares as data slots: those that came last.
     pub(crate) fn command_grow(&mut self, by: u16) -> Result<(), CommandError> {
@@ -59,8 +58,7 @@ impl Background {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------------
-    // moving
+    // ------------------------------------------------------------------------------------------------ moving
 
     /// A growth waits until everybody is there: a chunk is not moved to nobody.
     pub(super) fn growth_waits(&mut self) {
@@ -94,8 +92,7 @@ impl Background {
         recorded && task.done.first_gap(0) >= self.move_at_most(task).min(self.layout.rows())
     }
 
-    // -------------------------------------------------------------------------------------------------------
-    // ending
+    // ------------------------------------------------------------------------------------------------ ending
 
     /// Every row stands as it will. Reads that began before may still be on their way to places that new
     /// capacity is to have.

@@ -52,7 +52,7 @@ impl Server {
     pub fn on(
         claim: Claim,
         listener: UnixListener,
-        desk: Arc<dyn Answer>,
+        handler: Arc<dyn Answer>,
     ) -> Result<Server, PlaceError> {
         let ending = Arc::new(AtomicBool::new(false));
         let open = Arc::new(Open::default());
@@ -63,7 +63,7 @@ impl Server {
             .spawn({
                 let (ending, open) = (Arc::clone(&ending), Arc::clone(&open));
                 let listener = Arc::clone(&listener);
-                move || accept_all(&listener, &desk, &open, &ending)
+                move || accept_all(&listener, &handler, &open, &ending)
             })
             .map_err(|error| PlaceError::Socket { path, error })?;
         Ok(Server {
@@ -172,7 +172,7 @@ impl Drop for Silence {
 
 fn accept_all(
     listener: &UnixListener,
-    desk: &Arc<dyn Answer>,
+    handler: &Arc<dyn Answer>,
     open: &Arc<Open>,
     ending: &AtomicBool,
 ) {
@@ -182,7 +182,7 @@ fn accept_all(
             return;
         }
         match accepted {
-            Ok((stream, _)) => admit(stream, desk, open),
+            Ok((stream, _)) => admit(stream, handler, open),
             // Out of descriptors or memory: others may close theirs meanwhile.
             Err(error) if error.kind() != ErrorKind::Interrupted => {
                 thread::sleep(Duration::from_millis(50))
@@ -192,7 +192,7 @@ fn accept_all(
     }
 }
 
-fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<Open>) {
+fn admit(stream: UnixStream, handler: &Arc<dyn Answer>, open: &Arc<Open>) {
     if let Err(error) = check_peer(&stream, own_uid()) {
         let _ = stream.set_write_timeout(Some(Duration::from_millis(100)));
         let _ = send(&stream, &Reply::Refused(Refusal::new(error.to_string())));
@@ -207,13 +207,13 @@ fn admit(stream: UnixStream, desk: &Arc<dyn Answer>, open: &Arc<Open>) {
     // From here on, by the acceptor, so that silences are numbered in the order of arrival.
     let silence = Silence::begin(open, &stream);
     let open = Arc::clone(open);
-    let desk = Arc::clone(desk);
+    let handler = Arc::clone(handler);
     let spawned = thread::Builder::new()
         .name("control connection".into())
         .spawn(move || {
             let _place = place;
             // A connection that breaks is the client's affair; nothing is owed to it.
-            let _ = converse(&stream, silence, &*desk, &open);
+            let _ = converse(&stream, silence, &*handler, &open);
         });
     // Without a thread the connection closes, which the client reports.
     drop(spawned);
@@ -253,7 +253,7 @@ impl Drop for Place {
 fn converse(
     stream: &Arc<UnixStream>,
     mut silence: Silence,
-    desk: &dyn Answer,
+    handler: &dyn Answer,
     open: &Arc<Open>,
 ) -> io::Result<()> {
     stream.set_write_timeout(Some(REPLY_TIMEOUT))?;
@@ -271,7 +271,7 @@ fn converse(
             }
             Line::Whole(line) => {
                 open.answering.fetch_add(1, Ordering::SeqCst);
-                let sent = send(stream, &answer(&line, desk));
+                let sent = send(stream, &answer(&line, handler));
                 open.answering.fetch_sub(1, Ordering::SeqCst);
                 sent?;
             }
@@ -283,9 +283,9 @@ fn converse(
     }
 }
 
-fn answer(line: &[u8], desk: &dyn Answer) -> Reply {
+fn answer(line: &[u8], handler: &dyn Answer) -> Reply {
     match request(line) {
-        Ok(request) => desk.answer(request),
+        Ok(request) => handler.answer(request),
         Err(why) => {
             let hint = "send one JSON object per line, like {\"verb\":\"status\"}";
             Reply::Refused(Refusal::new(format!("not a request: {why}")).hint(hint))
@@ -627,10 +627,10 @@ mod tests {
     fn requests_under_way_are_bounded() {
         let path = std::env::temp_dir().join(format!("restripe-busy-{}.sock", std::process::id()));
         let (claim, listener) = Claim::take(&path).expect("a free place");
-        let desk = Arc::new(Slow(Mutex::new(())));
+        let handler = Arc::new(Slow(Mutex::new(())));
         let server =
-            Server::on(claim, listener, Arc::clone(&desk) as Arc<dyn Answer>).expect("a server");
-        let held = desk.0.lock();
+            Server::on(claim, listener, Arc::clone(&handler) as Arc<dyn Answer>).expect("a server");
+        let held = handler.0.lock();
         let asking: Vec<UnixStream> = (0..CONNECTIONS_MAX)
             .map(|_| {
                 let mut stream = UnixStream::connect(&path).expect("a server");

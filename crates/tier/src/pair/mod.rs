@@ -274,7 +274,7 @@ impl Pair {
             self.begin_keeping(&request);
         }
         let redirect = request.op.changes() && self.redirects(&request);
-        if redirect {
+        if redirect && self.surrogate.redirect == crate::Redirect::Reraid {
             self.note_gathered();
         }
         self.overlay_mut().request(request, redirect);

@@ -17,13 +17,16 @@ pub(super) struct Changes {
 
 /// No other removal of the log set begins while this lives.
 pub(super) struct Removal<'a> {
-    removing: &'a AtomicBool,
+    // The lock ends first: whoever comes between the two is refused and does not wait.
     _changing: MutexGuard<'a, ()>,
+    _removing: Removing<'a>,
 }
 
-impl Drop for Removal<'_> {
+struct Removing<'a>(&'a AtomicBool);
+
+impl Drop for Removing<'_> {
     fn drop(&mut self) {
-        self.removing.store(false, Ordering::Relaxed);
+        self.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -46,9 +49,10 @@ impl Changes {
         if self.removing.swap(true, Ordering::Relaxed) {
             return Err(is_being_emptied(array)?);
         }
+        let removing = Removing(&self.removing);
         Ok(Removal {
-            removing: &self.removing,
             _changing: locked(&self.changing),
+            _removing: removing,
         })
     }
 }

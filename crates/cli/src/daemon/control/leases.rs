@@ -1,4 +1,4 @@
-//! Leases at the desk: lent and taken back. A lease reads as zeros when it is lent, whatever was there before.
+//! Leases: lent and taken back. A lease reads as zeros when it is lent, whatever was there before.
 //!
 //! Its space is zeroed before the lease is on record, so a crash at any moment lends no old bytes. A lease that is taken
 //! back is zeroed as well, so that its borrower's bytes do not stay until somebody borrows the space again.
@@ -73,8 +73,8 @@ fn zero_before_lending(array: &ServedArray, name: LeaseName, sectors: u64) -> Sa
         })
 }
 
-/// The desk alone lends, so the space has no other user before it is wiped. When the command has been carried out, no
-/// request of the borrower's is under way that could write there later.
+/// Only this handler lends, so the space has no other user before it is wiped. When the command has been
+/// carried out, no request of the borrower's is under way that could write there later.
 pub(super) fn take_back(
     array: &ServedArray,
     changes: &Changes,
