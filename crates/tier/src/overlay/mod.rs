@@ -51,7 +51,7 @@ pub use limits::{FoundInLog, OverlayCounters, OverlayLimits, Packing, SealCause,
 pub use machine::Overlay;
 pub use map::{ExtentMap, Extents, Pieces};
 pub use pack::PackState;
-pub use space::{Cleanable, LogShape, LogSpace, Pressure, Purpose};
+pub use space::{LogShape, LogSpace, Pressure, Purpose};
 
 use core::fmt;
 use core::ops::Range;
@@ -183,9 +183,7 @@ impl fmt::Display for Refusal {
         match self {
             Refusal::NoRoom { capacity } => write!(f, "the map is full: {capacity} extents"),
             Refusal::Unaddressable(extent) => {
-                let Extent {
-                    home, sectors, at, ..
-                } = extent;
+                let (home, sectors, at) = (extent.home, extent.sectors, extent.at);
                 write!(
                     f,
                     "no such extent: {sectors} sectors of {home}, at {at} of the log"

@@ -1,5 +1,4 @@
-//! The log's space: which segments are free, how much of each is live, which is cheapest to clean, when space
-//! is short.
+//! The log's space: which segments are free, how much of each is live, when space is short.
 //!
 //! The log is cut in segments of one size, and a record lies within one.
 //!
@@ -62,14 +61,6 @@ pub enum Pressure {
     Refuse,
 }
 
-/// A segment to clean.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Cleanable {
-    pub segment: u32,
-    /// Sectors that have to be copied elsewhere, or to go home. Clean ones need not.
-    pub copy_sectors: u32,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
     Free,
@@ -96,6 +87,7 @@ const FREE: Segment = Segment {
 };
 
 impl Segment {
+    /// Sectors that have to be copied elsewhere, or to go home. Clean ones need not.
     fn copy_sectors(&self) -> u32 {
         self.live[Kind::Instead as usize] + self.live[Kind::Also as usize]
     }
@@ -113,8 +105,6 @@ pub struct LogSpace {
     /// The open segment, and its sectors that are taken.
     open: Option<(u32, u32)>,
     opened: u64,
-    /// Sectors by kind.
-    live: [u64; Kind::ALL.len()],
 }
 
 impl LogSpace {
@@ -150,7 +140,6 @@ impl LogSpace {
             free,
             open: None,
             opened: found.len() as u64,
-            live: [0; Kind::ALL.len()],
             segments,
         }
     }
@@ -161,11 +150,6 @@ impl LogSpace {
 
     pub(crate) fn free_segments(&self) -> u32 {
         self.free.len() as u32 // no more than segments
-    }
-
-    /// Sectors of the log that are live, of a kind.
-    pub fn live_sectors(&self, kind: Kind) -> u64 {
-        self.live[kind as usize]
     }
 
     /// The sectors of the log that are a segment's.
@@ -280,12 +264,10 @@ impl LogSpace {
         let free = |segment: u32| self.segments[segment as usize].state == State::Free;
         assert!(!self.segments_of(extent).any(free), "space is taken first");
         self.by_segment(extent, |live, sectors| *live += sectors);
-        self.live[extent.kind as usize] += u64::from(extent.sectors);
     }
 
     /// The map has let this piece go.
     pub fn unmapped(&mut self, piece: &Extent) {
-        self.live[piece.kind as usize] -= u64::from(piece.sectors);
         self.by_segment(piece, |live, sectors| *live -= sectors);
     }
 
@@ -296,24 +278,6 @@ impl LogSpace {
         segments
             .min_by_key(|(_, segment)| segment.age)
             .map(|(index, _)| index)
-    }
-
-    /// The closed segment that is won by copying least, of equal ones the oldest. None if none would win
-    /// anything. It looks at every segment: cleaning one costs more.
-    pub fn cheapest(&self) -> Option<Cleanable> {
-        let wins = |segment: &Segment| {
-            segment.state == State::Closed
-                && segment.under_way == 0
-                && segment.copy_sectors() < self.shape.segment_sectors
-        };
-        let each = self.segments.iter().zip(0..);
-        let (segment, number) = each
-            .filter(|(segment, _)| wins(segment))
-            .min_by_key(|(segment, _)| (segment.copy_sectors(), segment.age))?;
-        Some(Cleanable {
-            segment: number,
-            copy_sectors: segment.copy_sectors(),
-        })
     }
 
     fn open_next(&mut self, purpose: Purpose) -> Option<u32> {
