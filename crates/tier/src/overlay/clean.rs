@@ -16,7 +16,7 @@
 use super::destage::Destaging;
 use super::effect::{Effect, PartTag};
 use super::limits::{MOVES, SealCause};
-use super::pack::{Pack, Source, Spot};
+use super::pack::{Source, Spot};
 use super::requests::Owner;
 use super::{Extent, Kind, Piece, Purpose};
 use alloc::collections::VecDeque;
@@ -90,17 +90,9 @@ pub struct Cleaner {
     in_vain: bool,
 }
 
-floor!(Cleaner over Destaging);
+floor!(Cleaner over Destaging { cleaning, in_vain });
 
 impl Cleaner {
-    pub(super) fn new(below: Destaging) -> Cleaner {
-        Cleaner {
-            below,
-            cleaning: None,
-            in_vain: false,
-        }
-    }
-
     pub(super) fn is_cleaning(&self) -> bool {
         self.cleaning.is_some()
     }
@@ -414,7 +406,7 @@ impl Cleaner {
     pub(super) fn clean_voided(&mut self, result: Result<(), RequestError>) -> bool {
         let cleaning = self.cleaning.take().expect("it voids");
         // If moves took as much as was freed, cleaning would go on for ever.
-        let open = match self.pack.as_ref().is_some_and(Pack::fills) {
+        let open = match self.pack.as_ref().is_some_and(|pack| pack.filling) {
             true => self.footprint(self.limits.record_sectors),
             false => 0,
         };

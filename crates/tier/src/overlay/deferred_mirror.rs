@@ -20,17 +20,9 @@ pub struct DeferredMirror {
     late_flushes: Vec<PartTag>,
 }
 
-floor!(DeferredMirror over Records);
+floor!(DeferredMirror over Records { lapsing, late_flushes });
 
 impl DeferredMirror {
-    pub(super) fn new(below: Records) -> DeferredMirror {
-        DeferredMirror {
-            below,
-            lapsing: false,
-            late_flushes: Vec::new(),
-        }
-    }
-
     pub(super) fn set_trust(&mut self, trusts: bool) {
         self.trusts = trusts;
         self.lapsing = !trusts;

@@ -79,10 +79,10 @@ struct Copying {
 
 /// Records in memory.
 pub(super) struct Pack {
-    packing: Packing,
+    pub(super) packing: Packing,
     /// Not yet handed out, the oldest first; the last one may be filling.
     records: VecDeque<Packed>,
-    filling: bool,
+    pub(super) filling: bool,
     /// Records closed of the cluster that is being filled.
     closed: u32,
     /// Records below go out.
@@ -110,18 +110,6 @@ impl Pack {
             first_copy: 0,
             waits: false,
         }
-    }
-
-    pub(super) fn packing(&self) -> Packing {
-        self.packing
-    }
-
-    pub(super) fn waits(&self) -> bool {
-        self.waits
-    }
-
-    pub(super) fn fills(&self) -> bool {
-        self.filling
     }
 
     pub(super) fn copies(&self) -> bool {
@@ -211,7 +199,7 @@ impl Packer {
             sealed[cause as usize] += 1;
         }
         Some(PackState {
-            filling: pack.fills(),
+            filling: pack.filling,
             copying: pack.copies(),
             sealed,
             in_flight: (self.records.len() - pack.records.len()) as u32,
@@ -227,7 +215,7 @@ impl Packer {
 
     /// Whether a write waits for memory or a copy, not for space.
     pub(super) fn waits_for_memory(&self) -> bool {
-        self.pack.as_ref().is_some_and(Pack::waits)
+        self.pack.as_ref().is_some_and(|pack| pack.waits)
     }
 
     /// Whether any of these sectors is mapped, or is in a record in flight.
@@ -283,15 +271,10 @@ impl Packer {
         };
         let end = home + u64::from(left);
         let next = |extent: &&Extent| extent.end() > home && extent.home < end;
-        let met = record
-            .extents
-            .iter()
-            .filter(next)
-            .min_by_key(|one| one.home);
-        if let Some(over) = met
-            .and_then(|one| one.within(home..end))
-            .filter(|one| one.home == home)
-        {
+        let extents = record.extents.iter();
+        let met = extents.filter(next).min_by_key(|one| one.home);
+        let over = met.and_then(|one| one.within(home..end));
+        if let Some(over) = over.filter(|one| one.home == home) {
             return Spot::Over(over);
         }
         let before = met.map_or(left, |one| (one.home - home) as u32);

@@ -87,18 +87,9 @@ pub struct Records {
     pub(super) flushes: VecDeque<(u64, PartTag)>,
 }
 
-floor!(Records over Requests);
+floor!(Records over Requests { records, append_waiting, flushes });
 
 impl Records {
-    pub(super) fn new(below: Requests) -> Records {
-        Records {
-            below,
-            records: VecDeque::new(),
-            append_waiting: None,
-            flushes: VecDeque::new(),
-        }
-    }
-
     /// Every record below has been acknowledged, and is mapped as far as it is valid.
     pub fn acknowledged(&self) -> u64 {
         let oldest = self.records.front();

@@ -181,7 +181,7 @@ impl Destaging {
     /// Begins to destage the records below, or the oldest of them, by stripes: below which. `None` if writes
     /// are not packed, or memory is too small for some stripe.
     fn begin_stripes(&mut self, until: u64) -> Option<u64> {
-        let packing = self.pack.as_ref()?.packing();
+        let packing = self.pack.as_ref()?.packing;
         let (stripes, below) = Stripes::begin(&self.below, packing, until)?;
         self.stripes = Some(stripes);
         Some(below)

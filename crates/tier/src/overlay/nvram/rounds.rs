@@ -34,19 +34,9 @@ pub struct NvramRounds {
     durable_flushes: Vec<PartTag>,
 }
 
-floor!(NvramRounds over Packer);
+floor!(NvramRounds over Packer { waiting, round, writes, durable_flushes });
 
 impl NvramRounds {
-    pub(in crate::overlay) fn new(below: Packer) -> NvramRounds {
-        NvramRounds {
-            below,
-            waiting: Vec::new(),
-            round: Vec::new(),
-            writes: 0,
-            durable_flushes: Vec::new(),
-        }
-    }
-
     fn slots(&mut self) -> &mut Slots {
         self.below.below.slots.as_mut().expect("there is NVRAM")
     }
