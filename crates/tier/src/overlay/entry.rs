@@ -51,14 +51,9 @@ impl Entry {
 impl From<Extent> for Entry {
     fn from(extent: Extent) -> Entry {
         debug_assert!(extent.is_addressable(), "{extent:?}");
-        let kind = match extent.kind {
-            Kind::Instead => 0,
-            Kind::Also => 1,
-            Kind::Clean => 2,
-        };
         Entry {
             place: extent.home << LENGTH_BITS | u64::from(extent.sectors - 1),
-            log: extent.at << KIND_BITS | kind,
+            log: extent.at << KIND_BITS | extent.kind as u64,
             sequence: extent.sequence,
         }
     }

@@ -186,14 +186,12 @@ impl Log {
 
     /// Extents whose only current copy is in the log.
     pub(crate) fn extents_instead(&self) -> u64 {
-        let held = [Kind::Instead, Kind::Also].map(|kind| self.map.total(kind).extents);
-        held.iter().sum()
+        self.map.total(Kind::Instead).extents + self.map.total(Kind::Also).extents
     }
 
     /// And sectors.
     pub(crate) fn sectors_instead(&self) -> u64 {
-        let held = [Kind::Instead, Kind::Also].map(|kind| self.map.total(kind).sectors);
-        held.iter().sum()
+        self.map.total(Kind::Instead).sectors + self.map.total(Kind::Also).sectors
     }
 
     /// Whether the map has any extent, which can be destaged or dropped.

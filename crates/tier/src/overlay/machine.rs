@@ -144,9 +144,7 @@ impl Overlay {
                 self.reply_if_done(id);
             }
             RequestOp::WriteZeroes { fast: true } if met || redirect => {
-                self.pending(id).error = Some(RequestError::NotFast);
-                self.pending(id).cut = whole(&request);
-                self.reply_if_done(id);
+                self.give_up(id, RequestError::NotFast);
             }
             RequestOp::Write | RequestOp::WriteZeroes { .. } if met && self.is_closing() => {
                 self.hold_up(id);

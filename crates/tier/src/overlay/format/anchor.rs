@@ -219,18 +219,12 @@ impl AnchorTable {
         assert!(self.begun, "what lies behind the gap is cut off first");
         assert!(below <= self.durable, "what is void was flushed");
         let old = self.entries[segment as usize];
-        let new = if old.is_open() {
-            Entry {
-                obsolete_below: old.obsolete_below.max(below),
-                end: 0,
-            }
-        } else if below >= old.end {
-            self.reopened()
-        } else {
-            Entry {
+        let new = match !old.is_open() && below >= old.end {
+            true => self.reopened(),
+            false => Entry {
                 obsolete_below: old.obsolete_below.max(below),
                 ..old
-            }
+            },
         };
         self.set(segment, new);
     }

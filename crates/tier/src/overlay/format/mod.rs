@@ -92,9 +92,8 @@ fn check_zero(name: &'static str, bytes: &[u8]) -> Result<(), MetaError> {
 }
 
 fn check_found(name: &'static str, value: u64) -> Result<(), MetaError> {
-    if value < FOUND_LIMIT {
-        Ok(())
-    } else {
-        field(name, value)
+    match value < FOUND_LIMIT {
+        true => Ok(()),
+        false => field(name, value),
     }
 }

@@ -100,13 +100,8 @@ fn code(kind: Kind) -> u8 {
     }
 }
 
-fn kind(code: u8) -> Option<Kind> {
-    match code {
-        1 => Some(Kind::Instead),
-        2 => Some(Kind::Also),
-        3 => Some(Kind::Clean),
-        _ => None,
-    }
+fn kind(byte: u8) -> Option<Kind> {
+    Kind::ALL.into_iter().find(|kind| code(*kind) == byte)
 }
 
 /// A header page that has been checked: its extents are in range.

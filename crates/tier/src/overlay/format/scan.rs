@@ -387,11 +387,8 @@ impl Scan {
                 continue;
             };
             let end = (broken + u64::from(self.longest)).min(self.segment_end(segment) - 1);
-            let mut at = broken + PAGE_SECTORS;
-            while at <= end {
-                self.reads.push_back(Read::Header { at });
-                at += PAGE_SECTORS;
-            }
+            let pages = (broken + PAGE_SECTORS..=end).step_by(PAGE_SECTORS as usize);
+            self.reads.extend(pages.map(|at| Read::Header { at }));
         }
     }
 
