@@ -5,19 +5,18 @@
 
 pub(crate) mod hot_reads;
 pub(crate) mod hot_zones;
-mod users;
 
 use super::deferred_mirror::DeferredMirror;
 use crate::config::Redirect;
 use crate::overlay::Site;
 use restripe_array::{
-    Halt, Nanos, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, TaskKind,
+    Halt, Nanos, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES, Slab, TaskKind,
 };
-use users::Users;
 
 pub(crate) struct Redirects {
     pub(crate) below: DeferredMirror,
-    users: Users,
+    /// Requests of users in the overlay, as they came, and when. The number is the tag there.
+    users: Slab<(Request, Nanos)>,
     /// When the last request of a user came.
     pub(crate) last_request: Nanos,
     /// A write or flush was refused because the log is broken.
@@ -36,7 +35,8 @@ impl Redirects {
         if request.op.changes() {
             home.cache_change_begins(request.offset, request.bytes);
         }
-        request.tag = self.users.begin(request, now);
+        let index = self.users.insert((*request, now));
+        request.tag = RequestTag(u64::from(index));
         Ok(())
     }
 
@@ -84,14 +84,15 @@ impl Redirects {
 
     /// Answers a user whose request went through the overlay.
     pub(crate) fn answer(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
-        let user = self.users.end(tag);
+        let user = self.users.remove(tag.0 as u32);
+        let (user, begun) = user.expect("it has begun");
         self.refused_write |= user.op != RequestOp::Read
             && self.log_has_no_space()
             && matches!(
                 result,
                 Err(RequestError::Unavailable | RequestError::NoSpace)
             );
-        let took = self.now.since(user.begun);
+        let took = self.now.since(begun);
         let home = &mut self.sets[Site::Home];
         home.note_latency(user.op, took);
         if user.op.changes() {
