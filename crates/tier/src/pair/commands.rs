@@ -23,20 +23,16 @@ impl Pair {
             | Command::CopyBack(_)
             | Command::Date(_) => self.deliver(Site::Home, Event::Command(tag, command)),
             Command::LogSet(Some(_)) => {
-                let error = CommandError::Busy("it was started as an array with a surrogate");
-                self.answer_command(tag, Err(error));
+                self.answer_busy(tag, "it was started as an array with a surrogate");
             }
             Command::AddToBuffer(_) if self.surrogate.buffer_members == 0 => {
-                let error = CommandError::Busy(NO_BUFFER);
-                self.answer_command(tag, Err(error));
+                self.answer_busy(tag, NO_BUFFER);
             }
             Command::AddToSurrogate(_) | Command::AddToBuffer(_) if self.stage == Stage::Alone => {
-                let error = CommandError::Busy("the surrogate was not started with the array");
-                self.answer_command(tag, Err(error));
+                self.answer_busy(tag, "the surrogate was not started with the array");
             }
             _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
-                let error = CommandError::Busy("the array is not serving");
-                self.answer_command(tag, Err(error));
+                self.answer_busy(tag, "the array is not serving");
             }
             Command::LogSet(None) => self.begin_leaving(tag),
             Command::Destage => {

@@ -324,8 +324,7 @@ impl DeferredMirror {
     /// The array stops: what waits is not begun any more.
     pub(crate) fn refuse_held(&mut self) {
         for (tag, _) in core::mem::take(&mut self.commands_waiting) {
-            let error = CommandError::Busy("the array is stopping");
-            self.answer_command(tag, Err(error));
+            self.answer_busy(tag, "the array is stopping");
         }
     }
 }

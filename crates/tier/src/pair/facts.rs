@@ -164,6 +164,11 @@ impl Facts {
         self.attempt.former()?.overlay.as_ref()
     }
 
+    /// The set that an attempt starts anew, as it was.
+    fn former_set(&self, site: Site) -> Option<&Part> {
+        self.attempt.former()?.sets[site].as_ref()
+    }
+
     /// Whether the overlay waits for a set that is being started.
     pub(crate) fn holds_overlay(&self) -> bool {
         let former = self.attempt.former();
@@ -232,15 +237,13 @@ impl Facts {
 
     /// Whether an attempt starts this set from the members that served until the halt, however few they are.
     pub(crate) fn starts_from_those_that_served(&self, site: Site) -> bool {
-        let former = self.attempt.former();
-        let set = former.and_then(|former| former.sets[site].as_ref());
-        set.is_some_and(|set| set.is_complete())
+        let former = self.former_set(site);
+        former.is_some_and(|set| set.is_complete())
     }
 
     /// A set of an attempt has been told to start.
     pub(crate) fn revives_without_loss(&mut self, site: Site) {
-        let former = self.attempt.former();
-        if former.is_some_and(|former| former.sets[site].is_some()) {
+        if self.former_set(site).is_some() {
             self.sets[site].lose_nothing();
         }
     }
@@ -281,8 +284,7 @@ impl Facts {
     /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be
     /// told otherwise.
     pub(crate) fn keeps_announced(&self) -> bool {
-        let broken = self.overlay.as_ref().is_none_or(|one| one.is_broken());
-        !broken
+        !self.log_is_broken()
             && !self.is_leaving()
             && self.surrogate.destage.sleep.is_some()
             && self.stage == Stage::Serving
@@ -290,8 +292,7 @@ impl Facts {
 
     /// Tells what came of a set. What a set tells that an attempt started counts only once that serves.
     pub(crate) fn tell_of(&mut self, site: Site, fact: Fact) {
-        let former = self.attempt.former();
-        match former.is_some_and(|former| former.sets[site].is_some()) {
+        match self.former_set(site).is_some() {
             true => self.attempt_facts.push(Action::Fact(fact)),
             false => self.out.push(Action::Fact(fact)),
         }
@@ -325,6 +326,10 @@ impl Facts {
 
     pub(crate) fn answer_command(&mut self, tag: CommandTag, result: Result<(), CommandError>) {
         self.out.push(Action::CommandReply(tag, result));
+    }
+
+    pub(crate) fn answer_busy(&mut self, tag: CommandTag, why: &'static str) {
+        self.answer_command(tag, Err(CommandError::Busy(why)));
     }
 
     pub(crate) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {

@@ -20,22 +20,13 @@ use super::destage::Destaging;
 use super::facts::{Leaving, Stage};
 use crate::overlay::Site;
 use restripe_array::parts::Bug;
-use restripe_array::{Command, CommandError, CommandTag, Event};
+use restripe_array::{Command, CommandTag, Event};
 
 pub(crate) struct Removal {
     pub(crate) below: Destaging,
 }
 
 floor!(Removal over Destaging {});
-
-/// What is seen of a surrogate that is being emptied.
-enum Look {
-    Waits,
-    HomeHalted,
-    /// What lies there cannot go home.
-    Stuck,
-    Empty,
-}
 
 pub(crate) const NOT_HOME: &str = "the surrogate's log could not be destaged";
 
@@ -44,8 +35,7 @@ impl Removal {
     pub(crate) fn begin_leaving(&mut self, tag: CommandTag) {
         let emptying = matches!(self.leaving, Leaving::Emptying { .. });
         if self.stage == Stage::Serving && emptying {
-            let error = CommandError::Busy("a removal of its surrogate is already running");
-            return self.answer_command(tag, Err(error));
+            return self.answer_busy(tag, "a removal of its surrogate is already running");
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
         if served && self.leaving == Leaving::Kept && !self.home().mode().read_only {
@@ -69,33 +59,27 @@ impl Removal {
         let Leaving::Emptying { tag, .. } = self.leaving else {
             return false;
         };
-        match self.look_at_leaving() {
-            Look::Waits => return false,
-            Look::HomeHalted => {
-                self.leaving = Leaving::Kept;
-                self.let_home_answer(tag);
-            }
-            Look::Stuck => self.keep_surrogate(NOT_HOME),
-            Look::Empty => self.take_leave(tag),
+        let overlay = self.overlay();
+        if self.home().halted() {
+            self.leaving = Leaving::Kept;
+            self.let_home_answer(tag);
+        } else if overlay.is_stuck() && !overlay.is_void() {
+            self.keep_surrogate(NOT_HOME);
+        } else if self.has_emptied() {
+            self.take_leave(tag);
+        } else {
+            return false;
         }
         true
     }
 
-    fn look_at_leaving(&self) -> Look {
+    /// Whether nothing lies in the log, nor is on its way there.
+    fn has_emptied(&self) -> bool {
         let overlay = self.overlay();
-        if self.home().halted() {
-            return Look::HomeHalted;
-        }
-        if overlay.is_stuck() && !overlay.is_void() {
-            return Look::Stuck;
-        }
         let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
         // Others are being brought in step with first copies, which go on to be believed until they are.
         let in_step = self.home().sectors_in_doubt() == 0;
-        match in_step && (overlay.is_empty() || hasty) {
-            true => Look::Empty,
-            false => Look::Waits,
-        }
+        in_step && (overlay.is_empty() || hasty)
     }
 
     /// Nothing is to be believed but home, which puts it on record and answers.
@@ -129,8 +113,7 @@ impl Removal {
     pub(crate) fn keep_surrogate(&mut self, why: &'static str) {
         if let Leaving::Emptying { tag, .. } = self.leaving {
             self.leaving = Leaving::Kept;
-            let error = CommandError::Busy(why);
-            self.answer_command(tag, Err(error));
+            self.answer_busy(tag, why);
         }
     }
 }

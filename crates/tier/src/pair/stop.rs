@@ -29,9 +29,7 @@ floor!(Stops over Starting { stop });
 impl Stops {
     pub(crate) fn begin_stop(&mut self, tag: CommandTag) {
         if !matches!(self.stage, Stage::Serving | Stage::Alone) {
-            let error = CommandError::Busy("the array is not serving");
-            self.answer_command(tag, Err(error));
-            return;
+            return self.answer_busy(tag, "the array is not serving");
         }
         self.stop = Some(Stop {
             tag,
@@ -103,8 +101,7 @@ impl Stops {
             (true, false) => self.at_home(|home| home.clean_by_and_by()),
             (false, _) => {}
         }
-        let broken = self.overlay.as_ref().is_none_or(|one| one.is_broken());
-        if result.is_ok() && self.buffer_mark() == BufferMark::Counts && !broken {
+        if result.is_ok() && self.buffer_mark() == BufferMark::Counts && !self.log_is_broken() {
             // The log's stop puts it on record.
             let _ = self.mark_buffer(BufferMark::Idle);
         }

@@ -22,9 +22,7 @@ floor!(Starting over LogReader {});
 impl Starting {
     pub(crate) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.stage != Stage::Idle {
-            let error = CommandError::Busy("the array is running");
-            self.answer_command(tag, Err(error));
-            return;
+            return self.answer_busy(tag, "the array is running");
         }
         self.stage = Stage::Starting;
         self.absent = None;
