@@ -2,7 +2,7 @@
 
 use crate::overlay::{CopyTag, Extent, PackTag, PartTag};
 use restripe_array::parts::{BlockCopy, Boxes};
-use restripe_array::{Buf, BufRef, Page, RequestError, RequestTag, Slab};
+use restripe_array::{Buf, BufRef, RequestError, RequestTag, Slab};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AnchorPage {
@@ -74,10 +74,4 @@ pub(crate) enum Job {
 pub(crate) struct Jobs {
     pub(crate) list: Slab<Job>,
     pub(crate) boxes: Boxes,
-}
-
-impl Jobs {
-    pub(crate) fn page(&mut self) -> Page {
-        self.boxes.page()
-    }
 }

@@ -103,28 +103,20 @@ impl Nvram {
 
     /// A version is wanted in the buffer; its checksum is taken later.
     pub(crate) fn keep_version(&mut self, wanted: NvramVersion) {
-        let NvramVersion {
-            sequence,
-            version,
-            durable,
-            closed,
-            extents,
-            payload_sectors,
-        } = wanted;
         // Its memory stays until the version is written.
-        self.memory.begin_reading(sequence);
+        self.memory.begin_reading(wanted.sequence);
         let header = RecordHeader {
-            sequence,
-            durable,
-            at: self.memory.place_of(sequence),
-            payload_sectors,
+            sequence: wanted.sequence,
+            durable: wanted.durable,
+            at: self.memory.place_of(wanted.sequence),
+            payload_sectors: wanted.payload_sectors,
             payload_crc: 0,
         };
         self.buffer.waiting.push_back(Version {
             header,
-            version,
-            closed,
-            extents,
+            version: wanted.version,
+            closed: wanted.closed,
+            extents: wanted.extents,
         });
     }
 
@@ -165,7 +157,7 @@ impl Nvram {
     }
 
     pub(crate) fn put_version(&mut self, job: u32, index: u32, payload_crc: u32) {
-        let mut page = self.jobs.page();
+        let mut page = self.jobs.boxes.page();
         let owner = *self.table().owner();
         let keeping = self.keeping(index);
         keeping.version.header.payload_crc = payload_crc;
@@ -179,20 +171,11 @@ impl Nvram {
         let keeping = self.keeping(index);
         keeping.writes = 2;
         let header = BufRef::new(keeping.header, 0, SMALL_BYTES);
-        let Version {
-            header:
-                RecordHeader {
-                    sequence,
-                    payload_sectors,
-                    ..
-                },
-            version,
-            ..
-        } = keeping.version;
+        let (record, version) = (keeping.version.header, keeping.version.version);
         // Whole pages: what is behind the payload in its memory does not change meanwhile.
-        let sectors = u64::from(payload_sectors).next_multiple_of(PAGE_SECTORS);
-        let payload = self.memory.payload(sequence, sectors);
-        let at = slots.half_at(slots.half_of(sequence, version));
+        let sectors = u64::from(record.payload_sectors).next_multiple_of(PAGE_SECTORS);
+        let payload = self.memory.payload(record.sequence, sectors);
+        let at = slots.half_at(slots.half_of(record.sequence, version));
         for (at, source) in [(at, header), (at + PAGE_SECTORS, payload)] {
             self.write(Site::Nvram, Owner::Job(job), at, source);
         }

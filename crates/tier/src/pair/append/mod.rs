@@ -116,17 +116,13 @@ impl Appends {
     }
 
     pub(crate) fn write_record(&mut self, job: u32) {
-        let Append {
-            extent,
-            payload,
-            header,
-            ..
-        } = *self.appending(job);
-        self.appending(job).writes = 2;
-        let at = self.log_sector(extent.at - PAGE_SECTORS);
-        let header = BufRef::new(header.expect("it was taken"), 0, SMALL_BYTES);
-        let sectors = u64::from(extent.sectors);
-        let (op, buf) = match payload {
+        let append = self.appending(job);
+        append.writes = 2;
+        let append = *append;
+        let at = self.log_sector(append.extent.at - PAGE_SECTORS);
+        let header = BufRef::new(append.header.expect("it was taken"), 0, SMALL_BYTES);
+        let sectors = u64::from(append.extent.sectors);
+        let (op, buf) = match append.payload {
             Some(payload) => (RequestOp::Write, payload),
             None => (RequestOp::WriteZeroes { fast: false }, header.part(0, 0)),
         };

@@ -23,21 +23,14 @@ use crate::overlay::{Extent, PackTag, Site};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use memory::{Gathered, Sealed, part_of};
-use restripe_array::parts::{Bug, Size};
+use restripe_array::parts::Bug;
 use restripe_array::{BufRef, PAGE_SECTORS, RequestError};
-
-/// A copy into a record that waits for memory.
-#[derive(Clone, Copy, Debug)]
-struct Packing {
-    tag: PackTag,
-    extent: Extent,
-    at: u64,
-    source: Option<BufRef>,
-}
 
 pub(crate) struct Packs {
     pub(crate) below: Appends,
-    packing: VecDeque<Packing>,
+    /// Copies into records that wait for memory: what is copied to where, in a record that begins at this
+    /// place.
+    packing: VecDeque<(PackTag, Extent, u64, Option<BufRef>)>,
     /// Sealed, and not yet announced at home: sequences, the oldest first.
     sealing: VecDeque<u64>,
 }
@@ -69,26 +62,14 @@ impl Packs {
     }
 
     pub(crate) fn pack(&mut self, tag: PackTag, extent: Extent, at: u64, source: Option<BufRef>) {
-        let packing = Packing {
-            tag,
-            extent,
-            at,
-            source,
-        };
-        self.packing.push_back(packing);
+        self.packing.push_back((tag, extent, at, source));
         self.next_pack();
     }
 
     /// Starts copies into records that have memory; false if there are none.
     pub(crate) fn next_pack(&mut self) -> bool {
         let mut any = false;
-        while let Some(&Packing {
-            tag,
-            extent,
-            at,
-            source,
-        }) = self.packing.front()
-        {
+        while let Some(&(tag, extent, at, source)) = self.packing.front() {
             if !self.remembers(extent.sequence, at) {
                 break;
             }
@@ -103,20 +84,12 @@ impl Packs {
 
     /// Whether a record has memory; it is given some if there is any.
     fn remembers(&mut self, sequence: u64, at: u64) -> bool {
-        if self
-            .memory
-            .records
-            .iter()
-            .any(|one| one.sequence == sequence)
-        {
+        let mut records = self.memory.records.iter();
+        if records.any(|one| one.sequence == sequence) {
             return true;
         }
-        let buf = match self.buffers.take_free(Size::Large) {
-            Some(buf) => buf,
-            None => match self.forget_oldest() {
-                Some(buf) => buf,
-                None => return false,
-            },
+        let Some(buf) = self.large_buffer() else {
+            return false;
         };
         self.replace_at(at);
         self.memory.records.push(Gathered {
@@ -193,7 +166,7 @@ impl Packs {
             payload_sectors: sealed.payload_sectors,
             payload_crc,
         };
-        let mut page = self.jobs.page();
+        let mut page = self.jobs.boxes.page();
         let extents = match self.home().planted(Bug::EntryLeftOut) {
             true => without_last(&sealed.extents),
             false => sealed.extents,

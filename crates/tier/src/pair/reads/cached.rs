@@ -28,14 +28,9 @@ struct Read {
     missing: Vec<(u64, BufRef)>,
 }
 
-#[derive(Default)]
-pub(crate) struct Cached {
-    reads: BTreeMap<PartTag, Read>,
-}
-
 pub(crate) struct CachedReads {
     pub(crate) below: Works,
-    cached: Cached,
+    cached: BTreeMap<PartTag, Read>,
 }
 
 floor!(CachedReads over Works { cached });
@@ -55,19 +50,7 @@ impl CachedReads {
             result: Ok(()),
             missing,
         };
-        self.cached.reads.insert(part, read);
-    }
-
-    /// A copy between a user's buffer and a block's memory.
-    pub(crate) fn copy_cached(
-        &mut self,
-        part: PartTag,
-        source: BufRef,
-        target: BufRef,
-        memory: u32,
-        way: BlockCopy,
-    ) {
-        self.copy(Job::Cached { part, memory, way }, Some(source), target);
+        self.cached.insert(part, read);
     }
 
     pub(crate) fn cached_copied(&mut self, job: u32, part: PartTag, memory: u32, way: BlockCopy) {
@@ -82,7 +65,7 @@ impl CachedReads {
         part: PartTag,
         result: Result<(), RequestError>,
     ) -> Option<Result<(), RequestError>> {
-        let Some(read) = self.cached.reads.get_mut(&part) else {
+        let Some(read) = self.cached.get_mut(&part) else {
             return Some(result);
         };
         read.left -= 1;
@@ -95,23 +78,24 @@ impl CachedReads {
         if read.result.is_ok() && self.keep_missing(part) {
             return None;
         }
-        let read = self.cached.reads.remove(&part);
+        let read = self.cached.remove(&part);
         read.map(|read| read.result)
     }
 
     /// Begins to copy what was read into the cache; false if nothing of it is to be kept.
     fn keep_missing(&mut self, part: PartTag) -> bool {
-        let read = self.cached.reads.get_mut(&part).expect("it has ended");
+        let read = self.cached.get_mut(&part).expect("it has ended");
         let (begun, missing) = (read.begun, core::mem::take(&mut read.missing));
         let mut copies = Vec::new();
         for (lba, buf) in missing {
             self.sets[Site::Home].admit_blocks(lba, buf, begun, &mut copies);
         }
-        let read = self.cached.reads.get_mut(&part).expect("it has ended");
+        let read = self.cached.get_mut(&part).expect("it has ended");
         read.left = copies.len() as u32;
         let any = !copies.is_empty();
         for (source, memory, target) in copies {
-            self.copy_cached(part, source, target, memory, BlockCopy::In);
+            let way = BlockCopy::In;
+            self.copy(Job::Cached { part, memory, way }, Some(source), target);
         }
         any
     }

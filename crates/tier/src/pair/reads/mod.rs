@@ -3,6 +3,7 @@
 pub(crate) mod cached;
 
 use super::children::{Owner, flush};
+use super::jobs::Job;
 use crate::overlay::{Kind, PartTag, Site, is_logged};
 use alloc::vec::Vec;
 use cached::CachedReads;
@@ -50,9 +51,9 @@ impl Reads {
         let left = (held.len() + missing.len()) as u32;
         self.begin_cached(part, begun, left, missing.clone());
         for (lba, memory, here) in held {
-            let cached = &mut self.sets[Site::Home];
-            let source = cached.use_cached(lba, memory, BlockCopy::Out, here.bytes);
-            self.copy_cached(part, source, here, memory, BlockCopy::Out);
+            let (home, way) = (&mut self.sets[Site::Home], BlockCopy::Out);
+            let source = home.use_cached(lba, memory, way, here.bytes);
+            self.copy(Job::Cached { part, memory, way }, Some(source), here);
         }
         for (lba, here) in missing {
             let copy = copy.map(|(kind, at)| (kind, at + (lba - home)));

@@ -293,13 +293,9 @@ impl LogReader {
             self.leave_half();
             return self.drop_move();
         }
-        let mut page = self.jobs.page();
-        record::encode(
-            &self.log_owner(),
-            &version.header,
-            &version.extents,
-            &mut page,
-        );
+        let mut page = self.jobs.boxes.page();
+        let owner = self.log_owner();
+        record::encode(&owner, &version.header, &version.extents, &mut page);
         let (job, buf) = self.step_half(HalfStep::Header);
         self.put_page(job, page, buf);
     }
@@ -309,13 +305,8 @@ impl LogReader {
         let Phase::Moving { layout } = start.phase else {
             unreachable!("records are moved in this phase")
         };
-        let header = start
-            .slots
-            .moves
-            .front()
-            .expect("it is on its way")
-            .1
-            .header;
+        let moved = start.slots.moves.front().expect("it is on its way");
+        let header = moved.1.header;
         let (job, buf) = self.step_half(HalfStep::Writing);
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);
