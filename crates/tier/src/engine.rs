@@ -69,7 +69,7 @@ impl Engine {
     pub fn heat(&self) -> HeatMap {
         match &self.kind {
             Kind::Single(set) => set.heat(),
-            Kind::Pair(pair) => pair.heat(),
+            Kind::Pair(pair) => pair.home().heat_map(),
         }
     }
 

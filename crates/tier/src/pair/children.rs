@@ -250,14 +250,11 @@ impl Children {
 
     /// Whether a request is of a user's own.
     fn is_of_user(&self, tag: RequestTag) -> bool {
-        let of_user = |part| {
-            let overlay = self.overlay.as_ref();
-            overlay.is_some_and(|one| one.is_of_client(part))
-        };
         match self.child_of(tag).owner {
             Owner::User(_) => true,
             Owner::Part(part) | Owner::FirstPart { part, .. } | Owner::LogPart { part, .. } => {
-                of_user(part)
+                let overlay = self.overlay.as_ref();
+                overlay.is_some_and(|one| one.is_of_client(part))
             }
             _ => false,
         }
@@ -272,9 +269,9 @@ impl Children {
             false => self.request_ended(tag, result),
         }
     }
-}
 
-impl Children {
+    // ----------------------------------------------------------------------------------- events, actions
+
     /// Gives a set an event, and takes up what it wants.
     pub(crate) fn tell(&mut self, site: Site, event: Event) {
         self.tell_by(site, |set, now, actions| set.step(now, event, actions));

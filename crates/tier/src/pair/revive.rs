@@ -159,10 +159,8 @@ impl Revival {
             Event::Command(_, command) => !matches!(command, Command::Start(_)),
             _ => false,
         };
-        let unlogged = self
-            .overlay
-            .as_ref()
-            .is_some_and(|one| one.is_alone() && !one.is_void());
+        let overlay = self.overlay.as_ref();
+        let unlogged = overlay.is_some_and(|one| one.is_alone() && !one.is_void());
         let held_ahead = unlogged && !self.is_logless() && !self.home().halted();
         let fit = self.only_space_is_missing() && !self.has_lost_touch();
         serves && may_write && asks && !held_ahead && fit
@@ -177,9 +175,8 @@ impl Revival {
     /// A set that halted for another reason would get no number of the attempt on record, and the others would be ahead of it.
     fn only_space_is_missing(&self) -> bool {
         let halts = [Site::Home, Site::Log].map(|site| self.sets[site].halt());
-        halts
-            .iter()
-            .all(|halt| matches!(halt, None | Some(Halt::NoSpace)))
+        let fits = |halt: &Option<Halt>| matches!(halt, None | Some(Halt::NoSpace));
+        halts.iter().all(fits)
     }
 
     /// Whether users miss the halted set: a broken log is missed by flushes, and by writes over what it has.

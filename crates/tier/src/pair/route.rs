@@ -192,16 +192,16 @@ impl Route {
         match &mut fact {
             Fact::MemberFailed { member, .. }
             | Fact::Repaired { member, .. }
-            | Fact::Ignored { member, .. } => *member = self.global(site, *member),
-            Fact::PartitionTaken { host, .. } => *host = self.global(site, *host),
-            Fact::MoveFailed { member, .. }
+            | Fact::Ignored { member, .. }
+            | Fact::MoveFailed { member, .. }
             | Fact::OutOfSpace { member }
-            | Fact::RoomAgain { member } => *member = self.global(site, *member),
-            Fact::SpareTaken { spare, .. } => *spare = self.global(site, *spare),
-            Fact::Mismatch {
-                guilty: Some(guilty),
+            | Fact::RoomAgain { member }
+            | Fact::PartitionTaken { host: member, .. }
+            | Fact::SpareTaken { spare: member, .. }
+            | Fact::Mismatch {
+                guilty: Some(member),
                 ..
-            } => *guilty = self.global(site, *guilty),
+            } => *member = self.global(site, *member),
             _ => {}
         }
         match site {

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use restripe_array::meta::BufferMark;
 use restripe_array::parts::Power;
 use restripe_array::report::{
-    ArrayState, Health, HeatMap, MapExtent, MemberState, MemberStatus, Refusal,
-    Status as SetStatus, WhyRefused,
+    ArrayState, Health, MapExtent, MemberState, MemberStatus, Refusal, Status as SetStatus,
+    WhyRefused,
 };
 
 /// Appends an extent to those before it, joined with the last if they are alike; false if it found no room.
@@ -164,10 +164,6 @@ impl Pair {
         self.overlay.as_ref().map(|one| one.counters())
     }
 
-    pub(crate) fn heat(&self) -> HeatMap {
-        self.home().heat_map()
-    }
-
     /// As [`crate::Engine::map`]. What the log has is no hole, whatever home says.
     pub(crate) fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
         let Some(overlay) = &self.overlay else {
@@ -182,10 +178,8 @@ impl Pair {
                 }
                 continue;
             }
-            for piece in overlay
-                .map()
-                .lookup(extent.lba..extent.lba + extent.sectors)
-            {
+            let range = extent.lba..extent.lba + extent.sectors;
+            for piece in overlay.map().lookup(range) {
                 let (lba, sectors, hole, health) = match piece {
                     Piece::Hole { home, sectors } => (home, sectors, extent.hole, extent.health),
                     Piece::Mapped(copy) => {

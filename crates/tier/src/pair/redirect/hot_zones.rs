@@ -90,9 +90,8 @@ impl HotZones {
     /// A clean copy is in the log, or could not be had.
     pub(crate) fn copied(&mut self, copy: CopyTag, result: Result<(), RequestError>) {
         let index = self.clean_copies.iter().position(|(tag, _)| *tag == copy);
-        let (_, source) = self
-            .clean_copies
-            .swap_remove(index.expect("it was appended"));
+        let index = index.expect("it was appended");
+        let (_, source) = self.clean_copies.swap_remove(index);
         match source {
             Source::Window(slice) => self.let_go(slice),
             Source::Read { buf, lba, sectors } => {

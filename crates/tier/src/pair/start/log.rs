@@ -296,10 +296,7 @@ impl Starting {
     fn scanned(&mut self) {
         let size = self.home().layout().size_sectors();
         let start = self.start_mut();
-        let layout = match &start.phase {
-            Phase::Scan(scan) => *scan.layout(),
-            _ => unreachable!("a scan has ended"),
-        };
+        let layout = start.phase.layout();
         let nothing = Phase::Anchors {
             layout,
             homes: Vec::new(),
@@ -359,11 +356,7 @@ impl Starting {
         if self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
         }
-        let layout = match &self.start_mut().phase {
-            Phase::Anchors { layout, .. } => *layout,
-            Phase::Scan(scan) => *scan.layout(),
-            _ => unreachable!("damage is met while reading"),
-        };
+        let layout = self.start_mut().phase.layout();
         if self.accepts_loss() {
             return self.give_up_log(layout);
         }

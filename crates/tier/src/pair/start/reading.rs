@@ -74,11 +74,7 @@ impl LogReader {
 
     /// The sectors of the surrogate that are read.
     pub(crate) fn place_of(&mut self, wanted: Wanted) -> (u64, u64) {
-        let source = match &self.start_mut().phase {
-            Phase::Anchors { layout, .. } => *layout,
-            Phase::Scan(scan) => *scan.layout(),
-            _ => unreachable!("the start reads in these phases"),
-        };
+        let source = self.start_mut().phase.layout();
         match wanted {
             Wanted::Anchor(home) => {
                 let (index, parity) = (home as u32 / 2, home as u64 % 2);
@@ -206,10 +202,7 @@ impl LogReader {
 
     /// Writes a record as it was found, whole.
     fn write_again(&mut self, read: u32, header: &RecordHeader, buf: Buf) {
-        let Phase::Scan(scan) = &self.start_mut().phase else {
-            unreachable!("payloads are read in this phase")
-        };
-        let layout = *scan.layout();
+        let layout = self.start_mut().phase.layout();
         self.step(read, Step::Rewriting);
         let sectors = u64::from(layout.footprint(header.payload_sectors));
         let source = BufRef::new(buf, 0, (sectors * SECTOR_BYTES) as u32);

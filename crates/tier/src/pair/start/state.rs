@@ -45,6 +45,17 @@ pub(crate) enum Phase {
     },
 }
 
+impl Phase {
+    /// Of a log that is being read.
+    pub(crate) fn layout(&self) -> LogLayout {
+        match self {
+            Phase::Anchors { layout, .. } => *layout,
+            Phase::Scan(scan) => *scan.layout(),
+            _ => unreachable!("the log is read in these phases"),
+        }
+    }
+}
+
 pub(crate) struct Start {
     pub(crate) tag: CommandTag,
     pub(crate) mode: StartMode,
