@@ -1,6 +1,6 @@
 //! The transmission phase on the wire: requests, simple replies, and the chunks of structured replies.
 
-use super::{Errno, Fields, MAGIC_REQUEST, MAGIC_SIMPLE_REPLY, MAGIC_STRUCTURED_REPLY, Put};
+use super::{Errno, MAGIC_REQUEST, MAGIC_SIMPLE_REPLY, MAGIC_STRUCTURED_REPLY, Put, header};
 
 /// Bytes of a request without its payload.
 pub const REQUEST_BYTES: usize = 28;
@@ -9,75 +9,30 @@ pub const SIMPLE_REPLY_BYTES: usize = 16;
 /// Bytes of a structured chunk's header.
 pub const CHUNK_BYTES: usize = 20;
 
-/// A request's header. The command is kept as it came: an unknown one still has a cookie to answer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Request {
-    pub flags: u16,
-    pub command: u16,
-    pub cookie: u64,
-    pub offset: u64,
-    pub bytes: u32,
-}
-
-impl Request {
-    pub fn encode(&self) -> [u8; REQUEST_BYTES] {
-        Put::new()
-            .u32(MAGIC_REQUEST)
-            .u16(self.flags)
-            .u16(self.command)
-            .u64(self.cookie)
-            .u64(self.offset)
-            .u32(self.bytes)
-            .done()
-    }
-
-    /// `None` when the magic is wrong: there is no telling where the next message begins.
-    pub fn decode(bytes: &[u8; REQUEST_BYTES]) -> Option<Request> {
-        let mut fields = Fields::new(bytes);
-        if fields.u32()? != MAGIC_REQUEST {
-            return None;
-        }
-        Some(Request {
-            flags: fields.u16()?,
-            command: fields.u16()?,
-            cookie: fields.u64()?,
-            offset: fields.u64()?,
-            bytes: fields.u32()?,
-        })
+header! {
+    /// A request's header. The command is kept as it came: an unknown one still has a cookie to answer.
+    Request, REQUEST_BYTES, u32 MAGIC_REQUEST {
+        flags: u16,
+        command: u16,
+        cookie: u64,
+        offset: u64,
+        bytes: u32,
     }
 }
 
-/// A simple reply's header; the data of a successful read follows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SimpleReply {
-    /// 0 for success.
-    pub error: u32,
-    pub cookie: u64,
+header! {
+    /// A simple reply's header; the data of a successful read follows it.
+    SimpleReply, SIMPLE_REPLY_BYTES, u32 MAGIC_SIMPLE_REPLY {
+        /// 0 for success.
+        error: u32,
+        cookie: u64,
+    }
 }
 
 impl SimpleReply {
     pub fn new(cookie: u64, result: Result<(), Errno>) -> SimpleReply {
         let error = result.err().map_or(0, Errno::code);
         SimpleReply { error, cookie }
-    }
-
-    pub fn encode(&self) -> [u8; SIMPLE_REPLY_BYTES] {
-        Put::new()
-            .u32(MAGIC_SIMPLE_REPLY)
-            .u32(self.error)
-            .u64(self.cookie)
-            .done()
-    }
-
-    pub fn decode(bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Option<SimpleReply> {
-        let mut fields = Fields::new(bytes);
-        if fields.u32()? != MAGIC_SIMPLE_REPLY {
-            return None;
-        }
-        Some(SimpleReply {
-            error: fields.u32()?,
-            cookie: fields.u64()?,
-        })
     }
 }
 
@@ -95,39 +50,17 @@ pub mod chunk_kind {
     pub const ERROR_OFFSET: u16 = ERROR_BIT | 2;
 }
 
-/// The header of one chunk of a structured reply; `bytes` of payload follow it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Chunk {
-    pub flags: u16,
-    pub kind: u16,
-    pub cookie: u64,
-    pub bytes: u32,
+header! {
+    /// The header of one chunk of a structured reply; `bytes` of payload follow it.
+    Chunk, CHUNK_BYTES, u32 MAGIC_STRUCTURED_REPLY {
+        flags: u16,
+        kind: u16,
+        cookie: u64,
+        bytes: u32,
+    }
 }
 
 impl Chunk {
-    pub fn encode(&self) -> [u8; CHUNK_BYTES] {
-        Put::new()
-            .u32(MAGIC_STRUCTURED_REPLY)
-            .u16(self.flags)
-            .u16(self.kind)
-            .u64(self.cookie)
-            .u32(self.bytes)
-            .done()
-    }
-
-    pub fn decode(bytes: &[u8; CHUNK_BYTES]) -> Option<Chunk> {
-        let mut fields = Fields::new(bytes);
-        if fields.u32()? != MAGIC_STRUCTURED_REPLY {
-            return None;
-        }
-        Some(Chunk {
-            flags: fields.u16()?,
-            kind: fields.u16()?,
-            cookie: fields.u64()?,
-            bytes: fields.u32()?,
-        })
-    }
-
     pub fn is_done(&self) -> bool {
         self.flags & CHUNK_DONE != 0
     }

@@ -68,14 +68,14 @@ pub mod command_flags {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Command {
-    Read,
-    Write,
-    Disconnect,
-    Flush,
-    Trim,
-    Cache,
-    WriteZeroes,
-    BlockStatus,
+    Read = 0,
+    Write = 1,
+    Disconnect = 2,
+    Flush = 3,
+    Trim = 4,
+    Cache = 5,
+    WriteZeroes = 6,
+    BlockStatus = 7,
 }
 
 impl Command {
@@ -91,36 +91,26 @@ impl Command {
     ];
 
     pub fn code(self) -> u16 {
-        match self {
-            Command::Read => 0,
-            Command::Write => 1,
-            Command::Disconnect => 2,
-            Command::Flush => 3,
-            Command::Trim => 4,
-            Command::Cache => 5,
-            Command::WriteZeroes => 6,
-            Command::BlockStatus => 7,
-        }
+        self as u16
     }
 
     pub fn from_code(code: u16) -> Option<Command> {
-        Command::ALL
-            .into_iter()
-            .find(|command| command.code() == code)
+        let mut all = Command::ALL.into_iter();
+        all.find(|command| command.code() == code)
     }
 }
 
 /// The error values that may appear on the wire.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Errno {
-    NotPermitted,
-    Io,
-    NoMemory,
-    Invalid,
-    NoSpace,
-    Overflow,
-    NotSupported,
-    Shutdown,
+    NotPermitted = 1,
+    Io = 5,
+    NoMemory = 12,
+    Invalid = 22,
+    NoSpace = 28,
+    Overflow = 75,
+    NotSupported = 95,
+    Shutdown = 108,
 }
 
 impl Errno {
@@ -136,24 +126,13 @@ impl Errno {
     ];
 
     pub fn code(self) -> u32 {
-        match self {
-            Errno::NotPermitted => 1,
-            Errno::Io => 5,
-            Errno::NoMemory => 12,
-            Errno::Invalid => 22,
-            Errno::NoSpace => 28,
-            Errno::Overflow => 75,
-            Errno::NotSupported => 95,
-            Errno::Shutdown => 108,
-        }
+        self as u32
     }
 
     /// What a value on the wire means; the specification has unknown ones read as `Invalid`.
     pub fn from_code(code: u32) -> Errno {
-        Errno::ALL
-            .into_iter()
-            .find(|errno| errno.code() == code)
-            .unwrap_or(Errno::Invalid)
+        let found = Errno::ALL.into_iter().find(|errno| errno.code() == code);
+        found.unwrap_or(Errno::Invalid)
     }
 
     /// What a member's error means to the engine.
@@ -270,6 +249,35 @@ impl<const N: usize> Put<N> {
         self.bytes
     }
 }
+
+/// A header of a fixed size: a magic number, then its fields in the order of the wire.
+macro_rules! header {
+    ($(#[$about:meta])* $name:ident, $size:ident, $width:ident $magic:ident {
+        $($(#[$doc:meta])* $field:ident: $type:ident,)+
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub struct $name {
+            $($(#[$doc])* pub $field: $type,)+
+        }
+
+        impl $name {
+            pub fn encode(&self) -> [u8; $size] {
+                Put::new().$width($magic)$(.$type(self.$field))+.done()
+            }
+
+            /// `None` when the magic is wrong: there is no telling where the next message begins.
+            pub fn decode(bytes: &[u8; $size]) -> Option<$name> {
+                let mut fields = $crate::nbd_wire::Fields::new(bytes);
+                if fields.$width()? != $magic {
+                    return None;
+                }
+                Some($name { $($field: fields.$type()?,)+ })
+            }
+        }
+    };
+}
+use header;
 
 /// Lengths of short strings and lists on the wire. They are bounded long before they reach 32 bits.
 pub(crate) fn wire_length(length: usize) -> u32 {

@@ -2,7 +2,7 @@
 
 use super::{
     Fields, MAGIC_GREETING, MAGIC_OPTION, MAGIC_OPTION_REPLY, Put, STRING_BYTES_MAX,
-    handshake_flags, wire_length,
+    handshake_flags, header, wire_length,
 };
 
 /// Bytes of the server's greeting: two magics and the handshake flags.
@@ -66,65 +66,21 @@ pub fn decode_greeting(bytes: &[u8; GREETING_BYTES]) -> Option<u16> {
     newstyle.then_some(fields.u16()?)
 }
 
-/// An option's header; `bytes` of data follow it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OptionHeader {
-    pub code: u32,
-    pub bytes: u32,
-}
-
-impl OptionHeader {
-    pub fn encode(&self) -> [u8; OPTION_BYTES] {
-        Put::new()
-            .u64(MAGIC_OPTION)
-            .u32(self.code)
-            .u32(self.bytes)
-            .done()
-    }
-
-    /// `None` when the magic is wrong.
-    pub fn decode(bytes: &[u8; OPTION_BYTES]) -> Option<OptionHeader> {
-        let mut fields = Fields::new(bytes);
-        if fields.u64()? != MAGIC_OPTION {
-            return None;
-        }
-        Some(OptionHeader {
-            code: fields.u32()?,
-            bytes: fields.u32()?,
-        })
+header! {
+    /// An option's header; `bytes` of data follow it.
+    OptionHeader, OPTION_BYTES, u64 MAGIC_OPTION {
+        code: u32,
+        bytes: u32,
     }
 }
 
-/// Header of a reply to an option; `bytes` of data follow it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OptionReply {
-    /// The option that is answered.
-    pub code: u32,
-    pub kind: u32,
-    pub bytes: u32,
-}
-
-impl OptionReply {
-    pub fn encode(&self) -> [u8; OPTION_REPLY_BYTES] {
-        Put::new()
-            .u64(MAGIC_OPTION_REPLY)
-            .u32(self.code)
-            .u32(self.kind)
-            .u32(self.bytes)
-            .done()
-    }
-
-    /// `None` when the magic is wrong.
-    pub fn decode(bytes: &[u8; OPTION_REPLY_BYTES]) -> Option<OptionReply> {
-        let mut fields = Fields::new(bytes);
-        if fields.u64()? != MAGIC_OPTION_REPLY {
-            return None;
-        }
-        Some(OptionReply {
-            code: fields.u32()?,
-            kind: fields.u32()?,
-            bytes: fields.u32()?,
-        })
+header! {
+    /// Header of a reply to an option; `bytes` of data follow it.
+    OptionReply, OPTION_REPLY_BYTES, u64 MAGIC_OPTION_REPLY {
+        /// The option that is answered.
+        code: u32,
+        kind: u32,
+        bytes: u32,
     }
 }
 
