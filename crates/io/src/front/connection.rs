@@ -63,6 +63,27 @@ impl Payload {
     }
 }
 
+/// What the protocol changes through its [`Link`].
+#[derive(Default)]
+struct Linked {
+    outbox: Outbox,
+    in_flight: u32,
+    /// The export that it has attached to, and the lease that this is.
+    attached: Option<Attached>,
+    /// Bytes mapped since something was last received or sent.
+    mapped: u64,
+}
+
+impl Linked {
+    fn is_borrowers(&self) -> bool {
+        self.attached.is_some_and(|attached| attached.lease)
+    }
+
+    fn live<'a, 'b>(&'a mut self, around: &'a mut Surroundings<'b>) -> Live<'a, 'b> {
+        Live { own: self, around }
+    }
+}
+
 pub struct Connection {
     wire: Wire,
     protocol: Box<dyn Protocol>,
@@ -71,14 +92,9 @@ pub struct Connection {
     start: usize,
     end: usize,
     payload: Option<Payload>,
-    outbox: Outbox,
+    link: Linked,
     receiving: bool,
     sending: bool,
-    pub in_flight: u32,
-    /// The export that it has attached to, and the lease that this is.
-    attached: Option<Attached>,
-    /// Bytes mapped since something was last received or sent.
-    mapped: u64,
     /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
     /// must not hold memory for ever.
     progress: Nanos,
@@ -117,12 +133,9 @@ impl Connection {
             start: 0,
             end: 0,
             payload: None,
-            outbox: Outbox::default(),
+            link: Linked::default(),
             receiving: false,
             sending: false,
-            in_flight: 0,
-            attached: None,
-            mapped: 0,
             progress: now,
             moved: now,
         }
@@ -133,17 +146,17 @@ impl Connection {
     }
 
     pub fn attached(&self) -> Option<Attached> {
-        self.attached
+        self.link.attached
     }
 
     /// Whether it is a borrower's, who shares nothing with others.
     pub fn is_borrowers(&self) -> bool {
-        self.attached.is_some_and(|attached| attached.lease)
+        self.link.is_borrowers()
     }
 
     /// Bytes that the peer has not taken.
     pub fn unsent(&self) -> u64 {
-        self.outbox.bytes()
+        self.link.outbox.bytes()
     }
 
     /// Whether it waits for memory.
@@ -171,21 +184,7 @@ impl Connection {
     // ---------------------------------------------------------------------------------------- the protocol's turns
 
     pub fn opened(&mut self, around: &mut Surroundings<'_>) {
-        let Connection {
-            protocol,
-            outbox,
-            in_flight,
-            attached,
-            mapped,
-            ..
-        } = self;
-        protocol.opened(&mut Live {
-            outbox,
-            in_flight,
-            attached,
-            mapped,
-            around,
-        });
+        self.protocol.opened(&mut self.link.live(around));
     }
 
     pub fn replied(
@@ -194,29 +193,12 @@ impl Connection {
         result: Result<(), restripe_array::RequestError>,
         around: &mut Surroundings<'_>,
     ) {
-        self.in_flight -= 1;
+        self.link.in_flight -= 1;
         if self.dead() {
             return;
         }
-        let Connection {
-            protocol,
-            outbox,
-            in_flight,
-            attached,
-            mapped,
-            ..
-        } = self;
-        protocol.replied(
-            tag,
-            result,
-            &mut Live {
-                outbox,
-                in_flight,
-                attached,
-                mapped,
-                around,
-            },
-        );
+        self.protocol
+            .replied(tag, result, &mut self.link.live(around));
         self.offer_if(Then::Hold, around);
     }
 
@@ -237,24 +219,7 @@ impl Connection {
     fn offer(&mut self, around: &mut Surroundings<'_>) {
         while self.state == State::Open(Then::More) && self.start < self.end {
             let bytes = self.inbox.slice(self.start, self.end - self.start);
-            let Connection {
-                protocol,
-                outbox,
-                in_flight,
-                attached,
-                mapped,
-                ..
-            } = self;
-            let received = protocol.received(
-                bytes,
-                &mut Live {
-                    outbox,
-                    in_flight,
-                    attached,
-                    mapped,
-                    around,
-                },
-            );
+            let received = self.protocol.received(bytes, &mut self.link.live(around));
             assert!(
                 received.consumed <= bytes.len(),
                 "a protocol consumes what it was offered"
@@ -307,21 +272,7 @@ impl Connection {
             self.payload = None;
             self.progress = around.now;
             self.state = State::Open(Then::More);
-            let Connection {
-                protocol,
-                outbox,
-                in_flight,
-                attached,
-                mapped,
-                ..
-            } = self;
-            protocol.filled(&mut Live {
-                outbox,
-                in_flight,
-                attached,
-                mapped,
-                around,
-            });
+            self.protocol.filled(&mut self.link.live(around));
         }
     }
 
@@ -367,13 +318,13 @@ impl Connection {
 
     /// The peer does not take what we send, so we take nothing more of it.
     fn choked(&self) -> bool {
-        self.outbox.bytes() > UNSENT_MAX
+        self.link.outbox.bytes() > UNSENT_MAX
     }
 
     /// A receive is back.
     pub fn received(&mut self, result: i32, around: &mut Surroundings<'_>) {
         self.receiving = false;
-        self.mapped = 0;
+        self.link.mapped = 0;
         if self.dead() {
             return;
         }
@@ -403,11 +354,11 @@ impl Connection {
 
     /// What to send, if something waits and nothing is on its way.
     pub fn next_send(&mut self) -> Option<Vec<Piece>> {
-        if self.sending || self.dead() || !self.outbox.has_waiting() {
+        if self.sending || self.dead() || !self.link.outbox.has_waiting() {
             return None;
         }
         self.sending = true;
-        Some(self.outbox.launch())
+        Some(self.link.outbox.launch())
     }
 
     /// A send is back: what to send next of the same batch.
@@ -419,7 +370,7 @@ impl Connection {
         around: &mut Surroundings<'_>,
     ) -> Option<Vec<Piece>> {
         self.sending = false;
-        self.mapped = 0;
+        self.link.mapped = 0;
         let count = match result {
             _ if self.dead() => return None,
             count if count >= 0 => count as u64,
@@ -432,7 +383,7 @@ impl Connection {
         if count > 0 {
             (self.progress, self.moved) = (around.now, around.now);
         }
-        let more = self.outbox.sent(count, pieces, release);
+        let more = self.link.outbox.sent(count, pieces, release);
         self.sending = more.is_some();
         // Before it is offered more: whether it holds its share decides.
         release.drain(..).for_each(|buf| around.users.release(buf));
@@ -444,7 +395,10 @@ impl Connection {
 
     /// Whether everything is answered and sent, when that was all that was left to do.
     pub fn finish_if_done(&mut self) {
-        if self.state == State::Finishing && self.in_flight == 0 && self.outbox.bytes() == 0 {
+        if self.state == State::Finishing
+            && self.link.in_flight == 0
+            && self.link.outbox.bytes() == 0
+        {
             self.kill();
         }
     }
@@ -477,18 +431,14 @@ impl Connection {
 
 /// A connection's view of the shell during a call.
 struct Live<'a, 'b> {
-    outbox: &'a mut Outbox,
-    in_flight: &'a mut u32,
-    attached: &'a mut Option<Attached>,
-    mapped: &'a mut u64,
+    own: &'a mut Linked,
     around: &'a mut Surroundings<'b>,
 }
 
 impl Live<'_, '_> {
     /// Whether it must give memory back before it asks for more. A borrower's own is its bound.
     fn share_taken(&self) -> bool {
-        let borrowers = self.attached.is_some_and(|attached| attached.lease);
-        !borrowers && self.around.users.share_taken(self.around.number)
+        !self.own.is_borrowers() && self.around.users.share_taken(self.around.number)
     }
 }
 
@@ -503,17 +453,17 @@ impl Link for Live<'_, '_> {
 
     fn attach(&mut self, export: usize) {
         let lease = self.around.catalogue.is_lease(export);
-        *self.attached = Some(Attached { export, lease });
+        self.own.attached = Some(Attached { export, lease });
     }
 
     fn map(&mut self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
-        *self.mapped += bytes.max(MAPPED_AT_LEAST);
+        self.own.mapped += bytes.max(MAPPED_AT_LEAST);
         self.around.catalogue.map(export, offset, bytes, max)
     }
 
     fn buffer(&mut self, bytes: u32) -> Option<BufRef> {
         let (users, number) = (&mut *self.around.users, self.around.number);
-        if self.attached.is_some_and(|attached| attached.lease) {
+        if self.own.is_borrowers() {
             return users.allocate_lent(bytes, number);
         }
         if self.around.memory_reserved {
@@ -527,19 +477,19 @@ impl Link for Live<'_, '_> {
     }
 
     fn full(&self) -> bool {
-        *self.in_flight >= IN_FLIGHT_MAX
-            || *self.mapped >= MAPPED_A_TURN
-            || self.outbox.small_bytes() > UNSENT_SMALL_MAX
+        self.own.in_flight >= IN_FLIGHT_MAX
+            || self.own.mapped >= MAPPED_A_TURN
+            || self.own.outbox.small_bytes() > UNSENT_SMALL_MAX
             || self.share_taken()
     }
 
     fn submit(&mut self, ask: Ask) {
-        *self.in_flight += 1;
+        self.own.in_flight += 1;
         self.around.asks.push(ask);
     }
 
     fn send(&mut self, bytes: &[u8]) {
-        self.outbox.push(bytes);
+        self.own.outbox.push(bytes);
     }
 
     fn send_buffer(&mut self, buf: BufRef) {
@@ -548,6 +498,6 @@ impl Link for Live<'_, '_> {
             buf.offset,
             buf.bytes,
         );
-        self.outbox.push_buffer(buf, piece);
+        self.own.outbox.push_buffer(buf, piece);
     }
 }
