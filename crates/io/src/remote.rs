@@ -97,6 +97,9 @@ pub struct Remote {
     pub(crate) waker: Waker,
 }
 
+/// What a reactor answers.
+type Answered<T> = Result<T, Ended>;
+
 impl Remote {
     fn send(&self, call: Call) -> Result<(), Ended> {
         self.calls.send(call).map_err(|_| Ended)?;
@@ -129,20 +132,12 @@ impl Remote {
     }
 
     /// Whether a member may be failed by command, or why not.
-    pub fn may_fail(
-        &self,
-        array: usize,
-        member: Member,
-    ) -> Result<Result<(), CommandError>, Ended> {
+    pub fn may_fail(&self, array: usize, member: Member) -> Answered<Result<(), CommandError>> {
         self.ask(|reply| Call::MayFail(array, member, reply))
     }
 
     /// What a growth of an array by so many members would do, or why there can be none now.
-    pub fn growth_plan(
-        &self,
-        array: usize,
-        by: u16,
-    ) -> Result<Result<GrowthPlan, CommandError>, Ended> {
+    pub fn growth_plan(&self, array: usize, by: u16) -> Answered<Result<GrowthPlan, CommandError>> {
         self.ask(|reply| Call::Growth(array, by, reply))
     }
 
@@ -157,20 +152,12 @@ impl Remote {
     }
 
     /// Waits for the engine's answer.
-    pub fn command(
-        &self,
-        array: usize,
-        command: Command,
-    ) -> Result<Result<(), CommandError>, Ended> {
+    pub fn command(&self, array: usize, command: Command) -> Answered<Result<(), CommandError>> {
         self.ask(|reply| Call::Command(array, command, reply))
     }
 
     /// Shows a device to the engine; a following [`Command::Add`] or [`Command::Replace`] uses it.
-    pub fn arrive(
-        &self,
-        array: usize,
-        member: OpenMember,
-    ) -> Result<Result<Member, NotTaken>, Ended> {
+    pub fn arrive(&self, array: usize, member: OpenMember) -> Answered<Result<Member, NotTaken>> {
         self.ask(|reply| Call::Arrive(array, member, reply))
     }
 
@@ -269,7 +256,7 @@ pub struct LocalClient {
 
 impl LocalClient {
     pub fn read(&mut self, offset: u64, bytes: u64) -> Result<Vec<u8>, LocalError> {
-        self.run(RequestOp::Read, offset, bytes, Vec::new(), false)
+        self.without_data(RequestOp::Read, offset, bytes)
     }
 
     pub fn write(&mut self, offset: u64, data: Vec<u8>, fua: bool) -> Result<(), LocalError> {
@@ -278,24 +265,25 @@ impl LocalClient {
     }
 
     pub fn flush(&mut self) -> Result<(), LocalError> {
-        self.run(RequestOp::Flush, 0, 0, Vec::new(), false)
-            .map(drop)
+        self.without_data(RequestOp::Flush, 0, 0).map(drop)
     }
 
     pub fn trim(&mut self, offset: u64, bytes: u64) -> Result<(), LocalError> {
-        self.run(RequestOp::Trim, offset, bytes, Vec::new(), false)
-            .map(drop)
+        self.without_data(RequestOp::Trim, offset, bytes).map(drop)
     }
 
     pub fn zero(&mut self, offset: u64, bytes: u64, fast: bool) -> Result<(), LocalError> {
-        self.run(
-            RequestOp::WriteZeroes { fast },
-            offset,
-            bytes,
-            Vec::new(),
-            false,
-        )
-        .map(drop)
+        let op = RequestOp::WriteZeroes { fast };
+        self.without_data(op, offset, bytes).map(drop)
+    }
+
+    fn without_data(
+        &mut self,
+        op: RequestOp,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Vec<u8>, LocalError> {
+        self.run(op, offset, bytes, Vec::new(), false)
     }
 
     fn run(
