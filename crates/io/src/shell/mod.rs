@@ -238,10 +238,6 @@ impl Shell {
         self.remote.clone()
     }
 
-    pub fn backend_name(&self) -> &'static str {
-        self.backend.name()
-    }
-
     /// Takes an array in and gives its index. It serves once it is told to start.
     pub fn host(&mut self, spec: ArraySpec) -> io::Result<usize> {
         assert!(self.exposed.is_empty(), "arrays come before any is started");
