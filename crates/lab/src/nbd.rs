@@ -2,7 +2,7 @@
 //!
 //! Written against the protocol's specification and not against our server, so that a mistake in one is not
 //! hidden by the same mistake in the other. Only what a load needs: the fixed newstyle handshake with
-//! `NBD_OPT_GO`, simple replies, and reads, writes, flushes, trims and zeroes.
+//! `NBD_OPT_GO`, simple replies, and reads, writes, flushes and trims.
 
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
@@ -50,7 +50,6 @@ enum Command {
     Disconnect = 2,
     Flush = 3,
     Trim = 4,
-    WriteZeroes = 6,
 }
 
 /// What went wrong with a request.
@@ -138,11 +137,6 @@ impl Client {
 
     pub fn trim(&mut self, offset: u64, bytes: u32) -> Result<(), Error> {
         self.send(Command::Trim, 0, offset, bytes, &[])?;
-        self.reply()
-    }
-
-    pub fn write_zeroes(&mut self, offset: u64, bytes: u32) -> Result<(), Error> {
-        self.send(Command::WriteZeroes, 0, offset, bytes, &[])?;
         self.reply()
     }
 
