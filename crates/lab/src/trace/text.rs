@@ -20,6 +20,15 @@ fn fold(line: &str, parse: impl FnOnce(&str) -> Result<Request, String>) -> Pars
     parse(line).map(Some)
 }
 
+/// A format in which a line says all that its request is.
+struct Plain(fn(&str) -> Result<Request, String>);
+
+impl Parser for Plain {
+    fn parse(&mut self, line: &str) -> Parsed {
+        fold(line, self.0)
+    }
+}
+
 /// A field that says whether a request reads, as 0 or 1.
 fn bit<'a>(fields: &mut impl Iterator<Item = &'a str>, zero: Op, one: Op) -> Result<Op, String> {
     match fields::next(fields, "operation")? {
@@ -44,8 +53,6 @@ fn word<'a>(fields: &mut impl Iterator<Item = &'a str>) -> Result<Op, String> {
 }
 
 /// SPC, as the UMass traces: `ASU,LBA,size,opcode,timestamp`; sectors of 512 bytes, bytes, seconds.
-struct Spc;
-
 pub(super) static SPC: Format = Format {
     endings: &[".spc"],
     ..Format::of_lines(
@@ -54,23 +61,19 @@ pub(super) static SPC: Format = Format {
         Lines {
             // SPC lets further fields follow.
             fields: Fields::commas(5, usize::MAX),
-            ..Lines::of("0,303567,3584,w,0.026214\n", |_| Box::new(Spc))
+            ..Lines::of("0,303567,3584,w,0.026214\n", |_| Box::new(Plain(spc)))
         },
     )
 };
 
-impl Parser for Spc {
-    fn parse(&mut self, line: &str) -> Parsed {
-        fold(line, |line| {
-            let mut fields = line.split(',');
-            let device = number(&mut fields, "ASU")?;
-            let offset = sectors(number(&mut fields, "address")?)?;
-            let length = number(&mut fields, "size")?;
-            let op = word(&mut fields)?;
-            let time = fields::time(&mut fields, SECONDS)?;
-            request(time, device, op, offset, length)
-        })
-    }
+fn spc(line: &str) -> Result<Request, String> {
+    let mut fields = line.split(',');
+    let device = number(&mut fields, "ASU")?;
+    let offset = sectors(number(&mut fields, "address")?)?;
+    let length = number(&mut fields, "size")?;
+    let op = word(&mut fields)?;
+    let time = fields::time(&mut fields, SECONDS)?;
+    request(time, device, op, offset, length)
 }
 
 /// MSR Cambridge: `filetime,host,disk,type,offset,size,response`; 100 ns, bytes. Volumes are numbered as they appear.
@@ -114,15 +117,15 @@ impl Parser for Msr {
 }
 
 /// Windows cut from MSR traces: `ms device offset size op`; bytes, 1 = read.
-struct MsrCut;
-
 pub(super) static MSR_CUT: Format = Format::of_lines(
     "msr-cut",
     "cut from MSR: ms device offset size 1=read, bytes",
     Lines {
         fields: Fields::words(5, 5),
         suits: |text| has_fractions(text) && is_in_bytes(text),
-        ..Lines::of("223.412 0 3159347200 36864 0\n", |_| Box::new(MsrCut))
+        ..Lines::of("223.412 0 3159347200 36864 0\n", |_| {
+            Box::new(Plain(msr_cut))
+        })
     },
 );
 
@@ -136,141 +139,118 @@ fn has_fractions(text: &Beginning<'_>) -> bool {
 
 /// MSR cuts look like DiskSim, but count bytes: every size and offset is a multiple of 512.
 fn is_in_bytes(text: &Beginning<'_>) -> bool {
-    let found = text.lines.iter().map(|(_, line)| MsrCut.parse(line));
+    let found = text
+        .lines
+        .iter()
+        .map(|(_, line)| Plain(msr_cut).parse(line));
     let mut requests = found.filter_map(|parsed| parsed.ok().flatten()).peekable();
     let whole = |request: Request| (request.offset | request.length).is_multiple_of(512);
     requests.peek().is_some() && requests.all(whole)
 }
 
-impl Parser for MsrCut {
-    fn parse(&mut self, line: &str) -> Parsed {
-        fold(line, |line| {
-            let mut fields = line.split_ascii_whitespace();
-            let time = fields::time(&mut fields, MILLISECONDS)?;
-            let device = number(&mut fields, "device")?;
-            let offset = number(&mut fields, "offset")?;
-            let length = number(&mut fields, "size")?;
-            let op = bit(&mut fields, Op::Write, Op::Read)?;
-            request(time, device, op, offset, length)
-        })
-    }
+fn msr_cut(line: &str) -> Result<Request, String> {
+    let mut fields = line.split_ascii_whitespace();
+    let time = fields::time(&mut fields, MILLISECONDS)?;
+    let device = number(&mut fields, "device")?;
+    let offset = number(&mut fields, "offset")?;
+    let length = number(&mut fields, "size")?;
+    let op = bit(&mut fields, Op::Write, Op::Read)?;
+    request(time, device, op, offset, length)
 }
 
 /// DiskSim: `ms device start length flags`; sectors of 512 bytes, flags in hexadecimal, bit 0 = read.
-struct Disksim;
-
 pub(super) static DISKSIM: Format = Format::of_lines(
     "disksim",
     "DiskSim ASCII: ms device start length flags, bit 0 = read",
     Lines {
         fields: Fields::words(5, 5),
         suits: has_fractions,
-        ..Lines::of("13.191135\t30\t0\t5\t1\n", |_| Box::new(Disksim))
+        ..Lines::of("13.191135\t30\t0\t5\t1\n", |_| Box::new(Plain(disksim)))
     },
 );
 
-impl Parser for Disksim {
-    fn parse(&mut self, line: &str) -> Parsed {
-        fold(line, |line| {
-            let mut fields = line.split_ascii_whitespace();
-            let time = fields::time(&mut fields, MILLISECONDS)?;
-            let device = number(&mut fields, "device")?;
-            let offset = sectors(number(&mut fields, "start")?)?;
-            let length = sectors(number(&mut fields, "length")?)?;
-            let flags = fields::next(&mut fields, "flags")?;
-            let flags = u32::from_str_radix(flags, 16)
-                .map_err(|_| format!("the flags are {flags:?}, not hexadecimal"))?;
-            let op = if flags & 1 == 1 { Op::Read } else { Op::Write };
-            request(time, device, op, offset, length)
-        })
-    }
+fn disksim(line: &str) -> Result<Request, String> {
+    let mut fields = line.split_ascii_whitespace();
+    let time = fields::time(&mut fields, MILLISECONDS)?;
+    let device = number(&mut fields, "device")?;
+    let offset = sectors(number(&mut fields, "start")?)?;
+    let length = sectors(number(&mut fields, "length")?)?;
+    let flags = fields::next(&mut fields, "flags")?;
+    let flags = u32::from_str_radix(flags, 16)
+        .map_err(|_| format!("the flags are {flags:?}, not hexadecimal"))?;
+    let op = if flags & 1 == 1 { Op::Read } else { Op::Write };
+    request(time, device, op, offset, length)
 }
 
 /// SSDsim and MQSim: `ns device start length op`; sectors of 512 bytes, 0 = write, 1 = read.
-struct Ssdsim;
-
 pub(super) static SSDSIM: Format = Format::of_lines(
     "ssdsim",
     "SSDsim and MQSim: ns device start length 1=read",
     Lines {
         fields: Fields::words(5, 5),
         suits: |text| !has_fractions(text),
-        ..Lines::of("938513000 4 264719034 16 0\n", |_| Box::new(Ssdsim))
+        ..Lines::of("938513000 4 264719034 16 0\n", |_| Box::new(Plain(ssdsim)))
     },
 );
 
-impl Parser for Ssdsim {
-    fn parse(&mut self, line: &str) -> Parsed {
-        fold(line, |line| {
-            let mut fields = line.split_ascii_whitespace();
-            let time = number(&mut fields, "time")?;
-            let device = number(&mut fields, "device")?;
-            let offset = sectors(number(&mut fields, "start")?)?;
-            let length = sectors(number(&mut fields, "length")?)?;
-            let op = bit(&mut fields, Op::Write, Op::Read)?;
-            request(time, device, op, offset, length)
-        })
-    }
+fn ssdsim(line: &str) -> Result<Request, String> {
+    let mut fields = line.split_ascii_whitespace();
+    let time = number(&mut fields, "time")?;
+    let device = number(&mut fields, "device")?;
+    let offset = sectors(number(&mut fields, "start")?)?;
+    let length = sectors(number(&mut fields, "length")?)?;
+    let op = bit(&mut fields, Op::Write, Op::Read)?;
+    request(time, device, op, offset, length)
 }
 
 /// FIU: `ns pid process start length op major minor hash`; sectors of 512 bytes.
 ///
 /// The name of a process may hold blanks, so the fields behind it are found from the end.
-struct Fiu;
-
 pub(super) static FIU: Format = Format::of_lines(
     "fiu",
     "FIU: ns pid process start length op major minor hash",
-    Lines::of("899 4270 nfsd 18579576 8 W 6 0 d6c7\n", |_| Box::new(Fiu)),
+    Lines::of("899 4270 nfsd 18579576 8 W 6 0 d6c7\n", |_| {
+        Box::new(Plain(fiu))
+    }),
 );
 
-impl Parser for Fiu {
-    fn parse(&mut self, line: &str) -> Parsed {
-        fold(line, |line| {
-            let mut fields = line.split_ascii_whitespace();
-            let time = number(&mut fields, "time")?;
-            let _pid: u64 = number(&mut fields, "pid")?;
-            let mut back = fields.rev();
-            let _hash = fields::next(&mut back, "hash")?;
-            let minor = number(&mut back, "minor number")?;
-            let major = number(&mut back, "major number")?;
-            let op = word(&mut back)?;
-            let length = sectors(number(&mut back, "length")?)?;
-            let offset = sectors(number(&mut back, "start")?)?;
-            fields::next(&mut back, "process")?;
-            request(time, device_number(major, minor)?, op, offset, length)
-        })
-    }
+fn fiu(line: &str) -> Result<Request, String> {
+    let mut fields = line.split_ascii_whitespace();
+    let time = number(&mut fields, "time")?;
+    let _pid: u64 = number(&mut fields, "pid")?;
+    let mut back = fields.rev();
+    let _hash = fields::next(&mut back, "hash")?;
+    let minor = number(&mut back, "minor number")?;
+    let major = number(&mut back, "major number")?;
+    let op = word(&mut back)?;
+    let length = sectors(number(&mut back, "length")?)?;
+    let offset = sectors(number(&mut back, "start")?)?;
+    fields::next(&mut back, "process")?;
+    request(time, device_number(major, minor)?, op, offset, length)
 }
 
 /// Diskmon: `number seconds service disk op start length`; sectors of 512 bytes.
-struct Diskmon;
-
 pub(super) static DISKMON: Format = Format::of_lines(
     "diskmon",
     "Windows Diskmon: number seconds service disk op start length",
     Lines {
         fields: Fields::words(7, 7),
         ..Lines::of("0\t0.047\t0.0001\t0\tRead\t1320146\t8\n", |_| {
-            Box::new(Diskmon)
+            Box::new(Plain(diskmon))
         })
     },
 );
 
-impl Parser for Diskmon {
-    fn parse(&mut self, line: &str) -> Parsed {
-        fold(line, |line| {
-            let mut fields = line.split_ascii_whitespace();
-            let _number: u64 = number(&mut fields, "number")?;
-            let time = fields::time(&mut fields, SECONDS)?;
-            fields::next(&mut fields, "service time")?;
-            let device = number(&mut fields, "disk")?;
-            let op = word(&mut fields)?;
-            let offset = sectors(number(&mut fields, "start")?)?;
-            let length = sectors(number(&mut fields, "length")?)?;
-            request(time, device, op, offset, length)
-        })
-    }
+fn diskmon(line: &str) -> Result<Request, String> {
+    let mut fields = line.split_ascii_whitespace();
+    let _number: u64 = number(&mut fields, "number")?;
+    let time = fields::time(&mut fields, SECONDS)?;
+    fields::next(&mut fields, "service time")?;
+    let device = number(&mut fields, "disk")?;
+    let op = word(&mut fields)?;
+    let offset = sectors(number(&mut fields, "start")?)?;
+    let length = sectors(number(&mut fields, "length")?)?;
+    request(time, device, op, offset, length)
 }
 
 /// ftlsim, as wiscsee writes it: `pid event op offset size seconds ...`; bytes, event D = issued, C = completed.
@@ -526,13 +506,16 @@ mod tests {
 
     #[test]
     fn spc_counts_sectors_and_seconds() {
-        let found = one(&mut Spc, "1,240840,3072,w,0.026214\r");
+        let found = one(&mut Plain(spc), "1,240840,3072,w,0.026214\r");
         assert_eq!(found, made(26_214_000, 1, Op::Write, 240_840 * 512, 3072));
         assert_eq!(
-            Spc.parse("1,240840,3072,x,0.0").unwrap_err(),
+            Plain(spc).parse("1,240840,3072,x,0.0").unwrap_err(),
             "the operation is \"x\", neither read nor write"
         );
-        assert_eq!(Spc.parse("1,2,3,r").unwrap_err(), "the time is missing");
+        assert_eq!(
+            Plain(spc).parse("1,2,3,r").unwrap_err(),
+            "the time is missing"
+        );
     }
 
     #[test]
@@ -550,22 +533,22 @@ mod tests {
 
     #[test]
     fn the_two_kinds_of_disksim_differ_in_units_and_bits() {
-        let found = one(&mut Disksim, "13.191135\t30\t8\t5\t1");
+        let found = one(&mut Plain(disksim), "13.191135\t30\t8\t5\t1");
         assert_eq!(found, made(13_191_135, 30, Op::Read, 4096, 2560));
-        assert_eq!(one(&mut Disksim, "1 0 8 5 10").op, Op::Write);
-        let found = one(&mut Ssdsim, "26214000 1 240840 6 0");
+        assert_eq!(one(&mut Plain(disksim), "1 0 8 5 10").op, Op::Write);
+        let found = one(&mut Plain(ssdsim), "26214000 1 240840 6 0");
         assert_eq!(found, made(26_214_000, 1, Op::Write, 240_840 * 512, 3072));
-        assert!(Ssdsim.parse("1.5 1 2 3 0").is_err());
+        assert!(Plain(ssdsim).parse("1.5 1 2 3 0").is_err());
     }
 
     #[test]
     fn a_process_may_have_blanks_in_its_name() {
         let line = "899 4270 my proc 80 8 W 6 0 d6c7";
         assert_eq!(
-            one(&mut Fiu, line),
+            one(&mut Plain(fiu), line),
             made(899, 6 << 20, Op::Write, 40_960, 4096)
         );
-        assert!(Fiu.parse("899 4270 80 8 W 6 0 d6c7").is_err());
+        assert!(Plain(fiu).parse("899 4270 80 8 W 6 0 d6c7").is_err());
     }
 
     #[test]
