@@ -19,6 +19,13 @@
 //! | [`threads`] | independent pieces of work over threads, in order |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
+/// TOML files that the command is built with: names and texts. Their folder is relative to the caller's file.
+macro_rules! texts {
+    ($folder:literal: $($name:literal,)+) => {
+        &[$(($name, include_str!(concat!($folder, $name, ".toml")))),+]
+    };
+}
+
 pub mod cache;
 pub mod chart;
 pub mod drives;

@@ -22,47 +22,18 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-const BUILT_IN: BuiltIn = BuiltIn(&[
-    (
-        "vdf-size",
-        include_str!("../../../../scenarios/cache/vdf-size.toml"),
-    ),
-    (
-        "vdf-disks",
-        include_str!("../../../../scenarios/cache/vdf-disks.toml"),
-    ),
-    (
-        "vdf-raid6",
-        include_str!("../../../../scenarios/cache/vdf-raid6.toml"),
-    ),
-    (
-        "vdf-rebuild",
-        include_str!("../../../../scenarios/cache/vdf-rebuild.toml"),
-    ),
-    (
-        "vdf-weight",
-        include_str!("../../../../scenarios/cache/vdf-weight.toml"),
-    ),
-    (
-        "vdf-samples",
-        include_str!("../../../../scenarios/cache/vdf-samples.toml"),
-    ),
-    (
-        "vdf-distance",
-        include_str!("../../../../scenarios/cache/vdf-distance.toml"),
-    ),
-    (
-        "vdf-reuse",
-        include_str!("../../../../scenarios/cache/vdf-reuse.toml"),
-    ),
-    (
-        "vdf-crowd",
-        include_str!("../../../../scenarios/cache/vdf-crowd.toml"),
-    ),
-    (
-        "vdf-flip",
-        include_str!("../../../../scenarios/cache/vdf-flip.toml"),
-    ),
+const BUILT_IN: BuiltIn = BuiltIn(texts![
+    "../../../../scenarios/cache/":
+    "vdf-size",
+    "vdf-disks",
+    "vdf-raid6",
+    "vdf-rebuild",
+    "vdf-weight",
+    "vdf-samples",
+    "vdf-distance",
+    "vdf-reuse",
+    "vdf-crowd",
+    "vdf-flip",
 ]);
 
 pub fn names() -> impl Iterator<Item = &'static str> {

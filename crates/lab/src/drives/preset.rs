@@ -15,21 +15,16 @@ use restripe_sim::disk::seek::SeekCurve;
 use serde::Deserialize;
 
 /// What the command is built with, by name.
-const PRESETS: [(&str, &str); 8] = [
-    (
-        "st500nm0001",
-        include_str!("../../presets/st500nm0001.toml"),
-    ),
-    ("wd1600aajs", include_str!("../../presets/wd1600aajs.toml")),
-    (
-        "st3500320as",
-        include_str!("../../presets/st3500320as.toml"),
-    ),
-    ("st500dm002", include_str!("../../presets/st500dm002.toml")),
-    ("wd1003fbyx", include_str!("../../presets/wd1003fbyx.toml")),
-    ("wd4t7200", include_str!("../../presets/wd4t7200.toml")),
-    ("ssd-sata", include_str!("../../presets/ssd-sata.toml")),
-    ("unbounded", include_str!("../../presets/unbounded.toml")),
+const PRESETS: &[(&str, &str)] = texts![
+    "../../presets/":
+    "st500nm0001",
+    "wd1600aajs",
+    "st3500320as",
+    "st500dm002",
+    "wd1003fbyx",
+    "wd4t7200",
+    "ssd-sata",
+    "unbounded",
 ];
 
 /// Where a number comes from.

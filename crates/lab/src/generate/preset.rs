@@ -8,26 +8,21 @@ use super::parameters::{Invalid, Parameters};
 use crate::nearest;
 use toml::{Table, Value};
 
-const FILES: [(&str, &str); 13] = [
-    ("fin1", include_str!("../../presets/workloads/fin1.toml")),
-    ("fin2", include_str!("../../presets/workloads/fin2.toml")),
-    ("web2", include_str!("../../presets/workloads/web2.toml")),
-    ("proj", include_str!("../../presets/workloads/proj.toml")),
-    ("tpcc", include_str!("../../presets/workloads/tpcc.toml")),
-    ("user", include_str!("../../presets/workloads/user.toml")),
-    ("web", include_str!("../../presets/workloads/web.toml")),
-    ("mds", include_str!("../../presets/workloads/mds.toml")),
-    ("rsrch", include_str!("../../presets/workloads/rsrch.toml")),
-    (
-        "lm-tbe",
-        include_str!("../../presets/workloads/lm-tbe.toml"),
-    ),
-    ("dtrs", include_str!("../../presets/workloads/dtrs.toml")),
-    ("noise", include_str!("../../presets/workloads/noise.toml")),
-    (
-        "stable",
-        include_str!("../../presets/workloads/stable.toml"),
-    ),
+const FILES: &[(&str, &str)] = texts![
+    "../../presets/workloads/":
+    "fin1",
+    "fin2",
+    "web2",
+    "proj",
+    "tpcc",
+    "user",
+    "web",
+    "mds",
+    "rsrch",
+    "lm-tbe",
+    "dtrs",
+    "noise",
+    "stable",
 ];
 
 pub const LOCALITIES: [&str; 3] = ["low", "mid", "high"];
