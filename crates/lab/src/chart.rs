@@ -4,7 +4,7 @@
 //! come from the page's style sheet, so that it follows the reader's light or dark setting.
 
 use crate::latency::{Phase, Step};
-use restripe_array::shown;
+use crate::svg::{line, polyline, text};
 use std::fmt::Write;
 
 const WIDTH: f64 = 960.0;
@@ -96,23 +96,18 @@ impl Chart<'_> {
                 "<rect class=\"band{shade}\" x=\"{x:.1}\" y=\"{LATENCY_TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
                 (end - x).max(0.0)
             );
-            text(
-                out,
-                (x + end) / 2.0,
-                LATENCY_TOP - 26.0,
-                "middle",
-                &phase.name,
-            );
+            let middle = ((x + end) / 2.0, LATENCY_TOP - 26.0);
+            text(out, middle, "middle", &phase.name);
         }
     }
 
     fn latency_axis(&self, out: &mut String) {
         for decade in DECADES {
             let y = latency_y(10f64.powi(decade));
-            line(out, "grid", LEFT, y, WIDTH - RIGHT, y);
-            text(out, LEFT - 8.0, y + 4.0, "end", &latency_label(decade));
+            line(out, "grid", (LEFT, y), (WIDTH - RIGHT, y));
+            text(out, (LEFT - 8.0, y + 4.0), "end", &latency_label(decade));
         }
-        text(out, 4.0, LATENCY_TOP - 10.0, "start", "latency");
+        text(out, (4.0, LATENCY_TOP - 10.0), "start", "latency");
     }
 
     fn rate_axis(&self, out: &mut String) {
@@ -121,11 +116,11 @@ impl Chart<'_> {
             (1, RATE_TOP + RATE_HEIGHT / 2.0),
             (2, RATE_TOP),
         ] {
-            line(out, "grid", LEFT, y, WIDTH - RIGHT, y);
+            line(out, "grid", (LEFT, y), (WIDTH - RIGHT, y));
             let megabytes = self.rate_max() * part / 2 / (1 << 20);
-            text(out, LEFT - 8.0, y + 4.0, "end", &format!("{megabytes}"));
+            text(out, (LEFT - 8.0, y + 4.0), "end", &format!("{megabytes}"));
         }
-        text(out, 4.0, RATE_TOP - 10.0, "start", "MiB/s");
+        text(out, (4.0, RATE_TOP - 10.0), "start", "MiB/s");
     }
 
     fn time_axis(&self, out: &mut String) {
@@ -135,14 +130,8 @@ impl Chart<'_> {
             .find(|every| seconds / every <= 14)
             .unwrap_or(100);
         for second in (0..=seconds).filter(|second| second % every == 0) {
-            let x = self.x(second * 1_000_000);
-            text(
-                out,
-                x,
-                RATE_TOP + RATE_HEIGHT + 18.0,
-                "middle",
-                &format!("{second} s"),
-            );
+            let at = (self.x(second * 1_000_000), RATE_TOP + RATE_HEIGHT + 18.0);
+            text(out, at, "middle", &format!("{second} s"));
         }
     }
 
@@ -156,7 +145,7 @@ impl Chart<'_> {
             let points = run
                 .iter()
                 .map(|step| (self.middle(step), latency_y(f64::from(value(step)))));
-            polyline(out, class, points);
+            polyline(out, &format!("class=\"{class}\""), points);
         }
     }
 
@@ -165,11 +154,8 @@ impl Chart<'_> {
         let y = |step: &Step| {
             RATE_TOP + RATE_HEIGHT * (1.0 - step.summary.rate(self.step_us) as f64 / most)
         };
-        polyline(
-            out,
-            "rate",
-            self.steps.iter().map(|step| (self.middle(step), y(step))),
-        );
+        let points = self.steps.iter().map(|step| (self.middle(step), y(step)));
+        polyline(out, "class=\"rate\"", points);
     }
 
     fn middle(&self, step: &Step) -> f64 {
@@ -179,7 +165,7 @@ impl Chart<'_> {
     fn event_lines(&self, out: &mut String) {
         for (number, mark) in self.marks.iter().enumerate() {
             let x = self.x(mark.at_us);
-            line(out, "mark", x, LATENCY_TOP, x, RATE_TOP + RATE_HEIGHT);
+            line(out, "mark", (x, LATENCY_TOP), (x, RATE_TOP + RATE_HEIGHT));
             // Texts of neighbours on different heights; near the right edge they end at their line.
             let y = LATENCY_TOP + 14.0 + 15.0 * (number % 5) as f64;
             let (x, anchor) = if x > WIDTH * 0.75 {
@@ -187,7 +173,7 @@ impl Chart<'_> {
             } else {
                 (x + 4.0, "start")
             };
-            text(out, x, y, anchor, &mark.text);
+            text(out, (x, y), anchor, &mark.text);
         }
     }
 
@@ -198,8 +184,8 @@ impl Chart<'_> {
             ("p99", "p99", LEFT + 90.0),
             ("rate", "throughput", LEFT + 180.0),
         ] {
-            line(out, class, x, y - 4.0, x + 22.0, y - 4.0);
-            text(out, x + 28.0, y, "start", name);
+            line(out, class, (x, y - 4.0), (x + 22.0, y - 4.0));
+            text(out, (x + 28.0, y), "start", name);
         }
     }
 }
@@ -217,39 +203,6 @@ fn latency_label(decade: i32) -> String {
         3..=5 => format!("{} ms", 10i64.pow(decade.unsigned_abs() - 3)),
         _ => format!("{} s", 10i64.pow(decade.unsigned_abs() - 6)),
     }
-}
-
-fn line(out: &mut String, class: &str, x1: f64, y1: f64, x2: f64, y2: f64) {
-    let _ = writeln!(
-        out,
-        "<line class=\"{class}\" x1=\"{x1:.1}\" y1=\"{y1:.1}\" x2=\"{x2:.1}\" y2=\"{y2:.1}\"/>"
-    );
-}
-
-fn polyline(out: &mut String, class: &str, points: impl Iterator<Item = (f64, f64)>) {
-    let _ = write!(out, "<polyline class=\"{class}\" points=\"");
-    for (x, y) in points {
-        let _ = write!(out, "{x:.1},{y:.1} ");
-    }
-    out.push_str("\"/>\n");
-}
-
-fn text(out: &mut String, x: f64, y: f64, anchor: &str, content: &str) {
-    let content = escape(content);
-    let _ = writeln!(
-        out,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>"
-    );
-}
-
-/// Text of one line for HTML and SVG.
-pub fn escape(text: &str) -> String {
-    let shown = shown(text).to_string();
-    shown
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
 }
 
 #[cfg(test)]

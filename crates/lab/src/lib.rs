@@ -16,6 +16,7 @@
 //! | [`reliability`] | how long arrays keep their data: chains, and lives of single disks |
 //! | [`report`] | tables for a terminal, one self-contained HTML page |
 //! | [`replay`] | traces against arrays, simulated and real, and the log of facts |
+//! | `svg` | elements of SVG |
 //! | [`threads`] | independent pieces of work over threads, in order |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
@@ -40,5 +41,6 @@ pub mod plan;
 pub mod reliability;
 pub mod replay;
 pub mod report;
+mod svg;
 pub mod threads;
 pub mod trace;

@@ -1,7 +1,8 @@
 //! What a run comes to: tables for a terminal, and one HTML page that needs nothing beside itself.
 
-use crate::chart::{Chart, escape};
+use crate::chart::Chart;
 use crate::latency::{Phase, Sample, summarize, within};
+use crate::svg::escape;
 use restripe_array::shown;
 use std::fmt::Write;
 

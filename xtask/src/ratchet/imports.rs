@@ -88,7 +88,9 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
     (
         "lab",
         &[
-            &["latency", "nbd", "nearest", "pattern", "threads", "trace"],
+            &[
+                "latency", "nbd", "nearest", "pattern", "svg", "threads", "trace",
+            ],
             &["chart", "drives", "generate", "load", "reliability"],
             &["plan", "report"],
             &["replay"],

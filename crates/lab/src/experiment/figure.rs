@@ -7,8 +7,8 @@
 use super::outcome::{Group, Outcome, short};
 use super::scenario::{Figure, FigureKind, Value};
 use super::statistics::Estimate;
-use crate::chart::escape;
 use crate::replay::facts::{Log, Phase};
+use crate::svg::{escape, line, polyline, text};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
@@ -80,6 +80,11 @@ impl Frame {
         HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part(value, self.y, self.logarithmic_y)
     }
 
+    fn stroke(&self, out: &mut String, number: usize, points: impl Iterator<Item = (f64, f64)>) {
+        let places: Vec<_> = points.map(|(x, y)| (self.x(x), self.y(y))).collect();
+        stroke(out, colour(number), &places);
+    }
+
     fn draw_y(&self, out: &mut String, name: &str) {
         for value in ticks(self.y, self.logarithmic_y) {
             let y = self.y(value);
@@ -92,20 +97,11 @@ impl Frame {
     fn draw_x(&self, out: &mut String, values: &[f64], name: &str) {
         for value in values {
             let x = self.x(*value);
-            line(
-                out,
-                "axis",
-                (x, HEIGHT - BOTTOM),
-                (x, HEIGHT - BOTTOM + 5.0),
-            );
-            text(out, (x, HEIGHT - BOTTOM + 20.0), "middle", &label(*value));
+            let foot = HEIGHT - BOTTOM;
+            line(out, "axis", (x, foot), (x, foot + 5.0));
+            below(out, x, &label(*value));
         }
-        text(
-            out,
-            ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0),
-            "middle",
-            name,
-        );
+        name_x(out, name);
     }
 }
 
@@ -165,11 +161,11 @@ fn begin(title: &str) -> String {
 }
 
 /// Lines that have no name need none.
-fn legend(out: &mut String, names: &[String]) {
-    if names.iter().all(String::is_empty) {
+fn legend<'a>(out: &mut String, names: impl Iterator<Item = &'a str> + Clone) {
+    if names.clone().all(str::is_empty) {
         return;
     }
-    for (number, name) in names.iter().enumerate() {
+    for (number, name) in names.enumerate() {
         let y = TOP + 8.0 + 18.0 * number as f64;
         let x = WIDTH - RIGHT + 16.0;
         stroke(out, colour(number), &[(x, y - 4.0), (x + 20.0, y - 4.0)]);
@@ -182,14 +178,6 @@ fn colour(number: usize) -> &'static str {
 }
 
 // Writing to a string cannot fail, here and below.
-fn line(out: &mut String, class: &str, from: (f64, f64), to: (f64, f64)) {
-    let _ = writeln!(
-        out,
-        "<line class=\"{class}\" x1=\"{:.1}\" y1=\"{:.1}\" x2=\"{:.1}\" y2=\"{:.1}\"/>",
-        from.0, from.1, to.0, to.1
-    );
-}
-
 fn dot(out: &mut String, colour: &str, (x, y): (f64, f64)) {
     let _ = writeln!(
         out,
@@ -198,14 +186,8 @@ fn dot(out: &mut String, colour: &str, (x, y): (f64, f64)) {
 }
 
 fn stroke(out: &mut String, colour: &str, points: &[(f64, f64)]) {
-    let _ = write!(
-        out,
-        "<polyline class=\"line\" stroke=\"{colour}\" points=\""
-    );
-    for (x, y) in seen(points) {
-        let _ = write!(out, "{x:.1},{y:.1} ");
-    }
-    out.push_str("\"/>\n");
+    let attributes = format!("class=\"line\" stroke=\"{colour}\"");
+    polyline(out, &attributes, seen(points).into_iter());
 }
 
 /// The first point, the last, and of those between what is a pixel or more away from the one drawn before.
@@ -230,12 +212,20 @@ fn rectangle(out: &mut String, fill: &str, (x, y): (f64, f64), (width, height): 
     );
 }
 
-fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
-    let content = escape(content);
-    let _ = writeln!(
-        out,
-        "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{content}</text>"
-    );
+/// Below the axis, at a place of it.
+fn below(out: &mut String, x: f64, content: &str) {
+    text(out, (x, HEIGHT - BOTTOM + 20.0), "middle", content);
+}
+
+/// Below that, the name of the axis.
+fn name_x(out: &mut String, name: &str) {
+    let middle = ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0);
+    text(out, middle, "middle", name);
+}
+
+fn end(mut out: String) -> Option<String> {
+    out.push_str("</svg>\n");
+    Some(out)
 }
 
 // ---------------------------------------------------------------------------------------------------------- curves
@@ -277,29 +267,18 @@ fn curve(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
     let frame = Frame::of(&corners, figure.logarithmic, figure.logarithmic)?;
     let mut out = begin(&figure.title);
     frame.draw_y(&mut out, &figure.y);
-    let values: Vec<f64> = outcome
-        .values(&figure.x)
-        .iter()
-        .filter_map(Value::number)
-        .collect();
+    let values = outcome.values(&figure.x);
+    let values: Vec<f64> = values.iter().filter_map(Value::number).collect();
     frame.draw_x(&mut out, &values, &figure.x);
     for (number, (_, points)) in series.iter().enumerate() {
-        let places: Vec<(f64, f64)> = points
-            .iter()
-            .map(|(x, e)| (frame.x(*x), frame.y(e.mean)))
-            .collect();
-        stroke(&mut out, colour(number), &places);
+        frame.stroke(&mut out, number, points.iter().map(|(x, e)| (*x, e.mean)));
         for (x, estimate) in points {
             let (low, high) = (frame.y(estimate.low), frame.y(estimate.high));
             line(&mut out, "error", (frame.x(*x), low), (frame.x(*x), high));
         }
     }
-    legend(
-        &mut out,
-        &series.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
-    );
-    out.push_str("</svg>\n");
-    Some(out)
+    legend(&mut out, series.iter().map(|(name, _)| name.as_str()));
+    end(out)
 }
 
 // ------------------------------------------------------------------------------------------------------------ bars
@@ -324,40 +303,22 @@ fn bars(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
     let width = slot * 0.8 / series.len().max(1) as f64;
     for (place, value) in places.iter().enumerate() {
         let from = LEFT + slot * place as f64 + slot * 0.1;
-        text(
-            &mut out,
-            (from + slot * 0.4, HEIGHT - BOTTOM + 20.0),
-            "middle",
-            &value.to_string(),
-        );
+        below(&mut out, from + slot * 0.4, &value.to_string());
         for (number, (_, groups)) in series.iter().enumerate() {
             let Some(estimate) = found(groups, value) else {
                 continue;
             };
             let (x, y) = (from + width * number as f64, frame.y(estimate.mean));
-            rectangle(
-                &mut out,
-                colour(number),
-                (x, y),
-                (width * 0.92, frame.y(0.0) - y),
-            );
+            let size = (width * 0.92, frame.y(0.0) - y);
+            rectangle(&mut out, colour(number), (x, y), size);
             let middle = x + width * 0.46;
             let (low, high) = (frame.y(estimate.low), frame.y(estimate.high));
             line(&mut out, "error", (middle, low), (middle, high));
         }
     }
-    text(
-        &mut out,
-        ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0),
-        "middle",
-        &figure.x,
-    );
-    legend(
-        &mut out,
-        &series.into_iter().map(|(name, _)| name).collect::<Vec<_>>(),
-    );
-    out.push_str("</svg>\n");
-    Some(out)
+    name_x(&mut out, &figure.x);
+    legend(&mut out, series.iter().map(|(name, _)| name.as_str()));
+    end(out)
 }
 
 // ------------------------------------------------------------------------------------------------------------ heat
@@ -386,44 +347,25 @@ fn heat(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
     let height = (HEIGHT - TOP - BOTTOM) / rows.len() as f64;
     for (row, y) in rows.iter().enumerate() {
         let top = TOP + height * row as f64;
-        text(
-            &mut out,
-            (LEFT - 8.0, top + height / 2.0),
-            "end",
-            &y.to_string(),
-        );
+        let place = (LEFT - 8.0, top + height / 2.0);
+        text(&mut out, place, "end", &y.to_string());
         for (column, x) in columns.iter().enumerate() {
             let left = LEFT + width * column as f64;
             let Some(estimate) = at(x, y) else { continue };
             let depth = 235 - (190.0 * estimate.mean / largest) as u8;
             let fill = format!("rgb({depth},{},255)", depth.saturating_add(15));
             rectangle(&mut out, &fill, (left, top), (width - 2.0, height - 2.0));
-            text(
-                &mut out,
-                (left + width / 2.0, top + height / 2.0),
-                "middle",
-                &short(estimate.mean),
-            );
+            let middle = (left + width / 2.0, top + height / 2.0);
+            text(&mut out, middle, "middle", &short(estimate.mean));
         }
     }
     for (column, x) in columns.iter().enumerate() {
         let middle = LEFT + width * (column as f64 + 0.5);
-        text(
-            &mut out,
-            (middle, HEIGHT - BOTTOM + 20.0),
-            "middle",
-            &x.to_string(),
-        );
+        below(&mut out, middle, &x.to_string());
     }
     let names = format!("{} (across), {} (down)", figure.x, figure.y);
-    text(
-        &mut out,
-        ((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 10.0),
-        "middle",
-        &names,
-    );
-    out.push_str("</svg>\n");
-    Some(out)
+    name_x(&mut out, &names);
+    end(out)
 }
 
 // --------------------------------------------------------------------------------------------- times of one group
@@ -558,24 +500,13 @@ fn lines(
     frame.draw_y(&mut out, axes.y);
     frame.draw_x(&mut out, &ticks(frame.x, frame.logarithmic_x), axes.x);
     for (number, (_, points)) in curves.iter().enumerate() {
-        let places: Vec<(f64, f64)> = points
-            .iter()
-            .map(|(x, y)| (frame.x(*x), frame.y(*y)))
-            .collect();
-        stroke(&mut out, colour(number), &places);
+        frame.stroke(&mut out, number, points.iter().copied());
     }
     for (number, (x, y)) in dots {
         dot(&mut out, colour(*number), (frame.x(*x), frame.y(*y)));
     }
-    legend(
-        &mut out,
-        &curves
-            .iter()
-            .map(|(name, _)| name.clone())
-            .collect::<Vec<_>>(),
-    );
-    out.push_str("</svg>\n");
-    Some(out)
+    legend(&mut out, curves.iter().map(|(name, _)| name.as_str()));
+    end(out)
 }
 
 /// The course of one run, of a replay say, with its phases and what happened.
@@ -586,23 +517,16 @@ fn course_svg(title: &str, log: &Log) -> Option<String> {
     frame.draw_y(&mut out, "mean response, ms");
     frame.draw_x(&mut out, &ticks(frame.x, false), "time, s");
     for (number, phase) in log.phases.iter().enumerate() {
-        let (from, to) = (
-            frame.x(phase.from_ns as f64 / 1e9),
-            frame.x(phase.to_ns as f64 / 1e9),
-        );
+        let (from, to) = (phase.from_ns, phase.to_ns);
+        let (from, to) = (frame.x(from as f64 / 1e9), frame.x(to as f64 / 1e9));
         line(&mut out, "axis", (from, TOP), (from, HEIGHT - BOTTOM));
         let y = TOP + 12.0 + 14.0 * (number % 3) as f64;
         if to > from {
             text(&mut out, (from + 3.0, y), "start", &phase.name);
         }
     }
-    let places: Vec<(f64, f64)> = points
-        .iter()
-        .map(|(x, y)| (frame.x(*x), frame.y(*y)))
-        .collect();
-    stroke(&mut out, colour(0), &places);
-    out.push_str("</svg>\n");
-    Some(out)
+    frame.stroke(&mut out, 0, points.into_iter());
+    end(out)
 }
 
 /// Figures of one run, of a replay say, by name: its course, its times by phase, and their distribution.
@@ -616,9 +540,8 @@ pub fn of_run(log: &Log) -> Vec<(String, String)> {
         ),
     ];
     let named = drawn.into_iter();
-    named
-        .filter_map(|(name, svg)| Some((name.to_string(), svg?)))
-        .collect()
+    let named = named.filter_map(|(name, svg)| Some((name.to_string(), svg?)));
+    named.collect()
 }
 
 fn asked(log: &Log) -> impl Iterator<Item = &Phase> {
@@ -627,12 +550,8 @@ fn asked(log: &Log) -> impl Iterator<Item = &Phase> {
 
 fn distribution_svg(title: &str, log: &Log) -> Option<String> {
     let curve = |phase: &Phase| (phase.name.clone(), shares(phase.histogram.iter()));
-    lines(
-        title,
-        &DISTRIBUTION,
-        &asked(log).map(curve).collect::<Vec<_>>(),
-        &[],
-    )
+    let curves: Vec<_> = asked(log).map(curve).collect();
+    lines(title, &DISTRIBUTION, &curves, &[])
 }
 
 /// Mean and percentiles, side by side for each phase.
@@ -652,23 +571,17 @@ fn phases_svg(title: &str, log: &Log) -> Option<String> {
     let width = slot * 0.8 / SHOWN.len() as f64;
     for (place, phase) in phases.iter().enumerate() {
         let from = LEFT + slot * (place as f64 + 0.1);
-        let middle = (from + slot * 0.4, HEIGHT - BOTTOM + 20.0);
-        text(&mut out, middle, "middle", &phase.name);
+        below(&mut out, from + slot * 0.4, &phase.name);
         for (number, height) in heights(phase).into_iter().enumerate() {
             let (x, y) = (from + width * number as f64, frame.y(height));
             let size = (width * 0.92, frame.y(0.0) - y);
             rectangle(&mut out, colour(number), (x, y), size);
-            text(
-                &mut out,
-                (x + width * 0.46, y - 3.0),
-                "middle",
-                &narrow(height),
-            );
+            let above = (x + width * 0.46, y - 3.0);
+            text(&mut out, above, "middle", &narrow(height));
         }
     }
-    legend(&mut out, &SHOWN.map(String::from));
-    out.push_str("</svg>\n");
-    Some(out)
+    legend(&mut out, SHOWN.into_iter());
+    end(out)
 }
 
 /// As much of a number as fits over a bar.

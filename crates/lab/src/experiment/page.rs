@@ -1,8 +1,8 @@
 //! One HTML report of an experiment, with everything in it: no other file, no network.
 
 use super::outcome::Outcome;
-use crate::chart::escape;
 use crate::report::Table;
+use crate::svg::escape;
 use std::fmt::Write;
 
 const STYLE: &str = "body{font:15px/1.5 system-ui,sans-serif;color:#1c2430;background:#fff;max-width:1080px;margin:2rem auto;\
