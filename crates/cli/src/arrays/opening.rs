@@ -1,7 +1,5 @@
 //! Opens the members of arrays that are to be started, sorts them by array, and judges each array beforehand.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::{
     check_distinct, home_of, open_failure, readable_copies, refuse_cycle, refuse_volatile,
 };

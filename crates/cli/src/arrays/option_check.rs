@@ -4,8 +4,6 @@
 //! Several arrays of one daemon share these options, so one that means something to one array is no reason to refuse the
 //! others. What a configuration says is named and not refused: it may be kept for an array that is to come.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::preflight::Preview;
 use crate::arrays::setup::{Form, GivenOption, Setup, Subject};
 use crate::failure::{Failure, Outcome};

@@ -2,8 +2,6 @@
 //! comes back goes to the set that it is of: nobody has to say which, and `--force` makes it no other's. Only of a surrogate that is
 //! not served, which holds nothing that counts then, does `--force` take a member for the array.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::{Copies, surrogate_of};
 use crate::failure::Outcome;
 use restripe_array::meta::Superblock;

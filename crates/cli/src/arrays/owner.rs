@@ -3,8 +3,6 @@
 //! A start that finds the record of another run waits until that run shows no life ([`restripe_array`]'s `owner.rs`). On
 //! the host of that run there is no need to wait: its process is there, or it has ended.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::{random_uuid, readable_copies};
 use crate::failure::{Failure, Outcome};
 use restripe_array::meta::{ArrayOwner, Superblock, newest_of};

@@ -7,8 +7,6 @@
 //! without its failed members.) What a start would lose only the engine can tell, from the logs of its members; here is
 //! only told that it may.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::{is_lease, readable_copies, surrogate_of};
 use crate::arrays::refusals::{UNREADABLE, refusal};
 use crate::arrays::remake;

@@ -1,7 +1,5 @@
 //! Refusals of the engine in words, with the members' names as the operator knows them.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::VOLATILE;
 use crate::arrays::owner::{HINT, HINT_SILENT};
 use crate::units::Size;

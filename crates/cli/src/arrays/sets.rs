@@ -4,8 +4,6 @@
 //! What lies in a surrogate only its array's engine knows. So an array whose surrogate was not named may be started: if
 //! something counts there, the engine refuses, and if nothing does, the array is whole without it.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::{buffer_of, surrogate_of};
 use crate::arrays::preflight::{MemberList, Preview};
 use crate::arrays::setup::{Others, Setup};

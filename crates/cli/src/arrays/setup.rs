@@ -1,7 +1,5 @@
 //! How engines are started: what the options of a verb and the configuration file come to.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::watts;
 use crate::failure::{Failure, Outcome};
 use crate::units::{DESTAGE_STEP, Rate, Size};

@@ -1,7 +1,5 @@
 //! Facts of arrays as lines of a daemon's log.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::daemon::control::Control;
 use crate::daemon::running::Running;
 use crate::print::journal::{self, Level};

@@ -1,7 +1,5 @@
 //! Where clients connect: the addresses of a daemon, taken before any array is started.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::warn;

@@ -1,7 +1,5 @@
 //! Engines in this process: opens members, starts a reactor with one array or several, and ends it properly.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::WithoutDaemon;
 use crate::arrays::opening::{spec, warn_of_restless};
 use crate::arrays::option_check;

@@ -1,7 +1,5 @@
 //! A daemon at work: its control sockets and front ends, until it is told to end.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::daemon::control::lifecycle::End;
 use crate::daemon::event_log::{Answering, EventLog};
 use crate::daemon::places::Doors;

@@ -14,8 +14,6 @@
 //! | begun | queued; [`settle`] waits until it is written | counted as lost |
 //! | its reader is stuck | queued; one [`settle`] waits in vain, the others do not | counted as lost; [`end`] waits for [`LAST_WORDS`] and gives up |
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use restripe_array::shown;
 use std::fmt::Display;
 use std::io::{self, Write};

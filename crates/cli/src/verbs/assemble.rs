@@ -1,7 +1,5 @@
 //! `assemble`: starts arrays, prints how they are, and stops them.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::StartOptions;
 use crate::args::config::members_from;
 use crate::arrays::opening::by_array;

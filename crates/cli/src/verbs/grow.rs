@@ -1,7 +1,5 @@
 //! `grow`: an array takes further members and spreads over them while it serves.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::{Pace, Target, WithoutDaemon};
 use crate::arrays::member::check_distinct;
 use crate::arrays::origin::Whose;

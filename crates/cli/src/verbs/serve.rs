@@ -1,7 +1,5 @@
 //! `serve`: the options of a daemon, and what its command line and its configuration come to together.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::config::{ArrayConfig, Config, ServeConfig};
 use crate::args::watts::parse_watts;
 use crate::args::{BackendName, StartOptions};

@@ -1,7 +1,5 @@
 //! Where a verb's requests go: to the daemon that serves the array, or to an engine started for this verb alone.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::WithoutDaemon;
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};

@@ -1,7 +1,5 @@
 //! Changes of an array that exclude each other: a growth, leases, and a log set that is added or removed.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::daemon::control::array::{ServedArray, locked};
 use restripe_io::control::Refusal;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,7 +1,5 @@
 //! The start of an array, and its end: by command, or with its reactor; and what the end achieved.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::daemon::control::array::{Said, ServedArray, done, ended, locked};
 use crate::daemon::control::leases::no_borrowers;
 use crate::daemon::control::start::start_refusal;

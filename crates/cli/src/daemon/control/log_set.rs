@@ -12,8 +12,6 @@
 //! An end in between leaves an array that starts: it never names a surrogate that was not made, and what is not on record is
 //! nothing to it. An array that cannot be started again has stopped, and is served anew by who serves it.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::args::SurrogateLevel;
 use crate::arrays::create::devices::{open_all, refuse_to_overwrite};
 use crate::arrays::create::surrogate::{Home, surrogate_for};

@@ -1,7 +1,5 @@
 //! Verbs that take devices in: what each carries is looked at before anything is written to it.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use crate::arrays::member::{
     VOLATILE, content, open_failure, refuse_as_member, refuse_cycle, same_file,
 };

@@ -1,7 +1,5 @@
 //! What a refused start says beyond the engine's refusal.
 
-#![deny(clippy::print_stdout, clippy::print_stderr)]
-
 use restripe_array::{CommandError, StartMode};
 use restripe_io::control::Refusal;
 use std::time::Duration;
