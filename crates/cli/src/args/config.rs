@@ -242,64 +242,30 @@ fn text<'de, D: Deserializer<'de>, T>(
     parse(&text).map(Some).map_err(D::Error::custom)
 }
 
-fn size<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    text(deserializer, parse_size)
+/// Deserializers of optional values that the command line's parsers read.
+macro_rules! parsed {
+    ($($name:ident: $value:ty = $parse:ident;)*) => {
+        $(pub(crate) fn $name<'de, D: Deserializer<'de>>(text: D) -> Result<Option<$value>, D::Error> {
+            self::text(text, $parse)
+        })*
+    };
 }
 
-fn memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    text(deserializer, parse_memory)
-}
-
-fn time<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    text(deserializer, parse_wait)
-}
-
-fn throttle<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Throttle>, D::Error> {
-    text(deserializer, parse_throttle)
-}
-
-fn zone<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    text(deserializer, parse_zone)
-}
-
-fn epoch<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Duration>, D::Error> {
-    text(deserializer, parse_epoch)
-}
-
-fn order<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Order>, D::Error> {
-    text(deserializer, parse_order)
-}
-
-fn destage_order<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<destage::Order>, D::Error> {
-    text(deserializer, parse_destage_order)
-}
-
-fn destage_memory<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
-    text(deserializer, parse_destage_memory)
-}
-
-fn power<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PowerCommand>, D::Error> {
-    text(deserializer, parse_power)
-}
-
-pub(crate) fn watts<'de, D: Deserializer<'de>>(
-    deserializer: D,
-) -> Result<Option<NamedRating>, D::Error> {
-    text(deserializer, parse_watts)
-}
-
-fn redirect<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Redirect>, D::Error> {
-    text(deserializer, parse_redirect)
-}
-
-fn rule<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rule>, D::Error> {
-    text(deserializer, parse_rule)
-}
-
-fn rate<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Rate>, D::Error> {
-    text(deserializer, parse_rate)
+parsed! {
+    size: u64 = parse_size;
+    memory: u64 = parse_memory;
+    time: Duration = parse_wait;
+    throttle: Throttle = parse_throttle;
+    zone: u64 = parse_zone;
+    epoch: Duration = parse_epoch;
+    order: Order = parse_order;
+    destage_order: destage::Order = parse_destage_order;
+    destage_memory: u64 = parse_destage_memory;
+    power: PowerCommand = parse_power;
+    watts: NamedRating = parse_watts;
+    redirect: Redirect = parse_redirect;
+    rule: Rule = parse_rule;
+    rate: Rate = parse_rate;
 }
 
 fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(deserializer: D) -> Result<Option<T>, D::Error> {
