@@ -177,29 +177,6 @@ pub(crate) fn parse_power(text: &str) -> Result<PowerCommand, String> {
     }
 }
 
-/// What is rebuilt next, by the order's name.
-pub(crate) fn parse_order(text: &str) -> Result<Order, String> {
-    Order::named(text).ok_or_else(|| no_such("order", text, &Order::ALL.map(Order::name)))
-}
-
-/// The same on the command line, where help and completions list the names.
-pub(crate) fn order_parser() -> impl TypedValueParser<Value = Order> {
-    PossibleValuesParser::new(Order::ALL.map(Order::name))
-        .map(|name| Order::named(&name).expect("one of those"))
-}
-
-/// In which order stripes go home from a code cache, by the order's name.
-pub(crate) fn parse_destage_order(text: &str) -> Result<destage::Order, String> {
-    let names = destage::Order::ALL.map(destage::Order::name);
-    destage::Order::named(text).ok_or_else(|| no_such("order", text, &names))
-}
-
-/// The same on the command line, where help and completions list the names.
-pub(crate) fn destage_order_parser() -> impl TypedValueParser<Value = destage::Order> {
-    PossibleValuesParser::new(destage::Order::ALL.map(destage::Order::name))
-        .map(|name| destage::Order::named(&name).expect("one of those"))
-}
-
 /// What memory is cut into.
 pub(crate) const DESTAGE_STEP: u64 = 64 << 10;
 
@@ -217,32 +194,32 @@ pub(crate) fn parse_destage_memory(text: &str) -> Result<u64, String> {
     }
 }
 
-/// What is moved out of a rebuild's way, by the policy's name.
-pub(crate) fn parse_redirect(text: &str) -> Result<Redirect, String> {
-    let names = Redirect::ALL.map(Redirect::name);
-    Redirect::named(text).ok_or_else(|| no_such("redirect policy", text, &names))
-}
-
-/// The same on the command line, where help and completions list the names.
-pub(crate) fn redirect_parser() -> impl TypedValueParser<Value = Redirect> {
-    PossibleValuesParser::new(Redirect::ALL.map(Redirect::name))
-        .map(|name| Redirect::named(&name).expect("one of those"))
-}
-
 /// `on` or `off`.
 pub(crate) fn whether_parser() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|whether| whether == "on")
 }
 
-/// The name of a cache's rule.
-pub(crate) fn parse_rule(text: &str) -> Result<Rule, String> {
-    Rule::named(text).ok_or_else(|| no_such("rule", text, &Rule::ALL.map(Rule::name)))
+/// For types whose values have names: the function that reads a name from the configuration, and the parser of the
+/// command line, where help and completions list the names.
+macro_rules! by_name {
+    ($($read:ident, $parser:ident: $value:ty, $what:literal;)*) => {$(
+        pub(crate) fn $read(text: &str) -> Result<$value, String> {
+            let names = <$value>::ALL.map(<$value>::name);
+            <$value>::named(text).ok_or_else(|| no_such($what, text, &names))
+        }
+
+        pub(crate) fn $parser() -> impl TypedValueParser<Value = $value> {
+            PossibleValuesParser::new(<$value>::ALL.map(<$value>::name))
+                .map(|name| <$value>::named(&name).expect("one of those"))
+        }
+    )*};
 }
 
-/// The same on the command line, where help and completions list the names.
-pub(crate) fn rule_parser() -> impl TypedValueParser<Value = Rule> {
-    PossibleValuesParser::new(Rule::ALL.map(Rule::name))
-        .map(|name| Rule::named(&name).expect("one of those"))
+by_name! {
+    parse_order, order_parser: Order, "order";
+    parse_destage_order, destage_order_parser: destage::Order, "order";
+    parse_redirect, redirect_parser: Redirect, "redirect policy";
+    parse_rule, rule_parser: Rule, "rule";
 }
 
 /// Bytes as a person reads them, exact where a whole number of a unit says it: `64K`, `1.4G`.
