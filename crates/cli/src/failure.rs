@@ -2,8 +2,9 @@
 
 use restripe_array::shown;
 use restripe_io::control::{ClientError, PlaceError, Refusal};
-use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
+use std::{fmt, io};
 
 /// What to do where a runtime folder is not to be trusted.
 const OWN_FOLDER: &str = "use a folder of your own, also for the daemon: mkdir -p -m 700 ~/.restripe; export XDG_RUNTIME_DIR=~/.restripe";
@@ -62,6 +63,11 @@ impl Failure {
         self
     }
 
+    /// A reply that is of another request.
+    pub fn unexpected(verb: &str) -> Failure {
+        Failure::new(format!("the daemon sent an unexpected reply to `{verb}`"))
+    }
+
     /// An exit status that says all that there is to say.
     pub fn silent(code: u8) -> Failure {
         Failure::new("").with_code(code)
@@ -94,6 +100,11 @@ impl Failure {
     pub(crate) fn exit_code(&self) -> ExitCode {
         ExitCode::from(self.code)
     }
+}
+
+/// What an error at a file becomes: what failed and why, and the path.
+pub(crate) fn failed_at(what: &str, path: &Path) -> impl Fn(io::Error) -> Failure {
+    move |error| Failure::new(format!("{what}: {error}")).at(path.display())
 }
 
 impl fmt::Display for Failure {

@@ -14,7 +14,7 @@
 
 use crate::args::watts::parse_watts;
 use crate::args::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::units::{
     PowerCommand, Rate, parse_destage_memory, parse_destage_order, parse_epoch, parse_memory,
     parse_order, parse_power, parse_rate, parse_redirect, parse_rule, parse_size, parse_throttle,
@@ -41,7 +41,7 @@ pub(crate) struct Config {
     pub serve: ServeConfig,
 }
 
-#[derive(Deserialize, Debug, Default, PartialEq)]
+#[derive(Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ArrayConfig {
     pub name: String,
@@ -110,65 +110,60 @@ impl ArrayConfig {
 }
 
 #[derive(Deserialize, Debug, Default, PartialEq)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct ServeConfig {
     pub unix: Option<PathBuf>,
     pub tcp: Option<String>,
-    #[serde(default, deserialize_with = "memory")]
+    #[serde(deserialize_with = "memory")]
     pub memory: Option<u64>,
-    #[serde(default, deserialize_with = "size")]
+    #[serde(deserialize_with = "size")]
     pub cache: Option<u64>,
-    #[serde(default, deserialize_with = "rule")]
+    #[serde(deserialize_with = "rule")]
     pub cache_policy: Option<Rule>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(deserialize_with = "time")]
     pub io_timeout: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(deserialize_with = "time")]
     pub probe: Option<Duration>,
-    #[serde(default, deserialize_with = "rate")]
+    #[serde(deserialize_with = "rate")]
     pub rate: Option<Rate>,
-    #[serde(default, deserialize_with = "throttle")]
+    #[serde(deserialize_with = "throttle")]
     pub throttle: Option<Throttle>,
-    #[serde(default, deserialize_with = "order")]
+    #[serde(deserialize_with = "order")]
     pub order: Option<Order>,
-    #[serde(default)]
     pub volatile_members: bool,
-    #[serde(default)]
     pub on_demand: bool,
     pub copy_back: Option<bool>,
-    #[serde(default, deserialize_with = "zone")]
+    #[serde(deserialize_with = "zone")]
     pub zone: Option<u64>,
-    #[serde(default, deserialize_with = "epoch")]
+    #[serde(deserialize_with = "epoch")]
     pub epoch: Option<Duration>,
-    #[serde(default, deserialize_with = "redirect")]
+    #[serde(deserialize_with = "redirect")]
     pub redirect: Option<Redirect>,
-    #[serde(default)]
     pub redirect_scrubs: bool,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(deserialize_with = "time")]
     pub destage_idle: Option<Duration>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(deserialize_with = "time")]
     pub destage_every: Option<Duration>,
-    #[serde(default, deserialize_with = "destage_order")]
+    #[serde(deserialize_with = "destage_order")]
     pub destage_order: Option<destage::Order>,
-    #[serde(default, deserialize_with = "destage_memory")]
+    #[serde(deserialize_with = "destage_memory")]
     pub destage_memory: Option<u64>,
-    #[serde(default, deserialize_with = "time")]
+    #[serde(deserialize_with = "time")]
     pub sleep: Option<Duration>,
     pub starts_a_day: Option<u32>,
     pub clean_log: Option<bool>,
-    #[serde(default, deserialize_with = "power")]
+    #[serde(deserialize_with = "power")]
     pub power: Option<PowerCommand>,
-    #[serde(default, deserialize_with = "watts")]
+    #[serde(deserialize_with = "watts")]
     pub watts: Option<NamedRating>,
-    #[serde(default)]
     pub degraded: bool,
 }
 
 impl Config {
     /// Reads a file. Its relative paths become relative to its folder.
     pub fn read(path: &Path) -> Outcome<Config> {
-        let text = fs::read_to_string(path).map_err(|error| {
-            Failure::new(format!("the configuration cannot be read: {error}")).at(path.display())
-        })?;
+        let text = fs::read_to_string(path)
+            .map_err(failed_at("the configuration cannot be read", path))?;
         let mut config = Config::parse(&text).map_err(|failure| failure.at(path.display()))?;
         config.place_in(path.parent().unwrap_or(Path::new("")));
         Ok(config)

@@ -81,7 +81,8 @@ fn sets(status: &Status) -> impl Iterator<Item = (Whose, &SetStatus)> {
     std::iter::once((Whose::Array, &status.set)).chain(served)
 }
 
-fn other_sets(status: &Status) -> impl Iterator<Item = (Whose, &SetStatus)> {
+/// The surrogate and its buffer, as far as they are served.
+pub(crate) fn other_sets(status: &Status) -> impl Iterator<Item = (Whose, &SetStatus)> {
     status.surrogate.iter().flat_map(|one| {
         let buffer = one.buffer.iter().map(|one| (Whose::Buffer, &one.set));
         std::iter::once((Whose::Surrogate, &one.set)).chain(buffer)

@@ -134,6 +134,12 @@ pub(crate) fn confirm(question: &str, losses: &[Lost], yes: bool) -> Outcome {
     }
 }
 
+/// The same for a single thing.
+pub(crate) fn confirm_one(question: &str, at: &str, what: String, yes: bool) -> Outcome {
+    let at = at.into();
+    confirm(question, &[Lost { at, what }], yes)
+}
+
 /// One line that is written over and over on a terminal, and now and then elsewhere.
 pub(crate) struct Progress {
     terminal: bool,

@@ -306,14 +306,7 @@ fn check(wanted: &ArrayConfig) -> Outcome {
     check_named(&wanted.buffer_file, "a member of --buffer-file")?;
     check_surrogate(wanted)?;
     check_buffer(wanted)?;
-    let all: Vec<String> = wanted
-        .members
-        .iter()
-        .chain(&wanted.surrogate)
-        .chain(&wanted.buffer_file)
-        .cloned()
-        .collect();
-    check_distinct(&all)
+    check_distinct(&wanted.clone().all_members())
 }
 
 /// Nothing lies between two commas, or behind the last one.

@@ -2,7 +2,7 @@
 //! calls it, so no generated file is part of the sources. Golden files of the tests hold the text of
 //! every `--help`.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Outcome, failed_at};
 use clap::{Arg, Args, Command};
 use clap_complete::{Shell, generate};
 use std::fs;
@@ -19,9 +19,7 @@ pub(crate) struct Generate {
 pub(crate) fn run(verb: &Generate, cli: Command) -> Outcome {
     for (path, content) in files(cli) {
         let path = verb.folder.join(path);
-        write(&path, &content).map_err(|error| {
-            Failure::new(format!("cannot write the file: {error}")).at(path.display())
-        })?;
+        write(&path, &content).map_err(failed_at("cannot write the file", &path))?;
     }
     Ok(())
 }

@@ -143,9 +143,7 @@ fn tell(session: &Session, members: Vec<String>) -> Outcome {
             print(text(&plan, &status).trim_end());
             Ok(())
         }
-        _ => Err(Failure::new(
-            "the daemon sent an unexpected reply to `grow`",
-        )),
+        _ => Err(Failure::unexpected("grow")),
     }
 }
 

@@ -33,11 +33,7 @@ pub(crate) fn run(verb: &Heat) -> Outcome {
     let view = match ask(&verb.name, &Request::Heat { most: verb.top }) {
         Ok(Reply::Heat(view)) => view,
         Ok(Reply::Refused(refusal)) => return Err(refusal.into()),
-        Ok(_) => {
-            return Err(Failure::new(
-                "the daemon sent an unexpected reply to `heat`",
-            ));
-        }
+        Ok(_) => return Err(Failure::unexpected("heat")),
         Err(error @ ClientError::NotRunning { .. }) => {
             return Err(Failure::from(error).hint(served()?));
         }

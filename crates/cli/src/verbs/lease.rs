@@ -3,7 +3,7 @@
 use crate::args::WithoutDaemon;
 use crate::failure::{Failure, Outcome};
 use crate::print::leases::table;
-use crate::print::terminal::{Lost, confirm, out, outln};
+use crate::print::terminal::{confirm_one, out, outln};
 use crate::units::parse_size;
 use crate::verbs::session::Session;
 use clap::{Args, Subcommand};
@@ -108,11 +108,8 @@ fn confirm_taking(status: &StatusView, lease: &str, yes: bool) -> Outcome {
         }) => format!("the array {borrower}"),
         _ => return Ok(()),
     };
-    let losses = [Lost {
-        at: lease.into(),
-        what: format!("data of {whose}, perhaps the only copy"),
-    }];
-    confirm("This lease will be removed and wiped:", &losses, yes)
+    let what = format!("data of {whose}, perhaps the only copy");
+    confirm_one("This lease will be removed and wiped:", lease, what, yes)
 }
 
 fn list(verb: &LeaseList) -> Outcome {

@@ -4,7 +4,7 @@ use crate::args::WithoutDaemon;
 use crate::arrays::member::{content, open};
 use crate::arrays::origin::Whose;
 use crate::failure::Outcome;
-use crate::print::terminal::{Lost, confirm, print_note};
+use crate::print::terminal::{confirm_one, print_note};
 use crate::units::Size;
 use crate::verbs::session::{Session, absolute};
 use crate::verbs::watch::{is_rebuild, watch};
@@ -124,11 +124,7 @@ fn confirm_exposed(status: &StatusView, member: &str, accept_loss: bool) -> Outc
         Size(bytes),
         status.name
     );
-    let losses = [Lost {
-        at: member.into(),
-        what,
-    }];
-    confirm("Data would be lost:", &losses, false)
+    confirm_one("Data would be lost:", member, what, false)
         .map_err(|failure| failure.hint("pass --accept-loss to confirm the loss"))?;
     Ok(true)
 }
@@ -140,14 +136,7 @@ fn warn_of_thin_redundancy(set: &str, state: &str, name: &str, member: &str, yes
     }
     let what =
         format!("the {set} is degraded already; without {member} it may have no redundancy left");
-    confirm(
-        "Redundancy would be lost:",
-        &[Lost {
-            at: name.into(),
-            what,
-        }],
-        false,
-    )
+    confirm_one("Redundancy would be lost:", name, what, false)
 }
 
 pub(crate) fn remove(verb: &OnMember) -> Outcome {
@@ -208,13 +197,6 @@ pub(crate) fn confirm_overwriting(
     }
     match content(&open(path, true)?)? {
         None => Ok(()),
-        Some(what) => confirm(
-            "This device will be overwritten:",
-            &[Lost {
-                at: path.into(),
-                what,
-            }],
-            yes,
-        ),
+        Some(what) => confirm_one("This device will be overwritten:", path, what, yes),
     }
 }

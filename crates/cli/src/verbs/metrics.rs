@@ -22,8 +22,6 @@ pub(crate) fn run(target: &Metrics) -> Outcome {
             print(text.trim_end());
             Ok(())
         }
-        _ => Err(Failure::new(
-            "the daemon sent an unexpected reply to `metrics`",
-        )),
+        _ => Err(Failure::unexpected("metrics")),
     }
 }

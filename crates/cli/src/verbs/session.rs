@@ -168,11 +168,8 @@ fn unanswered(array: &str, request: &Request, error: ClientError) -> Failure {
 }
 
 fn unexpected(request: &Request) -> Failure {
-    Failure::new(format!(
-        "the daemon sent an unexpected reply to `{}`",
-        request.verb()
-    ))
-    .hint("check that the daemon and this command have the same version")
+    Failure::unexpected(request.verb())
+        .hint("check that the daemon and this command have the same version")
 }
 
 #[cfg(test)]

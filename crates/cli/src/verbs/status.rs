@@ -121,9 +121,7 @@ fn served(name: &str) -> Option<Outcome<StatusView>> {
     let view = match ask(name, &Request::Status) {
         Err(ClientError::NotRunning { .. }) => return None,
         Ok(Reply::Status(view)) => Ok(*view),
-        Ok(_) => Err(Failure::new(
-            "the daemon sent an unexpected reply to `status`",
-        )),
+        Ok(_) => Err(Failure::unexpected("status")),
         Err(error) => Err(Failure::from(error)),
     };
     Some(view.map_err(|failure| failure.at(name)))

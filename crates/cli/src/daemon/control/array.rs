@@ -4,6 +4,7 @@
 //! its UUID.
 
 use crate::arrays::member::same_file;
+use crate::arrays::origin::other_sets;
 use crate::arrays::refusals::refusal;
 use crate::arrays::setup::Setup;
 use crate::daemon::control::facts::FactLog;
@@ -204,14 +205,8 @@ fn is_pace(command: &Command) -> bool {
 /// A device that was closed, and that the array does not know any more, keeps its number and nothing else. Nor does one
 /// that went over to the surrogate leave anything behind.
 fn without_ghosts(mut status: Status, names: &[MemberName]) -> Status {
-    let moved: Vec<Member> = match &status.surrogate {
-        Some(surrogate) => {
-            let buffer = surrogate.buffer.iter().flat_map(|one| &one.set.members);
-            let members = surrogate.set.members.iter().chain(buffer);
-            members.map(|one| one.member).collect()
-        }
-        None => Vec::new(),
-    };
+    let moved = other_sets(&status).flat_map(|(_, set)| &set.members);
+    let moved: Vec<Member> = moved.map(|one| one.member).collect();
     let is_open = |member: &MemberStatus| open_in(names, member.member).is_some();
     let stays = |member: &MemberStatus| member.state != MemberState::Foreign || is_open(member);
     status

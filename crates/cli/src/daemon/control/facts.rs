@@ -178,14 +178,18 @@ impl Teller {
     /// A number is given once, so a name that is known stays right. The reactor has better to do than to answer for each
     /// fact, and the log would trail what it tells of.
     fn name_of(&mut self, member: Member) -> String {
-        let number = usize::from(member.0);
-        if number >= self.names.len() {
+        if usize::from(member.0) >= self.names.len() {
             // After the reactor's end there are only numbers.
             self.names = self.remote.member_names(self.array).unwrap_or_default();
         }
-        let found = self.names.get(number);
-        member_name(member, found.map(|found| found.name.as_str()))
+        name_among(&self.names, member)
     }
+}
+
+/// A member by its number and, if it was ever given one, its name.
+pub(super) fn name_among(names: &[MemberName], member: Member) -> String {
+    let found = names.get(usize::from(member.0));
+    member_name(member, found.map(|found| found.name.as_str()))
 }
 
 fn absent_text(what: &str, why: &CommandError, names: &[MemberName]) -> String {

@@ -1,13 +1,14 @@
 //! The start of an array, and its end: by command, or with its reactor; and what the end achieved.
 
+use crate::arrays::origin::other_sets;
 use crate::daemon::control::array::{Said, ServedArray, done, ended, locked};
+use crate::daemon::control::facts::name_among;
 use crate::daemon::control::leases::no_borrowers;
 use crate::daemon::control::start::start_refusal;
 use restripe_array::meta::ArrayOwner;
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status as SetStatus};
 use restripe_array::{Command, CommandError, Member, StartMode};
-use restripe_io::control::{Refusal, Reply, member_name};
-use restripe_io::remote::MemberName;
+use restripe_io::control::{Refusal, Reply};
 use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -117,7 +118,7 @@ impl Lifecycle {
             failed: array.look().map_or(Vec::new(), |(status, names)| {
                 let failed = status.all_members();
                 let failed = failed.filter(|one| one.state == MemberState::Failed);
-                failed.map(|one| name_of(one, &names)).collect()
+                failed.map(|one| name_among(&names, one.member)).collect()
             }),
         }
     }
@@ -171,7 +172,7 @@ fn stopped_from(array: &ServedArray, before: &Status) -> Result<&'static str, Re
         .all_members()
         .filter(failed)
         .filter(|one| !was.contains(&one.member));
-    let failed: Vec<String> = new.map(|one| name_of(one, &names)).collect();
+    let failed: Vec<String> = new.map(|one| name_among(&names, one.member)).collect();
     match failed.is_empty() {
         false => Err(ended_without(&failed.join(", "))),
         true if array.open.read_only || before.state == ArrayState::Failed => {
@@ -180,11 +181,6 @@ fn stopped_from(array: &ServedArray, before: &Status) -> Result<&'static str, Re
         true if is_whole(before) => Ok("stopped, everything is flushed and marked clean"),
         true => Ok("stopped, degraded: the members in service are flushed and marked clean"),
     }
-}
-
-fn name_of(member: &MemberStatus, names: &[MemberName]) -> String {
-    let found = names.get(usize::from(member.member.0));
-    member_name(member.member, found.map(|found| found.name.as_str()))
 }
 
 const AFTER_ROOM: &str =
@@ -217,12 +213,6 @@ fn ended_without(failed: &str) -> Refusal {
 
 /// Whether no member is missing in any of the array's sets.
 fn is_whole(status: &Status) -> bool {
-    let surrogate = status.surrogate.as_deref();
-    let buffer = surrogate.and_then(|one| one.buffer.as_ref());
-    let others = surrogate
-        .map(|one| &one.set)
-        .into_iter()
-        .chain(buffer.map(|one| &one.set));
     let healthy = |set: &SetStatus| set.state == ArrayState::Healthy;
-    healthy(&status.set) && others.into_iter().all(healthy)
+    healthy(&status.set) && other_sets(status).all(|(_, set)| healthy(set))
 }

@@ -3,7 +3,7 @@
 //! The daemon is this program's own `serve` in another process, so that it can be killed for real. The load keeps its
 //! own record of every block; its time line and the control socket's answers make the tables and the page.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::print::terminal::{self, out, outln, percent};
 use crate::units::{Size, parse_size};
 use crate::verbs::lab::scheme_comparison::{self, SchemeComparison};
@@ -74,13 +74,11 @@ pub(crate) fn run(verb: &Demo) -> Outcome {
         comparison.table.text()
     );
     let page = told.page(&acts, &stage.log, &comparison);
-    fs::write(&verb.report, page).map_err(|error| {
-        Failure::new(format!("the report cannot be written: {error}")).at(verb.report.display())
-    })?;
+    fs::write(&verb.report, page)
+        .map_err(failed_at("the report cannot be written", &verb.report))?;
     let picture = verb.report.with_extension("svg");
-    fs::write(&picture, &comparison.svg).map_err(|error| {
-        Failure::new(format!("the picture cannot be written: {error}")).at(picture.display())
-    })?;
+    fs::write(&picture, &comparison.svg)
+        .map_err(failed_at("the picture cannot be written", &picture))?;
     outln!("\nreport: {}", verb.report.display());
     judge(&acts)?;
     outln!("all data is correct");

@@ -1,6 +1,6 @@
 //! `lab list`, `lab run`, `lab report`, `lab compare`: experiments from scenarios, and what came of them.
 
-use crate::failure::{Failure, Outcome as Result};
+use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress as Line, out, say, warn};
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
@@ -474,18 +474,14 @@ fn write_all(folder: &Path, outcome: &Outcome<'_>) -> Result {
             .into_iter()
             .map(|(name, svg)| (format!("{name}.svg"), svg)),
     );
-    fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+    fs::create_dir_all(folder).map_err(failed_at("cannot be written", folder))?;
     for (name, text) in &files {
         let path = folder.join(name);
-        fs::write(&path, text).map_err(|error| unwritable(&path, &error))?;
+        fs::write(&path, text).map_err(failed_at("cannot be written", &path))?;
     }
     say(format_args!(
         "written: {}",
         folder.join("report.html").display()
     ));
     Ok(())
-}
-
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot be written: {error}")).at(path.display())
 }

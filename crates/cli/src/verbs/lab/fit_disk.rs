@@ -1,6 +1,6 @@
 //! `lab fit-disk`: fits a drive's parameters to a trace of it, and says how well the model then keeps to the drive.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::print::terminal::outln;
 use clap::Args;
 use restripe_array::shown;
@@ -31,9 +31,8 @@ pub(crate) fn run(verb: &FitDisk) -> Outcome {
     let mut read = Vec::new();
     for (model, path) in verb.model.iter().zip(&verb.trace) {
         let drive = disksim::load(model).map_err(Failure::new)?;
-        let text = std::fs::read_to_string(path).map_err(|e| {
-            Failure::new(format!("the trace cannot be read: {e}")).at(path.display())
-        })?;
+        let text =
+            std::fs::read_to_string(path).map_err(failed_at("the trace cannot be read", path))?;
         let measured = trace(&text).map_err(|e| Failure::new(e).at(path.display()))?;
         read.push((model, path, drive, measured));
     }

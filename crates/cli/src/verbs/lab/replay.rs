@@ -1,7 +1,7 @@
 //! `replay`: a trace or a synthetic workload against an array, simulated or served over NBD.
 
 use crate::arrays::setup::{heat, read_cache};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::print::skew::skew_words;
 use crate::print::terminal::{out, outln};
 use crate::units::{
@@ -28,9 +28,9 @@ use restripe_lab::report::Table;
 use restripe_lab::trace::{
     Item, Op, Options, Requests, Trace, TraceError, open, read_twice, shape,
 };
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 #[derive(Args, Debug)]
 #[command(
@@ -528,22 +528,22 @@ fn causes(log: &Log) -> Table {
     }
 }
 
-fn unwritable(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("cannot be written: {error}")).at(path.display())
+fn unwritable(path: &Path) -> impl Fn(io::Error) -> Failure {
+    failed_at("cannot be written", path)
 }
 
 fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
     let log = &replayed.log;
     if let Some(path) = &verb.json {
         let text = serde_json::to_string(log).map_err(|error| Failure::new(error.to_string()))?;
-        fs::write(path, text).map_err(|error| unwritable(path, &error))?;
+        fs::write(path, text).map_err(unwritable(path))?;
     }
     let figures = figure::of_run(log);
     if let Some(folder) = &verb.figures {
-        fs::create_dir_all(folder).map_err(|error| unwritable(folder, &error))?;
+        fs::create_dir_all(folder).map_err(unwritable(folder))?;
         for (name, svg) in &figures {
             let path = folder.join(format!("{name}.svg"));
-            fs::write(&path, svg).map_err(|error| unwritable(&path, &error))?;
+            fs::write(&path, svg).map_err(unwritable(&path))?;
         }
     }
     if let Some(path) = &verb.report {
@@ -555,7 +555,7 @@ fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
         let mut lead = vec![format!("Replayed: {}.", name(verb)), replayed.array.clone()];
         lead.extend(replayed.said.iter().cloned());
         fs::write(path, page::html("A replay", &lead, &figures, &tables))
-            .map_err(|error| unwritable(path, &error))?;
+            .map_err(unwritable(path))?;
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! `sim`: the swarm by hand. A seed is a whole run: an array, its users, its faults; an oracle judges every byte.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::print::terminal::{Progress, outln, say};
 use clap::Args;
 use restripe_io::record::replay;
@@ -135,9 +135,7 @@ fn run_seed(seed: u64, options: &Options, sum: &mut Sum) {
 }
 
 fn replay_record(path: &Path, verbose: bool) -> Outcome {
-    let record = std::fs::read(path).map_err(|error| {
-        Failure::new(format!("the record cannot be read: {error}")).at(path.display())
-    })?;
+    let record = std::fs::read(path).map_err(failed_at("the record cannot be read", path))?;
     let replayed = replay(&record, |step| {
         if verbose {
             outln!("{:>12} ns  {:?}", step.now.0, step.event);

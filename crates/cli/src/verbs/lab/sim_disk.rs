@@ -1,6 +1,6 @@
 //! `sim-disk`: serves a model of a drive over NBD, in real time, until told to stop.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::print::terminal::{outln, print_note};
 use crate::units::parse_size;
 use clap::{Args, ValueEnum};
@@ -153,12 +153,12 @@ fn backing(file: Option<&Path>, size: u64) -> Outcome<Backing> {
     };
     open()
         .map(Backing::File)
-        .map_err(|e| Failure::new(format!("the file cannot be used: {e}")).at(path.display()))
+        .map_err(failed_at("the file cannot be used", path))
 }
 
 fn listen(verb: &SimDisk, export: &Export) -> Outcome {
     if let Some(path) = &verb.unix {
-        let failed = |e: io::Error| Failure::new(format!("cannot listen: {e}")).at(path.display());
+        let failed = failed_at("cannot listen", path);
         let listener = UnixListener::bind(path).map_err(failed)?;
         print_note(&format!("serving nbd+unix:///?socket={}", path.display()));
         return accept(export, move || listener.accept().map(|(stream, _)| stream));

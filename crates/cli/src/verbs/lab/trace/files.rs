@@ -1,6 +1,6 @@
 //! Traces as files: opened with the options of a verb, and written.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed_at};
 use crate::print::terminal::warn;
 use crate::verbs::lab::trace::args::{TraceInput, TraceOutput};
 use restripe_lab::nearest;
@@ -10,7 +10,7 @@ use restripe_lab::trace::{
 };
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError};
@@ -188,7 +188,7 @@ pub(crate) fn write(
     let partial = PathBuf::from(partial);
     let written = write_to(&partial, format, features, label, requests);
     let done = written.and_then(|count| {
-        fs::rename(&partial, path).map_err(|error| cannot_write(path, &error))?;
+        fs::rename(&partial, path).map_err(cannot_write(path))?;
         Ok(count)
     });
     if done.is_err() {
@@ -205,21 +205,21 @@ fn write_to(
     label: Option<&str>,
     requests: Requests,
 ) -> Outcome<u64> {
-    let failed = |error: std::io::Error| cannot_write(path, &error);
-    let output = BufWriter::new(File::create(path).map_err(failed)?);
-    let mut writer = TraceWriter::labelled(output, format, features, label).map_err(failed)?;
+    let failed = cannot_write(path);
+    let output = BufWriter::new(File::create(path).map_err(&failed)?);
+    let mut writer = TraceWriter::labelled(output, format, features, label).map_err(&failed)?;
     let mut count = 0;
     for request in requests {
-        writer.write(&request?).map_err(failed)?;
+        writer.write(&request?).map_err(&failed)?;
         count += 1;
     }
     writer
         .finish()
         .and_then(|mut output| output.flush())
-        .map_err(failed)?;
+        .map_err(&failed)?;
     Ok(count)
 }
 
-pub(crate) fn cannot_write(path: &Path, error: &std::io::Error) -> Failure {
-    Failure::new(format!("the trace cannot be written: {error}")).at(path.display())
+pub(crate) fn cannot_write(path: &Path) -> impl Fn(io::Error) -> Failure {
+    failed_at("the trace cannot be written", path)
 }

@@ -113,7 +113,7 @@ pub(crate) fn fit(verb: &TraceFit) -> Outcome {
     }
     let toml = fitted.parameters.to_toml();
     if let Some(output) = &verb.output {
-        fs::write(output, &toml).map_err(|error| cannot_write(output, &error))?;
+        fs::write(output, &toml).map_err(cannot_write(output))?;
     }
     if verb.json {
         let value = json!({
