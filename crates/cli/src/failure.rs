@@ -64,7 +64,7 @@ impl Failure {
     }
 
     /// A reply that is of another request.
-    pub fn unexpected(verb: &str) -> Failure {
+    pub(crate) fn unexpected(verb: &str) -> Failure {
         Failure::new(format!("the daemon sent an unexpected reply to `{verb}`"))
     }
 

@@ -199,8 +199,8 @@ pub(crate) fn whether_parser() -> impl TypedValueParser<Value = bool> {
     PossibleValuesParser::new(["on", "off"]).map(|whether| whether == "on")
 }
 
-/// For types whose values have names: the function that reads a name from the configuration, and the parser of the
-/// command line, where help and completions list the names.
+/// For types whose values have names: the function that reads a name from the configuration, and the parser
+/// of the command line, where help and completions list the names.
 macro_rules! by_name {
     ($($read:ident, $parser:ident: $value:ty, $what:literal;)*) => {$(
         pub(crate) fn $read(text: &str) -> Result<$value, String> {
