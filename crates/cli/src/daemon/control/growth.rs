@@ -4,7 +4,7 @@ use crate::arrays::member::open_failure;
 use crate::arrays::origin::Whose;
 use crate::daemon::control::array::{ServedArray, done, ended, is_meant, name_in};
 use crate::daemon::control::changes::Changes;
-use crate::daemon::control::members::{admit, checked, held};
+use crate::daemon::control::members::{Newcomer, admit, checked, held};
 use crate::units::Size;
 use restripe_array::report::{GrowthPlan, MemberState, MemberStatus};
 use restripe_array::{Command, Member, SECTOR_BYTES};
@@ -75,7 +75,8 @@ fn to_be_added<'a>(
 fn take_all_in(array: &ServedArray, added: &Added, force: bool) -> Result<Vec<Member>, Refusal> {
     let mut taken = Vec::new();
     for path in &added.devices {
-        match admit(array, path, force, Some(Whose::Array)) {
+        let into = Some(Whose::Array);
+        match admit(array, Newcomer { path, force, into }) {
             Ok(member) => taken.push(member),
             Err(refusal) => return Err(let_all_go(array, &taken, refusal)),
         }

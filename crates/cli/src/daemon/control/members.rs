@@ -26,7 +26,7 @@ pub(super) fn add(
         (true, false) => Some(Whose::Surrogate),
         (false, false) => None,
     };
-    let member = admit(array, path, force, into)?;
+    let member = admit(array, Newcomer { path, force, into })?;
     let note = match array.state_of(member)? {
         Some(MemberState::Spare) => "is a spare",
         Some(MemberState::Rebuilding) => "is added; its rebuild has started",
@@ -35,15 +35,19 @@ pub(super) fn add(
     Ok(done(&format!("{path} {note}")))
 }
 
+/// A device to add, to this set if one is named.
+#[derive(Clone, Copy)]
+pub(super) struct Newcomer<'a> {
+    pub(super) path: &'a str,
+    pub(super) force: bool,
+    pub(super) into: Option<Whose>,
+}
+
 /// Takes a device in: one that failed and is still open as it is, any other anew.
-pub(super) fn admit(
-    array: &ServedArray,
-    path: &str,
-    force: bool,
-    into: Option<Whose>,
-) -> Result<Member, Refusal> {
+pub(super) fn admit(array: &ServedArray, newcomer: Newcomer) -> Result<Member, Refusal> {
+    let Newcomer { path, force, into } = newcomer;
     let Some(failed) = held(array, path)? else {
-        return add_anew(array, path, force, into);
+        return add_anew(array, newcomer);
     };
     let whose = whose_is(&array.look()?.0, failed.member);
     if into.is_some_and(|into| into != whose) {
@@ -53,7 +57,7 @@ pub(super) fn admit(
     if force {
         // What is there now is looked at as on any device.
         let_go(array, failed.member)?;
-        return add_anew(array, path, force, into);
+        return add_anew(array, newcomer);
     }
     let again = array.ask(Command::Add(failed.member))?;
     let failed_again =
@@ -61,20 +65,15 @@ pub(super) fn admit(
     if again.as_ref().is_err_and(failed_again) && is_remote(path) {
         // Its server may have been started anew behind a connection that goes to the old one.
         let_go(array, failed.member)?;
-        return add_anew(array, path, force, into);
+        return add_anew(array, newcomer);
     }
     again.map_err(|error| array.refused(&error))?;
     Ok(failed.member)
 }
 
 /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
-fn add_anew(
-    array: &ServedArray,
-    path: &str,
-    force: bool,
-    into: Option<Whose>,
-) -> Result<Member, Refusal> {
-    take_in_anew(array, path, force, into, |member, whose| match whose {
+fn add_anew(array: &ServedArray, newcomer: Newcomer) -> Result<Member, Refusal> {
+    take_in_anew(array, newcomer, |member, whose| match whose {
         Whose::Array => Command::Add(member),
         Whose::Surrogate => Command::AddToSurrogate(member),
         Whose::Buffer => Command::AddToBuffer(member),
@@ -83,13 +82,11 @@ fn add_anew(
 
 fn take_in_anew(
     array: &ServedArray,
-    path: &str,
-    force: bool,
-    into: Option<Whose>,
+    newcomer: Newcomer,
     command: impl FnOnce(Member, Whose) -> Command,
 ) -> Result<Member, Refusal> {
-    let before = hung_up(array, path)?;
-    let member = take_in(array, path, force, into, command)?;
+    let before = hung_up(array, newcomer.path)?;
+    let member = take_in(array, newcomer, command)?;
     for old in before {
         // Refused, it stays on the list.
         let _ = array.command(Command::Remove(old));
@@ -140,10 +137,8 @@ pub(super) fn replace(
                 let_go(array, held)?;
             }
             let into = Some(whose_is(&array.look()?.0, old));
-            take_in_anew(array, path, force, into, |new, _| Command::Replace {
-                old,
-                new,
-            })?;
+            let newcomer = Newcomer { path, force, into };
+            take_in_anew(array, newcomer, |new, _| Command::Replace { old, new })?;
         }
     }
     Ok(done(&format!(
@@ -219,9 +214,7 @@ fn free(array: &ServedArray, member: Member, name: &str) -> Result<Member, Refus
 /// the one's that its superblocks tell of. If the engine does not want it, it is closed again.
 fn take_in(
     array: &ServedArray,
-    path: &str,
-    force: bool,
-    into: Option<Whose>,
+    Newcomer { path, force, into }: Newcomer,
     command: impl FnOnce(Member, Whose) -> Command,
 ) -> Result<Member, Refusal> {
     let device = member::open(path, array.open).map_err(open_failure)?;
