@@ -23,23 +23,13 @@ pub enum Phase {
     Stopping,
 }
 
-impl Phase {
-    pub const ALL: [Phase; 5] = [
-        Phase::Active,
-        Phase::Idle,
-        Phase::Standby,
-        Phase::Starting,
-        Phase::Stopping,
-    ];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Phase::Active => "active",
-            Phase::Idle => "idle",
-            Phase::Standby => "standby",
-            Phase::Starting => "starting",
-            Phase::Stopping => "stopping",
-        }
+restripe_format::named! {
+    Phase {
+        Active = "active",
+        Idle = "idle",
+        Standby = "standby",
+        Starting = "starting",
+        Stopping = "stopping",
     }
 }
 

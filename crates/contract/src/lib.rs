@@ -35,6 +35,7 @@ pub use restripe_format::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMembe
 use restripe_format::units::{Member, Nanos};
 pub use restripe_format::values::{Cure, MemberInfo, Page, ScrubMode, TaskKind, zeroed_page};
 pub use restripe_format::zones::HeatLimits;
+pub use restripe_format::{named, offsets};
 
 /// An input of the engine.
 #[derive(Clone, PartialEq, Eq, Debug)]

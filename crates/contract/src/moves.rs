@@ -22,29 +22,17 @@ pub enum Moves {
     ParityRecomputed,
 }
 
+restripe_format::named! {
+    Moves {
+        Best = "best",
+        Chunkwise = "chunkwise",
+        Recorded = "recorded",
+        ParityInPlace = "parity-in-place",
+        ParityRecomputed = "parity-recomputed",
+    }
+}
+
 impl Moves {
-    pub const ALL: [Moves; 5] = [
-        Moves::Best,
-        Moves::Chunkwise,
-        Moves::Recorded,
-        Moves::ParityInPlace,
-        Moves::ParityRecomputed,
-    ];
-
-    pub const fn name(self) -> &'static str {
-        match self {
-            Moves::Best => "best",
-            Moves::Chunkwise => "chunkwise",
-            Moves::Recorded => "recorded",
-            Moves::ParityInPlace => "parity-in-place",
-            Moves::ParityRecomputed => "parity-recomputed",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Moves> {
-        Moves::ALL.into_iter().find(|moves| moves.name() == name)
-    }
-
     /// Rows of a region go together, and neighbours on a member as one operation.
     pub const fn coalesces(self) -> bool {
         !matches!(self, Moves::Chunkwise)

@@ -144,22 +144,14 @@ pub enum Order {
     Dor,
 }
 
-impl Order {
-    /// Records of runs tell an order by its place in here.
-    pub const ALL: [Order; 5] = [Order::Pr, Order::Pro, Order::Ido, Order::Sor, Order::Dor];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Order::Pr => "pr",
-            Order::Pro => "pro",
-            Order::Ido => "ido",
-            Order::Sor => "sor",
-            Order::Dor => "dor",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Order> {
-        Order::ALL.into_iter().find(|one| one.name() == name)
+restripe_format::named! {
+    /// Records of runs contain an order as its place in here.
+    Order {
+        Pr = "pr",
+        Pro = "pro",
+        Ido = "ido",
+        Sor = "sor",
+        Dor = "dor",
     }
 }
 

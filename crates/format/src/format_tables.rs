@@ -42,19 +42,25 @@ pub fn size(table: &str, name: &str) -> usize {
         .expect("a number")
 }
 
-/// The table names these constants, all of them, at their values, in order and without overlap.
-#[macro_export]
-macro_rules! agrees {
-    ($table:literal, $module:path, [$($field:ident),+ $(,)?]) => {{
-        use $module as at;
-        let documented = $crate::format_tables::rows($table);
-        let coded = [$((stringify!($field), at::$field)),+];
-        let names: alloc::vec::Vec<(&str, usize)> =
-            documented.iter().map(|(offset, _, field)| (*field, *offset)).collect();
-        assert_eq!(names, coded, "table {}", $table);
-        for pair in documented.windows(2) {
-            assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{} overlaps {}", pair[0].2, pair[1].2);
+/// The tables have these constants, all of them, at their values, in order of place and without overlap.
+pub fn agree(coded: &[(&str, usize)], tables: &[&str]) {
+    let mut documented = Vec::new();
+    for table in tables {
+        let rows = rows(table);
+        for pair in rows.windows(2) {
+            let apart = pair[0].0 + pair[0].1 <= pair[1].0;
+            assert!(apart, "{} overlaps {}", pair[0].2, pair[1].2);
         }
-        documented.last().map(|(offset, bytes, _)| offset + bytes).expect("a table has rows")
-    }};
+        documented.extend(rows.iter().map(|(offset, _, field)| (*field, *offset)));
+    }
+    let mut coded = coded.to_vec();
+    coded.sort_unstable();
+    documented.sort_unstable();
+    assert_eq!(documented, coded, "tables {tables:?}");
+}
+
+/// Where the last field of a table ends.
+pub fn end(table: &str) -> usize {
+    let last = rows(table).pop().expect("a table has rows");
+    last.0 + last.1
 }

@@ -8,8 +8,9 @@
 extern crate alloc;
 
 #[cfg(any(test, feature = "testing"))]
-#[macro_use]
 pub mod format_tables;
+#[macro_use]
+mod macros;
 pub mod layout;
 pub mod meta;
 pub mod units;

@@ -260,29 +260,19 @@ pub enum Redirect {
     Eraid,
 }
 
-impl Redirect {
-    pub const ALL: [Redirect; 7] = [
-        Redirect::None,
-        Redirect::WorkOut,
-        Redirect::Vdf,
-        Redirect::Ido,
-        Redirect::Reraid,
-        Redirect::Graid,
-        Redirect::Eraid,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Redirect::None => "none",
-            Redirect::WorkOut => "workout",
-            Redirect::Vdf => "vdf",
-            Redirect::Ido => "ido",
-            Redirect::Reraid => "reraid",
-            Redirect::Graid => "graid",
-            Redirect::Eraid => "eraid",
-        }
+restripe_array::named! {
+    Redirect {
+        None = "none",
+        WorkOut = "workout",
+        Vdf = "vdf",
+        Ido = "ido",
+        Reraid = "reraid",
+        Graid = "graid",
+        Eraid = "eraid",
     }
+}
 
+impl Redirect {
     /// Whether writes are redirected at all times, so that mirrors can sleep.
     pub fn is_constant(self) -> bool {
         matches!(self, Redirect::Reraid | Redirect::Graid | Redirect::Eraid)
@@ -291,10 +281,6 @@ impl Redirect {
     /// Whether first copies go ahead of the further ones.
     pub fn goes_ahead(self) -> bool {
         matches!(self, Redirect::Graid | Redirect::Eraid)
-    }
-
-    pub fn named(name: &str) -> Option<Redirect> {
-        Redirect::ALL.into_iter().find(|one| one.name() == name)
     }
 }
 

@@ -17,31 +17,18 @@ pub enum Rule {
     VdfArc,
 }
 
+restripe_format::named! {
+    Rule {
+        Lru = "lru",
+        Lfu = "lfu",
+        VdfLru = "vdf-lru",
+        VdfLfu = "vdf-lfu",
+        Arc = "arc",
+        VdfArc = "vdf-arc",
+    }
+}
+
 impl Rule {
-    pub const ALL: [Rule; 6] = [
-        Rule::Lru,
-        Rule::Lfu,
-        Rule::VdfLru,
-        Rule::VdfLfu,
-        Rule::Arc,
-        Rule::VdfArc,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::Lru => "lru",
-            Rule::Lfu => "lfu",
-            Rule::VdfLru => "vdf-lru",
-            Rule::VdfLfu => "vdf-lfu",
-            Rule::Arc => "arc",
-            Rule::VdfArc => "vdf-arc",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Rule> {
-        Rule::ALL.into_iter().find(|rule| rule.name() == name)
-    }
-
     /// Whether it counts how often a block is asked for.
     pub(super) fn counts(self) -> bool {
         matches!(self, Rule::Lfu | Rule::VdfLfu)
@@ -94,18 +81,10 @@ pub enum Ties {
     Newest,
 }
 
-impl Ties {
-    pub const ALL: [Ties; 2] = [Ties::Oldest, Ties::Newest];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Ties::Oldest => "oldest",
-            Ties::Newest => "newest",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Ties> {
-        Ties::ALL.into_iter().find(|ties| ties.name() == name)
+restripe_format::named! {
+    Ties {
+        Oldest = "oldest",
+        Newest = "newest",
     }
 }
 

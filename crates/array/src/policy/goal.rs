@@ -44,7 +44,7 @@ pub(super) struct Goal {
     rate: u64,
     /// No request has taken too long yet.
     probing: bool,
-    marks: Marks,
+    pub(super) marks: Marks,
     users: Users,
     steady: Steady,
 }
@@ -84,10 +84,6 @@ impl Goal {
             users: Users::new(view),
             steady: Steady::new(view),
         }
-    }
-
-    pub(super) fn marks(&self) -> &Marks {
-        &self.marks
     }
 
     pub(super) fn decide(&mut self, view: &View) -> Decision {
@@ -262,7 +258,7 @@ mod tests {
     use super::super::throttle::DEFAULT;
     use super::*;
 
-    const WINDOW: u64 = 65_536;
+    const WINDOW: u64 = View::BEGUN.window;
     const MILLISECOND: Nanos = Nanos::from_millis(1);
     const SECOND: Nanos = Nanos::from_secs(1);
     const GOAL: LatencyGoal = LatencyGoal {
@@ -283,15 +279,8 @@ mod tests {
     impl Plant {
         fn new(left: u64, goal: impl FnOnce(&View) -> Goal) -> Plant {
             let view = View {
-                now: Nanos::ZERO,
-                moved: 0,
-                in_flight: 0,
-                window: WINDOW,
-                user_sectors: 0,
-                parity: true,
-                depth: Depth::Pipeline,
                 left,
-                begun: Nanos::ZERO,
+                ..View::BEGUN
             };
             Plant {
                 goal: goal(&view),

@@ -54,7 +54,7 @@ enum State {
 pub(super) struct Md {
     yielding: Yielding,
     state: State,
-    marks: Marks,
+    pub(super) marks: Marks,
     /// Issued since the last test.
     issued: u64,
 }
@@ -69,10 +69,6 @@ impl Md {
             marks: Marks::new(MARKS, MARK_EVERY, view.now, view.let_go()),
             issued: 0,
         }
-    }
-
-    pub(super) fn marks(&self) -> &Marks {
-        &self.marks
     }
 
     pub(super) fn issued(&mut self, bytes: u64) {
@@ -161,7 +157,7 @@ mod tests {
     use crate::members::ops::Owner;
     use crate::units::Member;
 
-    const WINDOW: u64 = 65_536;
+    const WINDOW: u64 = View::BEGUN.window;
     const MILLISECOND: Nanos = Nanos::from_millis(1);
 
     /// One window after another at a millisecond each, all that is issued at once in flight together.
@@ -181,15 +177,8 @@ mod tests {
 
         fn at(depth: Depth, throttle: Throttle, limits: Limits) -> Run {
             let view = View {
-                now: Nanos::ZERO,
-                moved: 0,
-                in_flight: 0,
-                window: WINDOW,
-                user_sectors: 0,
-                parity: true,
                 depth,
-                left: u64::MAX,
-                begun: Nanos::ZERO,
+                ..View::BEGUN
             };
             let mut traffic = Traffic::default();
             Run {

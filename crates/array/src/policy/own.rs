@@ -27,7 +27,7 @@ pub(super) const BATCH: u64 = 1 << 20;
 
 #[derive(Clone, Debug)]
 pub(super) struct Own {
-    marks: Marks,
+    pub(super) marks: Marks,
     user_sectors: u64,
     looked: Nanos,
     busy: bool,
@@ -41,10 +41,6 @@ impl Own {
             looked: view.now,
             busy: true,
         }
-    }
-
-    pub(super) fn marks(&self) -> &Marks {
-        &self.marks
     }
 
     pub(super) fn decide(&mut self, limits: Limits, view: &View) -> Decision {
@@ -98,7 +94,7 @@ mod tests {
     use super::super::throttle::DEFAULT;
     use super::*;
 
-    const WINDOW: u64 = 65_536;
+    const WINDOW: u64 = View::BEGUN.window;
 
     /// A minute in which a window takes a millisecond and none overlaps another.
     fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
@@ -107,15 +103,8 @@ mod tests {
 
     fn run_at(depth: Depth, limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
         let mut view = View {
-            now: Nanos::ZERO,
-            moved: 0,
-            in_flight: 0,
-            window: WINDOW,
-            user_sectors: 0,
-            parity: true,
             depth,
-            left: u64::MAX,
-            begun: Nanos::ZERO,
+            ..View::BEGUN
         };
         let (mut own, mut issued) = (Own::new(&view), 0);
         while view.now < Nanos::from_secs(60) {

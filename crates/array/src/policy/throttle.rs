@@ -58,6 +58,20 @@ pub(crate) struct View {
 }
 
 impl View {
+    /// Of a task of parity rows that begins and never ends, for tests.
+    #[cfg(test)]
+    pub(super) const BEGUN: View = View {
+        now: Nanos::ZERO,
+        moved: 0,
+        in_flight: 0,
+        window: 65_536,
+        user_sectors: 0,
+        parity: true,
+        depth: Depth::Pipeline,
+        left: u64::MAX,
+        begun: Nanos::ZERO,
+    };
+
     /// Bytes of one member that were let go before now, and do not count against what is let go from now on.
     pub(super) fn let_go(&self) -> u64 {
         self.moved + self.in_flight
@@ -147,11 +161,12 @@ impl Pacer {
 
     /// Since the oldest mark, of a task that has moved so much.
     pub(crate) fn moved_lately(&self, moved: u64) -> Moved {
-        match &self.rule {
-            Rule::Own(own) => own.marks().moved_lately(moved),
-            Rule::Md(md) => md.marks().moved_lately(moved),
-            Rule::Goal(goal) => goal.marks().moved_lately(moved),
-        }
+        let marks = match &self.rule {
+            Rule::Own(own) => &own.marks,
+            Rule::Md(md) => &md.marks,
+            Rule::Goal(goal) => &goal.marks,
+        };
+        marks.moved_lately(moved)
     }
 }
 

@@ -174,12 +174,6 @@ impl Recipe {
         self.iter()
             .fold(CellSet::EMPTY, |set, (cell, _)| set.with(cell))
     }
-
-    /// Whether the wanted cell is the plain sum of the sources: an xor, or with one source a copy.
-    #[inline]
-    pub fn is_xor(&self) -> bool {
-        self.iter().all(|(_, coefficient)| coefficient == 1)
-    }
 }
 
 /// What the available cells tell of a row's data chunks without any arithmetic.

@@ -109,46 +109,22 @@ pub enum Rotation {
     ParityLast,
 }
 
+named! {
+    /// Every rotation in md's order, by mdadm's names.
+    Rotation {
+        LeftAsymmetric = "left-asymmetric",
+        RightAsymmetric = "right-asymmetric",
+        LeftSymmetric = "left-symmetric",
+        RightSymmetric = "right-symmetric",
+        ParityFirst = "parity-first",
+        ParityLast = "parity-last",
+    }
+}
+
 impl Rotation {
-    /// Every rotation, in md's order.
-    pub const ALL: [Rotation; 6] = [
-        Rotation::LeftAsymmetric,
-        Rotation::RightAsymmetric,
-        Rotation::LeftSymmetric,
-        Rotation::RightSymmetric,
-        Rotation::ParityFirst,
-        Rotation::ParityLast,
-    ];
-
-    /// The name, as mdadm spells it.
-    pub fn name(&self) -> &'static str {
-        match self {
-            Rotation::LeftAsymmetric => "left-asymmetric",
-            Rotation::RightAsymmetric => "right-asymmetric",
-            Rotation::LeftSymmetric => "left-symmetric",
-            Rotation::RightSymmetric => "right-symmetric",
-            Rotation::ParityFirst => "parity-first",
-            Rotation::ParityLast => "parity-last",
-        }
-    }
-
-    /// The rotation with this name.
-    pub fn named(name: &str) -> Option<Rotation> {
-        Rotation::ALL
-            .into_iter()
-            .find(|rotation| rotation.name() == name)
-    }
-
     /// The number in md's superblock.
     pub fn md_layout(&self) -> u32 {
-        match self {
-            Rotation::LeftAsymmetric => 0,
-            Rotation::RightAsymmetric => 1,
-            Rotation::LeftSymmetric => 2,
-            Rotation::RightSymmetric => 3,
-            Rotation::ParityFirst => 4,
-            Rotation::ParityLast => 5,
-        }
+        *self as u32
     }
 }
 

@@ -31,20 +31,25 @@ pub fn check(bytes: &[u8], magic: [u8; MAGIC_BYTES], array: Uuid) -> Result<(), 
     if bytes[..MAGIC_BYTES] != magic {
         return Err(MetaError::NotFound);
     }
-    let stored = get_u32(bytes, CRC);
-    let computed = crc32c_without(bytes, CRC);
-    if stored != computed {
-        return Err(MetaError::Checksum { stored, computed });
-    }
-    let major = get_u16(bytes, VERSION);
-    if major != FORMAT_MAJOR {
-        return Err(MetaError::Version {
-            major,
-            supported: FORMAT_MAJOR,
-        });
-    }
+    check_version(bytes, CRC, VERSION)?;
     if get_uuid(bytes, ARRAY) != array {
         return Err(MetaError::OtherArray);
     }
     Ok(())
+}
+
+/// Checks the checksum at `crc` and then the version at `version`.
+pub(super) fn check_version(bytes: &[u8], crc: usize, version: usize) -> Result<(), MetaError> {
+    let stored = get_u32(bytes, crc);
+    let computed = crc32c_without(bytes, crc);
+    if stored != computed {
+        return Err(MetaError::Checksum { stored, computed });
+    }
+    match get_u16(bytes, version) {
+        FORMAT_MAJOR => Ok(()),
+        major => Err(MetaError::Version {
+            major,
+            supported: FORMAT_MAJOR,
+        }),
+    }
 }

@@ -22,24 +22,26 @@ pub const COPY_P: u8 = 1;
 /// `copies`: the record was sent to Q's member.
 pub const COPY_Q: u8 = 2;
 
-/// Byte offsets in a header page.
-pub mod at {
-    pub const MAGIC: usize = 0;
-    pub const VERSION: usize = 8;
-    pub const CRC: usize = 12;
-    pub const ARRAY: usize = 16;
-    pub const SEQUENCE: usize = 32;
-    pub const FLOOR: usize = 40;
-    pub const GENERATION: usize = 48;
-    pub const ROW: usize = 56;
-    pub const OFFSET: usize = 64;
-    pub const SECTORS: usize = 68;
-    pub const MODIFIED: usize = 72;
-    pub const PAYLOAD_SECTORS: usize = 76;
-    pub const PAYLOAD_CRC: usize = 80;
-    pub const COPIES: usize = 84;
-    pub const KIND: usize = 85;
-    pub const RESERVED: usize = 86;
+offsets! {
+    /// Byte offsets in a header page.
+    pub mod at {
+        pub const MAGIC: usize = 0;
+        pub const VERSION: usize = 8;
+        pub const CRC: usize = 12;
+        pub const ARRAY: usize = 16;
+        pub const SEQUENCE: usize = 32;
+        pub const FLOOR: usize = 40;
+        pub const GENERATION: usize = 48;
+        pub const ROW: usize = 56;
+        pub const OFFSET: usize = 64;
+        pub const SECTORS: usize = 68;
+        pub const MODIFIED: usize = 72;
+        pub const PAYLOAD_SECTORS: usize = 76;
+        pub const PAYLOAD_CRC: usize = 80;
+        pub const COPIES: usize = 84;
+        pub const KIND: usize = 85;
+        pub const RESERVED: usize = 86;
+    }
 }
 
 /// Which partial parity the payload is.

@@ -31,22 +31,24 @@ pub const ENTRIES_PER_PAGE: usize = (BODY_BYTES - 16) / ENTRY_BYTES;
 /// Sectors that one logical page takes in its region: both homes.
 pub const HOMES_SECTORS: u64 = 2 * PAGE_SECTORS;
 
-/// Byte offsets in a map page.
-pub mod at {
-    pub const MAGIC: usize = 0;
-    pub const VERSION: usize = 8;
-    pub const KIND: usize = 10;
-    pub const CRC: usize = 12;
-    pub const ARRAY: usize = 16;
-    pub const SEQUENCE: usize = 32;
-    pub const INDEX: usize = 40;
-    pub const RESERVED: usize = 44;
-    pub const BODY: usize = super::HEADER_BYTES;
-    pub const COUNT: usize = BODY;
-    pub const EXTENTS: usize = BODY + 8;
-    pub const ENTRY_ROWS: usize = BODY;
-    pub const EPOCH: usize = BODY + 8;
-    pub const ENTRIES: usize = BODY + 16;
+offsets! {
+    /// Byte offsets in a map page.
+    pub mod at {
+        pub const MAGIC: usize = 0;
+        pub const VERSION: usize = 8;
+        pub const KIND: usize = 10;
+        pub const CRC: usize = 12;
+        pub const ARRAY: usize = 16;
+        pub const SEQUENCE: usize = 32;
+        pub const INDEX: usize = 40;
+        pub const RESERVED: usize = 44;
+        pub const BODY: usize = super::HEADER_BYTES;
+        pub const COUNT: usize = BODY;
+        pub const EXTENTS: usize = BODY + 8;
+        pub const ENTRY_ROWS: usize = BODY;
+        pub const EPOCH: usize = BODY + 8;
+        pub const ENTRIES: usize = BODY + 16;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

@@ -11,11 +11,13 @@ use crate::values::TaskKind;
 /// Behind the header.
 pub const RESHAPE_BYTES: usize = 16;
 
-/// Byte offsets from there.
-pub mod at {
-    pub const FORMER_SLOTS: usize = 0;
-    pub const JOURNAL: usize = 2;
-    pub const FIRST_SECTORS: usize = 8;
+offsets! {
+    /// Byte offsets from there.
+    pub mod at {
+        pub const FORMER_SLOTS: usize = 0;
+        pub const JOURNAL: usize = 2;
+        pub const FIRST_SECTORS: usize = 8;
+    }
 }
 
 /// What lies in the journal: the logs of the members, or, without those, the end of what an added member holds.
@@ -30,6 +32,8 @@ pub enum Journal {
     Filled,
 }
 
+codes! { "journal": Journal { Closed = 0, Open = 1, Filled = 2 } }
+
 /// Of an array that takes another shape, or once did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Reshape {
@@ -42,24 +46,14 @@ pub struct Reshape {
 
 pub(super) fn put_reshape(bytes: &mut [u8], reshape: &Reshape) {
     put_u16(bytes, at::FORMER_SLOTS, reshape.former.unwrap_or(0));
-    bytes[at::JOURNAL] = match reshape.journal {
-        Journal::Closed => 0,
-        Journal::Open => 1,
-        Journal::Filled => 2,
-    };
+    bytes[at::JOURNAL] = reshape.journal.code();
     put_u64(bytes, at::FIRST_SECTORS, reshape.first_sectors);
 }
 
 pub(super) fn get_reshape(bytes: &[u8]) -> Result<Reshape, MetaError> {
-    let journal = match bytes[at::JOURNAL] {
-        0 => Journal::Closed,
-        1 => Journal::Open,
-        2 => Journal::Filled,
-        other => return field("journal", other.into()),
-    };
     Ok(Reshape {
         former: Some(get_u16(bytes, at::FORMER_SLOTS)).filter(|slots| *slots > 0),
-        journal,
+        journal: Journal::of_code(bytes[at::JOURNAL])?,
         first_sectors: get_u64(bytes, at::FIRST_SECTORS),
     })
 }

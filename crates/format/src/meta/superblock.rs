@@ -8,7 +8,7 @@ use super::bytes::{get, get_u16, get_u32, get_u64, get_uuid, put, put_u16, put_u
 use super::crc::crc32c_without;
 use super::leases::{PARCEL_BYTES, PARCELS_MAX, Parcel, get_parcel, put_parcel};
 use super::reshape::{RESHAPE_BYTES, Reshape, get_reshape, put_reshape};
-use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, rules};
+use super::{FORMAT_MAJOR, FORMAT_MINOR, MetaError, field, header, rules};
 use crate::layout::scaled::History;
 use crate::layout::{Geometry, Level, Rotation, Skew};
 use crate::units::{PAGE_BYTES, PAGE_SECTORS, Uuid};
@@ -107,90 +107,92 @@ const INCOMPATIBLE_KNOWN: u64 = INCOMPATIBLE_PARTNER
 /// LEVEL of Reed-Solomon, which has no number.
 const LEVEL_REED_SOLOMON: u8 = 64;
 
-/// Byte offsets in the header and in the entries of each table.
-pub mod at {
-    pub const MAGIC: usize = 0;
-    pub const MAJOR: usize = 8;
-    pub const MINOR: usize = 10;
-    pub const LENGTH: usize = 12;
-    pub const CRC: usize = 16;
-    pub const FLAGS: usize = 20;
-    pub const INCOMPATIBLE: usize = 24;
-    pub const COMPATIBLE: usize = 32;
-    pub const ARRAY: usize = 40;
-    pub const MEMBER: usize = 56;
-    pub const CREATED: usize = 72;
-    pub const GENERATION: usize = 80;
-    pub const SEQUENCE: usize = 88;
-    pub const NAME: usize = 96;
-    pub const LEVEL: usize = 128;
-    pub const ROTATION: usize = 129;
-    pub const COPIES: usize = 130;
-    pub const WRITE_HOLE: usize = 131;
-    pub const SLOTS: usize = 132;
-    pub const GROUPS: usize = 134;
-    pub const PARTITIONS: usize = 135;
-    /// Of a grown array, which has no groups.
-    pub const HISTORY_OFFSET: usize = GROUPS;
-    pub const CHUNK_SECTORS: usize = 136;
-    pub const LOGICAL_BLOCK: usize = 140;
-    pub const SLOT_SECTORS: usize = 144;
-    pub const EXTENT_ROWS: usize = 152;
-    pub const INTENT_ROWS: usize = 160;
-    pub const LOG_FLOOR: usize = 168;
-    pub const REGIONS: usize = 176;
-    pub const MEMBERS: usize = 184;
-    pub const PLACEMENT: usize = 192;
-    pub const TASKS: usize = 200;
-    pub const RUNS: usize = 208;
-    pub const FORCED: usize = 216;
-    pub const PARTNER: usize = 224;
-    pub const PARTNER_EPOCH: usize = 240;
-    pub const PARTNER_SESSION: usize = 244;
-    pub const PARTNER_ROLE: usize = 248;
-    pub const BUFFER: usize = 249;
-    pub const PARCELS_OFFSET: usize = 250;
-    pub const PARCELS_ENTRY_BYTES: usize = 252;
-    pub const PARCELS_COUNT: usize = 254;
+offsets! {
+    /// Byte offsets in the header and in the entries of each table.
+    pub mod at {
+        pub const MAGIC: usize = 0;
+        pub const MAJOR: usize = 8;
+        pub const MINOR: usize = 10;
+        pub const LENGTH: usize = 12;
+        pub const CRC: usize = 16;
+        pub const FLAGS: usize = 20;
+        pub const INCOMPATIBLE: usize = 24;
+        pub const COMPATIBLE: usize = 32;
+        pub const ARRAY: usize = 40;
+        pub const MEMBER: usize = 56;
+        pub const CREATED: usize = 72;
+        pub const GENERATION: usize = 80;
+        pub const SEQUENCE: usize = 88;
+        pub const NAME: usize = 96;
+        pub const LEVEL: usize = 128;
+        pub const ROTATION: usize = 129;
+        pub const COPIES: usize = 130;
+        pub const WRITE_HOLE: usize = 131;
+        pub const SLOTS: usize = 132;
+        pub const GROUPS: usize = 134;
+        pub const PARTITIONS: usize = 135;
+        /// Of a grown array, which has no groups.
+        pub const HISTORY_OFFSET: usize = GROUPS;
+        pub const CHUNK_SECTORS: usize = 136;
+        pub const LOGICAL_BLOCK: usize = 140;
+        pub const SLOT_SECTORS: usize = 144;
+        pub const EXTENT_ROWS: usize = 152;
+        pub const INTENT_ROWS: usize = 160;
+        pub const LOG_FLOOR: usize = 168;
+        pub const REGIONS: usize = 176;
+        pub const MEMBERS: usize = 184;
+        pub const PLACEMENT: usize = 192;
+        pub const TASKS: usize = 200;
+        pub const RUNS: usize = 208;
+        pub const FORCED: usize = 216;
+        pub const PARTNER: usize = 224;
+        pub const PARTNER_EPOCH: usize = 240;
+        pub const PARTNER_SESSION: usize = 244;
+        pub const PARTNER_ROLE: usize = 248;
+        pub const BUFFER: usize = 249;
+        pub const PARCELS_OFFSET: usize = 250;
+        pub const PARCELS_ENTRY_BYTES: usize = 252;
+        pub const PARCELS_COUNT: usize = 254;
 
-    pub const TABLE_OFFSET: usize = 0;
-    pub const TABLE_ENTRY_BYTES: usize = 4;
-    pub const TABLE_COUNT: usize = 6;
+        pub const TABLE_OFFSET: usize = 0;
+        pub const TABLE_ENTRY_BYTES: usize = 4;
+        pub const TABLE_COUNT: usize = 6;
 
-    pub const REGION_KIND: usize = 0;
-    pub const REGION_START: usize = 8;
-    pub const REGION_SECTORS: usize = 16;
+        pub const REGION_KIND: usize = 0;
+        pub const REGION_START: usize = 8;
+        pub const REGION_SECTORS: usize = 16;
 
-    pub const MEMBER_UUID: usize = 0;
-    pub const MEMBER_ROLE: usize = 16;
-    pub const MEMBER_PARTIAL: usize = 17;
-    pub const MEMBER_DROPPED: usize = 18;
-    pub const MEMBER_READ_ERRORS: usize = 20;
-    pub const MEMBER_STALE_SINCE: usize = 24;
-    pub const MEMBER_LOG_FLOOR: usize = 32;
-    pub const MEMBER_CURRENT_SINCE: usize = 40;
+        pub const MEMBER_UUID: usize = 0;
+        pub const MEMBER_ROLE: usize = 16;
+        pub const MEMBER_PARTIAL: usize = 17;
+        pub const MEMBER_DROPPED: usize = 18;
+        pub const MEMBER_READ_ERRORS: usize = 20;
+        pub const MEMBER_STALE_SINCE: usize = 24;
+        pub const MEMBER_LOG_FLOOR: usize = 32;
+        pub const MEMBER_CURRENT_SINCE: usize = 40;
 
-    pub const PLACEMENT_SLOT: usize = 0;
-    pub const PLACEMENT_PARTITION: usize = 2;
-    pub const PLACEMENT_MEMBER: usize = 4;
-    pub const PLACEMENT_INCOMING: usize = 6;
-    pub const PLACEMENT_REGION: usize = 8;
-    pub const PLACEMENT_INCOMING_REGION: usize = 10;
+        pub const PLACEMENT_SLOT: usize = 0;
+        pub const PLACEMENT_PARTITION: usize = 2;
+        pub const PLACEMENT_MEMBER: usize = 4;
+        pub const PLACEMENT_INCOMING: usize = 6;
+        pub const PLACEMENT_REGION: usize = 8;
+        pub const PLACEMENT_INCOMING_REGION: usize = 10;
 
-    pub const TASK_KIND: usize = 0;
-    pub const TASK_PAUSED: usize = 1;
-    pub const TASK_SLOT: usize = 2;
-    pub const TASK_RUNS: usize = 4;
+        pub const TASK_KIND: usize = 0;
+        pub const TASK_PAUSED: usize = 1;
+        pub const TASK_SLOT: usize = 2;
+        pub const TASK_RUNS: usize = 4;
 
-    pub const RUN_ROW: usize = 0;
-    pub const RUN_ROWS: usize = 8;
+        pub const RUN_ROW: usize = 0;
+        pub const RUN_ROWS: usize = 8;
 
-    pub const HISTORY_COUNTS: usize = 0;
+        pub const HISTORY_COUNTS: usize = 0;
 
-    pub const PARCEL_START: usize = 0;
-    pub const PARCEL_SECTORS: usize = 8;
-    pub const PARCEL_BORROWER: usize = 16;
-    pub const PARCEL_NAME: usize = 32;
+        pub const PARCEL_START: usize = 0;
+        pub const PARCEL_SECTORS: usize = 8;
+        pub const PARCEL_BORROWER: usize = 16;
+        pub const PARCEL_NAME: usize = 32;
+    }
 }
 
 /// How a write hole is closed, or bounded.
@@ -582,7 +584,7 @@ impl Superblock {
         bytes[at::NAME..at::NAME + self.name.len()].copy_from_slice(self.name.as_bytes());
         self.put_geometry(bytes);
         put_u32(bytes, at::LOGICAL_BLOCK, self.logical_block);
-        bytes[at::WRITE_HOLE] = write_hole_code(self.write_hole);
+        bytes[at::WRITE_HOLE] = self.write_hole.code();
         put_u64(bytes, at::EXTENT_ROWS, self.extent_rows);
         put_u64(bytes, at::INTENT_ROWS, self.intent_rows);
         put_u64(bytes, at::LOG_FLOOR, self.log_floor);
@@ -682,7 +684,7 @@ impl Superblock {
             member: get_uuid(bytes, at::MEMBER),
             geometry: get_geometry(bytes)?,
             logical_block: get_u32(bytes, at::LOGICAL_BLOCK),
-            write_hole: get_write_hole(bytes)?,
+            write_hole: WriteHole::of_code(bytes[at::WRITE_HOLE])?,
             regions: Table::open(bytes, "regions", at::REGIONS, REGION_BYTES, REGIONS_MAX)?
                 .read(get_region)?,
             extent_rows: get_u64(bytes, at::EXTENT_ROWS),
@@ -736,18 +738,7 @@ fn sound_bytes(bytes: &[u8]) -> Result<&[u8], MetaError> {
     if bytes[..MAGIC.len()] != MAGIC {
         return Err(MetaError::NotFound);
     }
-    let stored = get_u32(bytes, at::CRC);
-    let computed = crc32c_without(bytes, at::CRC);
-    if stored != computed {
-        return Err(MetaError::Checksum { stored, computed });
-    }
-    let major = get_u16(bytes, at::MAJOR);
-    if major != FORMAT_MAJOR {
-        return Err(MetaError::Version {
-            major,
-            supported: FORMAT_MAJOR,
-        });
-    }
+    header::check_version(bytes, at::CRC, at::MAJOR)?;
     let unknown = get_u64(bytes, at::INCOMPATIBLE) & !INCOMPATIBLE_KNOWN;
     if unknown != 0 {
         return Err(MetaError::Features { unknown });
@@ -881,36 +872,14 @@ fn get_rotation(code: u8) -> Result<Rotation, MetaError> {
     })
 }
 
-fn write_hole_code(write_hole: WriteHole) -> u8 {
-    match write_hole {
-        WriteHole::None => 0,
-        WriteHole::Ppl => 1,
-        WriteHole::Bitmap => 2,
-        WriteHole::Journal => 3,
-        WriteHole::WholeRows => 4,
-    }
-}
-
-fn get_write_hole(bytes: &[u8]) -> Result<WriteHole, MetaError> {
-    match bytes[at::WRITE_HOLE] {
-        0 => Ok(WriteHole::None),
-        1 => Ok(WriteHole::Ppl),
-        2 => Ok(WriteHole::Bitmap),
-        3 => Ok(WriteHole::Journal),
-        4 => Ok(WriteHole::WholeRows),
-        other => field("write hole", u64::from(other)),
-    }
-}
+codes! { "write hole": WriteHole { None = 0, Ppl = 1, Bitmap = 2, Journal = 3, WholeRows = 4 } }
+codes! { "partner role": PartnerRole { Main = 1, Surrogate = 2, Buffer = 3 } }
 
 fn put_partner(bytes: &mut [u8], partner: &Partner) {
     put(bytes, at::PARTNER, partner.array.0);
     put_u32(bytes, at::PARTNER_EPOCH, partner.epoch);
     put_u32(bytes, at::PARTNER_SESSION, partner.session);
-    bytes[at::PARTNER_ROLE] = match partner.role {
-        PartnerRole::Main => 1,
-        PartnerRole::Surrogate => 2,
-        PartnerRole::Buffer => 3,
-    };
+    bytes[at::PARTNER_ROLE] = partner.role.code();
 }
 
 /// Without the feature these bytes are reserved ones, whatever they hold.
@@ -918,14 +887,8 @@ fn get_partner(bytes: &[u8]) -> Result<Option<Partner>, MetaError> {
     if get_u64(bytes, at::INCOMPATIBLE) & INCOMPATIBLE_PARTNER == 0 {
         return Ok(None);
     }
-    let role = match bytes[at::PARTNER_ROLE] {
-        1 => PartnerRole::Main,
-        2 => PartnerRole::Surrogate,
-        3 => PartnerRole::Buffer,
-        other => return field("partner role", u64::from(other)),
-    };
     Ok(Some(Partner {
-        role,
+        role: PartnerRole::of_code(bytes[at::PARTNER_ROLE])?,
         array: get_uuid(bytes, at::PARTNER),
         epoch: get_u32(bytes, at::PARTNER_EPOCH),
         session: get_u32(bytes, at::PARTNER_SESSION),

@@ -99,28 +99,16 @@ pub enum SealCause {
     Failed,
 }
 
-impl SealCause {
-    pub const ALL: [SealCause; 7] = [
-        SealCause::Full,
-        SealCause::Age,
-        SealCause::Flush,
-        SealCause::Fua,
-        SealCause::Destage,
-        SealCause::Stop,
-        SealCause::Failed,
-    ];
-
-    /// As `status` and the metrics have it.
-    pub fn name(self) -> &'static str {
-        match self {
-            SealCause::Full => "full",
-            SealCause::Age => "age",
-            SealCause::Flush => "flush",
-            SealCause::Fua => "fua",
-            SealCause::Destage => "destage",
-            SealCause::Stop => "stop",
-            SealCause::Failed => "failed",
-        }
+restripe_array::named! {
+    /// Named as `status` and the metrics have them.
+    SealCause {
+        Full = "full",
+        Age = "age",
+        Flush = "flush",
+        Fua = "fua",
+        Destage = "destage",
+        Stop = "stop",
+        Failed = "failed",
     }
 }
 

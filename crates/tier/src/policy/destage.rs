@@ -42,20 +42,12 @@ pub enum Order {
     Rounds,
 }
 
-impl Order {
-    pub const ALL: [Order; 4] = [Order::Mcfd, Order::Oldest, Order::Address, Order::Rounds];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Order::Mcfd => "mcfd",
-            Order::Oldest => "oldest",
-            Order::Address => "address",
-            Order::Rounds => "rounds",
-        }
-    }
-
-    pub fn named(name: &str) -> Option<Order> {
-        Order::ALL.into_iter().find(|one| one.name() == name)
+restripe_array::named! {
+    Order {
+        Mcfd = "mcfd",
+        Oldest = "oldest",
+        Address = "address",
+        Rounds = "rounds",
     }
 }
 

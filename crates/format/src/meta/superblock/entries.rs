@@ -151,15 +151,14 @@ pub(super) fn get_placement(bytes: &[u8]) -> Result<Placement, MetaError> {
     })
 }
 
+codes! {
+    "task kind": TaskKind {
+        Rebuild = 1, Replace = 2, Resync = 3, Check = 4, Repair = 5, Growth = 6,
+    }
+}
+
 pub(super) fn put_task(bytes: &mut [u8], task: &TaskRecord) {
-    bytes[at::TASK_KIND] = match task.kind {
-        TaskKind::Rebuild => 1,
-        TaskKind::Replace => 2,
-        TaskKind::Resync => 3,
-        TaskKind::Check => 4,
-        TaskKind::Repair => 5,
-        TaskKind::Growth => 6,
-    };
+    bytes[at::TASK_KIND] = task.kind.code();
     bytes[at::TASK_PAUSED] = u8::from(task.paused);
     put_u16(bytes, at::TASK_SLOT, task.slot.unwrap_or(NONE));
     let runs = u16::try_from(task.done.len()).expect("bounded by the rules");
@@ -168,17 +167,8 @@ pub(super) fn put_task(bytes: &mut [u8], task: &TaskRecord) {
 
 /// A task as its entry tells it: its runs follow in a table of their own.
 pub(super) fn get_task(bytes: &[u8]) -> Result<(TaskRecord, u16), MetaError> {
-    let kind = match bytes[at::TASK_KIND] {
-        1 => TaskKind::Rebuild,
-        2 => TaskKind::Replace,
-        3 => TaskKind::Resync,
-        4 => TaskKind::Check,
-        5 => TaskKind::Repair,
-        6 => TaskKind::Growth,
-        other => return field("task kind", u64::from(other)),
-    };
     let task = TaskRecord {
-        kind,
+        kind: TaskKind::of_code(bytes[at::TASK_KIND])?,
         slot: get_option(bytes, at::TASK_SLOT),
         paused: get_bool(bytes, at::TASK_PAUSED, "paused")?,
         done: Vec::new(),

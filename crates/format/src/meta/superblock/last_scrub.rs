@@ -16,31 +16,33 @@ pub const SCRUB_ROWS_MAX: usize = 7;
 /// Members with a finding that are listed.
 pub const SCRUB_MEMBERS_MAX: usize = 12;
 
-/// Byte offsets in the record, and in each line about a member.
-pub mod place {
-    pub const SCRUB_MODE: usize = 0;
-    pub const SCRUB_STATE: usize = 1;
-    pub const SCRUB_ROWS_LISTED: usize = 2;
-    pub const SCRUB_MEMBERS_LISTED: usize = 3;
-    pub const SCRUB_OTHERS: usize = 4;
-    pub const SCRUB_BEGUN: usize = 8;
-    pub const SCRUB_ENDED: usize = 16;
-    pub const SCRUB_ROWS: usize = 24;
-    pub const SCRUB_DONE: usize = 32;
-    pub const SCRUB_COMPARED: usize = 40;
-    pub const SCRUB_UNWRITTEN: usize = 48;
-    pub const SCRUB_WRONG: usize = 56;
-    pub const SCRUB_UNREADABLE: usize = 64;
-    pub const SCRUB_REPAIRED: usize = 72;
-    pub const SCRUB_IN_SYNC: usize = 80;
-    pub const SCRUB_LEFT: usize = 88;
-    pub const SCRUB_SECTORS: usize = 96;
-    pub const SCRUB_FIRST_ROWS: usize = 104;
-    pub const SCRUB_MEMBERS: usize = 160;
+offsets! {
+    /// Byte offsets in the record, and in each line about a member.
+    pub mod place {
+        pub const SCRUB_MODE: usize = 0;
+        pub const SCRUB_STATE: usize = 1;
+        pub const SCRUB_ROWS_LISTED: usize = 2;
+        pub const SCRUB_MEMBERS_LISTED: usize = 3;
+        pub const SCRUB_OTHERS: usize = 4;
+        pub const SCRUB_BEGUN: usize = 8;
+        pub const SCRUB_ENDED: usize = 16;
+        pub const SCRUB_ROWS: usize = 24;
+        pub const SCRUB_DONE: usize = 32;
+        pub const SCRUB_COMPARED: usize = 40;
+        pub const SCRUB_UNWRITTEN: usize = 48;
+        pub const SCRUB_WRONG: usize = 56;
+        pub const SCRUB_UNREADABLE: usize = 64;
+        pub const SCRUB_REPAIRED: usize = 72;
+        pub const SCRUB_IN_SYNC: usize = 80;
+        pub const SCRUB_LEFT: usize = 88;
+        pub const SCRUB_SECTORS: usize = 96;
+        pub const SCRUB_FIRST_ROWS: usize = 104;
+        pub const SCRUB_MEMBERS: usize = 160;
 
-    pub const SCRUBBED_MEMBER: usize = 0;
-    pub const SCRUBBED_WRONG: usize = 16;
-    pub const SCRUBBED_UNREADABLE: usize = 20;
+        pub const SCRUBBED_MEMBER: usize = 0;
+        pub const SCRUBBED_WRONG: usize = 16;
+        pub const SCRUBBED_UNREADABLE: usize = 20;
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -50,6 +52,8 @@ pub enum ScrubState {
     Completed,
     Cancelled,
 }
+
+codes! { "scrub state": ScrubState { Running = 0, Completed = 1, Cancelled = 2 } }
 
 /// The result of a scrub, up to its end or so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -222,12 +226,12 @@ impl LastScrub {
 
     pub(super) fn put(&self, bytes: &mut [u8]) {
         bytes[place::SCRUB_MODE] = self.mode as u8;
-        bytes[place::SCRUB_STATE] = self.state as u8;
+        bytes[place::SCRUB_STATE] = self.state.code();
         bytes[place::SCRUB_ROWS_LISTED] = self.rows_listed;
         bytes[place::SCRUB_MEMBERS_LISTED] = self.members_listed;
         put_u32(bytes, place::SCRUB_OTHERS, self.others);
-        for (at, value) in self.numbers() {
-            put_u64(bytes, at, value);
+        for (at, value) in { *self }.numbers() {
+            put_u64(bytes, at, *value);
         }
         for (index, row) in self.first_rows().iter().enumerate() {
             put_u64(bytes, place::SCRUB_FIRST_ROWS + index * 8, *row);
@@ -240,49 +244,40 @@ impl LastScrub {
         }
     }
 
-    fn numbers(&self) -> [(usize, u64); 12] {
+    fn numbers(&mut self) -> [(usize, &mut u64); 12] {
         [
-            (place::SCRUB_BEGUN, self.begun),
-            (place::SCRUB_ENDED, self.ended),
-            (place::SCRUB_ROWS, self.rows),
-            (place::SCRUB_DONE, self.done),
-            (place::SCRUB_COMPARED, self.compared),
-            (place::SCRUB_UNWRITTEN, self.unwritten),
-            (place::SCRUB_WRONG, self.wrong),
-            (place::SCRUB_UNREADABLE, self.unreadable),
-            (place::SCRUB_REPAIRED, self.repaired),
-            (place::SCRUB_IN_SYNC, self.in_sync),
-            (place::SCRUB_LEFT, self.left),
-            (place::SCRUB_SECTORS, self.sectors),
+            (place::SCRUB_BEGUN, &mut self.begun),
+            (place::SCRUB_ENDED, &mut self.ended),
+            (place::SCRUB_ROWS, &mut self.rows),
+            (place::SCRUB_DONE, &mut self.done),
+            (place::SCRUB_COMPARED, &mut self.compared),
+            (place::SCRUB_UNWRITTEN, &mut self.unwritten),
+            (place::SCRUB_WRONG, &mut self.wrong),
+            (place::SCRUB_UNREADABLE, &mut self.unreadable),
+            (place::SCRUB_REPAIRED, &mut self.repaired),
+            (place::SCRUB_IN_SYNC, &mut self.in_sync),
+            (place::SCRUB_LEFT, &mut self.left),
+            (place::SCRUB_SECTORS, &mut self.sectors),
         ]
     }
 
     /// None if some field is out of range.
     pub(super) fn get(bytes: &[u8]) -> Option<LastScrub> {
-        let number = |at: usize| get_u64(bytes, at);
         let mode = *ScrubMode::ALL.get(usize::from(bytes[place::SCRUB_MODE]))?;
         let mut found = LastScrub {
-            state: state_of(bytes[place::SCRUB_STATE])?,
-            ended: number(place::SCRUB_ENDED),
-            rows: number(place::SCRUB_ROWS),
-            done: number(place::SCRUB_DONE),
-            compared: number(place::SCRUB_COMPARED),
-            unwritten: number(place::SCRUB_UNWRITTEN),
-            wrong: number(place::SCRUB_WRONG),
-            unreadable: number(place::SCRUB_UNREADABLE),
-            repaired: number(place::SCRUB_REPAIRED),
-            in_sync: number(place::SCRUB_IN_SYNC),
-            left: number(place::SCRUB_LEFT),
-            sectors: number(place::SCRUB_SECTORS),
+            state: ScrubState::of_code(bytes[place::SCRUB_STATE]).ok()?,
             others: get_u32(bytes, place::SCRUB_OTHERS),
             rows_listed: bytes[place::SCRUB_ROWS_LISTED],
             members_listed: bytes[place::SCRUB_MEMBERS_LISTED],
-            ..LastScrub::new(mode, number(place::SCRUB_BEGUN))
+            ..LastScrub::new(mode, 0)
         };
+        for (at, value) in found.numbers() {
+            *value = get_u64(bytes, at);
+        }
         found.check().ok()?;
         let rows = usize::from(found.rows_listed);
         for (index, row) in found.first_rows[..rows].iter_mut().enumerate() {
-            *row = number(place::SCRUB_FIRST_ROWS + index * 8);
+            *row = get_u64(bytes, place::SCRUB_FIRST_ROWS + index * 8);
         }
         let members = usize::from(found.members_listed);
         for (index, line) in found.members[..members].iter_mut().enumerate() {
@@ -298,15 +293,6 @@ impl LastScrub {
 /// What is on record may be any number.
 pub fn count(counter: &mut u64, more: u64) {
     *counter = counter.saturating_add(more);
-}
-
-fn state_of(byte: u8) -> Option<ScrubState> {
-    let states = [
-        ScrubState::Running,
-        ScrubState::Completed,
-        ScrubState::Cancelled,
-    ];
-    states.get(usize::from(byte)).copied()
 }
 
 const _: () =

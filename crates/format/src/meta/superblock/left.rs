@@ -12,9 +12,11 @@ pub const LEFT_AT: usize = tail::TAIL_AT - MEMBERS_MAX * LEFT_BYTES;
 
 const COMPATIBLE_LEFT: u64 = 4;
 
-/// Byte offsets in each.
-pub mod place {
-    pub const LEFT_SEQUENCE: usize = 0;
+offsets! {
+    /// Byte offsets in each.
+    pub mod place {
+        pub const LEFT_SEQUENCE: usize = 0;
+    }
 }
 
 fn is_free(bytes: &[u8]) -> bool {

@@ -20,18 +20,20 @@ const COMPATIBLE_LAST_SCRUB: u64 = 2;
 /// An owner that renews its record does so at least this often.
 pub const INTERVAL_MS_MAX: u32 = 60_000;
 
-/// Byte offsets of the records in a superblock, and of the fields in each record.
-pub mod places {
-    pub const OWNER: usize = 15872;
-    pub const LAST_SCRUB: usize = 15936;
+offsets! {
+    /// Byte offsets of the records in a superblock, and of the fields in each record.
+    pub mod places {
+        pub const OWNER: usize = 15872;
+        pub const LAST_SCRUB: usize = 15936;
 
-    pub const OWNER_RUN: usize = 0;
-    pub const OWNER_HOST: usize = 16;
-    pub const OWNER_STARTED: usize = 32;
-    pub const OWNER_PROCESS: usize = 40;
-    pub const OWNER_NAMESPACE: usize = 44;
-    pub const OWNER_INTERVAL: usize = 48;
-    pub const OWNER_RESERVED: usize = 52;
+        pub const OWNER_RUN: usize = 0;
+        pub const OWNER_HOST: usize = 16;
+        pub const OWNER_STARTED: usize = 32;
+        pub const OWNER_PROCESS: usize = 40;
+        pub const OWNER_NAMESPACE: usize = 44;
+        pub const OWNER_INTERVAL: usize = 48;
+        pub const OWNER_RESERVED: usize = 52;
+    }
 }
 
 /// The run of a daemon that serves the array. A clean stop removes the record.

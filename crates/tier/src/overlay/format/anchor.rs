@@ -31,24 +31,26 @@ pub const ENTRY_BYTES: usize = 16;
 /// Segments that one anchor tells of.
 pub const SEGMENTS_PER_PAGE: usize = (PAGE_BYTES - HEADER_BYTES) / ENTRY_BYTES;
 
-/// Byte offsets in an anchor, and in an entry of it.
-pub mod at {
-    pub const MAGIC: usize = 0;
-    pub const VERSION: usize = 8;
-    pub const CRC: usize = 12;
-    pub const ARRAY: usize = 16;
-    pub const EPOCH: usize = super::super::EPOCH;
-    pub const PAGE_VERSION: usize = 40;
-    pub const DURABLE: usize = 48;
-    pub const INDEX: usize = 56;
-    pub const COUNT: usize = 60;
-    pub const SEGMENT_SECTORS: usize = 64;
-    pub const SEGMENTS: usize = 68;
-    pub const RESERVED: usize = 72;
-    pub const ENTRIES: usize = super::HEADER_BYTES;
+restripe_array::offsets! {
+    /// Byte offsets in an anchor, and in an entry of it.
+    pub mod at {
+        pub const MAGIC: usize = 0;
+        pub const VERSION: usize = 8;
+        pub const CRC: usize = 12;
+        pub const ARRAY: usize = 16;
+        pub const EPOCH: usize = super::super::EPOCH;
+        pub const PAGE_VERSION: usize = 40;
+        pub const DURABLE: usize = 48;
+        pub const INDEX: usize = 56;
+        pub const COUNT: usize = 60;
+        pub const SEGMENT_SECTORS: usize = 64;
+        pub const SEGMENTS: usize = 68;
+        pub const RESERVED: usize = 72;
+        pub const ENTRIES: usize = super::HEADER_BYTES;
 
-    pub const ENTRY_OBSOLETE_BELOW: usize = 0;
-    pub const ENTRY_END: usize = 8;
+        pub const ENTRY_OBSOLETE_BELOW: usize = 0;
+        pub const ENTRY_END: usize = 8;
+    }
 }
 
 /// Why a log cannot be opened: no home of an anchor holds one that is sound and of this log.

@@ -19,26 +19,28 @@ pub const EXTENT_BYTES: usize = 16;
 /// Extents of one record at most.
 pub const EXTENTS_MAX: usize = (PAGE_BYTES - HEADER_BYTES) / EXTENT_BYTES;
 
-/// Byte offsets in a header page, and in an extent of it.
-pub mod at {
-    pub const MAGIC: usize = 0;
-    pub const VERSION: usize = 8;
-    pub const COUNT: usize = 10;
-    pub const CRC: usize = 12;
-    pub const ARRAY: usize = 16;
-    pub const EPOCH: usize = super::super::EPOCH;
-    pub const SEQUENCE: usize = 40;
-    pub const DURABLE: usize = 48;
-    pub const AT: usize = 56;
-    pub const PAYLOAD_SECTORS: usize = 64;
-    pub const PAYLOAD_CRC: usize = 68;
-    pub const RESERVED: usize = 72;
-    pub const EXTENTS: usize = super::HEADER_BYTES;
+restripe_array::offsets! {
+    /// Byte offsets in a header page, and in an extent of it.
+    pub mod at {
+        pub const MAGIC: usize = 0;
+        pub const VERSION: usize = 8;
+        pub const COUNT: usize = 10;
+        pub const CRC: usize = 12;
+        pub const ARRAY: usize = 16;
+        pub const EPOCH: usize = super::super::EPOCH;
+        pub const SEQUENCE: usize = 40;
+        pub const DURABLE: usize = 48;
+        pub const AT: usize = 56;
+        pub const PAYLOAD_SECTORS: usize = 64;
+        pub const PAYLOAD_CRC: usize = 68;
+        pub const RESERVED: usize = 72;
+        pub const EXTENTS: usize = super::HEADER_BYTES;
 
-    pub const EXTENT_HOME: usize = 0;
-    pub const EXTENT_SECTORS: usize = 8;
-    pub const EXTENT_KIND: usize = 12;
-    pub const EXTENT_RESERVED: usize = 13;
+        pub const EXTENT_HOME: usize = 0;
+        pub const EXTENT_SECTORS: usize = 8;
+        pub const EXTENT_KIND: usize = 12;
+        pub const EXTENT_RESERVED: usize = 13;
+    }
 }
 
 /// What a header page says, without its extents.

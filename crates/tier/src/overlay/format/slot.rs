@@ -25,12 +25,14 @@ pub const HALF_SECTORS: u64 = 128;
 /// Slots at most.
 pub const SLOTS_MAX: u64 = 64;
 
-/// Byte offsets where a slot's page differs from a record's header.
-pub mod at {
-    pub const MAGIC: usize = super::record::at::MAGIC;
-    pub const VERSION: usize = super::record::at::RESERVED;
-    pub const CLOSED: usize = VERSION + 4;
-    pub const RESERVED: usize = CLOSED + 1;
+restripe_array::offsets! {
+    /// Byte offsets where a slot's page differs from a record's header.
+    pub mod at {
+        pub const MAGIC: usize = super::record::at::MAGIC;
+        pub const VERSION: usize = super::record::at::RESERVED;
+        pub const CLOSED: usize = VERSION + 4;
+        pub const RESERVED: usize = CLOSED + 1;
+    }
 }
 
 /// Where the slots of a buffer lie.
