@@ -350,15 +350,6 @@ impl Facts {
         self.standing.iter().any(serves) && !self.all_decodable(serves)
     }
 
-    pub(crate) fn current_members(&self) -> Vec<Member> {
-        self.standing.serving()
-    }
-
-    /// Members that may hold records: those that serve, and those being filled, in rows that are.
-    pub(crate) fn log_keepers(&self) -> Vec<Member> {
-        self.standing.members()
-    }
-
     pub fn is_mirrored(&self) -> bool {
         self.superblock.geometry.level.mirrors()
     }

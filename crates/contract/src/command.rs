@@ -277,6 +277,16 @@ impl CommandError {
             error => error,
         }
     }
+
+    /// The set serves another array, which alone can read what it holds.
+    pub fn serves_another(array: Uuid) -> CommandError {
+        CommandError::IsSurrogate { of: array }
+    }
+
+    /// Some sectors are current in the log set only, and it is not here.
+    pub fn log_set_missing(surrogate: Uuid, extents: Vec<(u64, u64)>) -> CommandError {
+        CommandError::SurrogateMissing { surrogate, extents }
+    }
 }
 
 /// Why a start does not take an array over from the run that its superblocks record.
@@ -288,16 +298,4 @@ pub enum Rival {
     Claims,
     /// The run does not renew its record, and may live.
     Silent,
-}
-
-impl CommandError {
-    /// The set serves another array, which alone can read what it holds.
-    pub fn serves_another(array: Uuid) -> CommandError {
-        CommandError::IsSurrogate { of: array }
-    }
-
-    /// Some sectors are current in the log set only, and it is not here.
-    pub fn log_set_missing(surrogate: Uuid, extents: Vec<(u64, u64)>) -> CommandError {
-        CommandError::SurrogateMissing { surrogate, extents }
-    }
 }

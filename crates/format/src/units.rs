@@ -50,11 +50,11 @@ impl Nanos {
 pub struct Member(pub u16);
 
 /// A position in a layout. Which device stands in it is the placement table's business.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Slot(pub u16);
 
 /// The number of a row: the chunks bound by one code.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct Row(pub u64);
 
 /// A universally unique identifier, of an array or a member.

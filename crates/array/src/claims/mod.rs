@@ -310,7 +310,9 @@ impl Claims {
     fn read_copies(&mut self, member: Member) {
         let places = self.devices[usize::from(member.0)].places.superblock;
         for (home, at) in (0..).zip(places) {
-            let pages: Vec<_> = (0..SUPERBLOCK_PAGES).map(|_| self.ops.page()).collect();
+            let pages: Vec<_> = (0..SUPERBLOCK_PAGES)
+                .map(|_| self.ops.boxes.page())
+                .collect();
             let (owner, class) = (Owner::Look { home }, crate::Class::Metadata);
             self.device_io(
                 owner,

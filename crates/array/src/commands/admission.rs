@@ -83,7 +83,7 @@ impl Commands {
 
     fn read_superblock(&mut self, member: Member, place: usize) {
         let mut fresh = Vec::new();
-        fresh.resize_with(SUPERBLOCK_PAGES, || self.ops.page());
+        fresh.resize_with(SUPERBLOCK_PAGES, || self.ops.boxes.page());
         let owner = Owner::Admission { place: place as u8 };
         self.device_io(
             owner,

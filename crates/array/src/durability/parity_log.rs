@@ -325,7 +325,7 @@ impl Durability {
             let Some((version, floor)) = self.logs.take_done_list(member, &mut sequences) else {
                 continue;
             };
-            let mut page = self.ops.page();
+            let mut page = self.ops.boxes.page();
             encode_done(self.superblock.array, version, floor, &sequences, &mut page);
             let at = self.devices[index].places.log + (version & 1) * PAGE_SECTORS;
             self.device_io(

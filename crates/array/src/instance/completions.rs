@@ -169,7 +169,7 @@ impl Instance {
             } => self.block_copied(request, memory, way),
             other => unreachable!("{other:?} does not compute"),
         }
-        self.ops.recycle_compute(compute);
+        self.ops.boxes.recycle_compute(compute);
     }
 
     // ---------------------------------------------------------------------------------------------- metadata

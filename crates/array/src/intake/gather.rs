@@ -97,7 +97,7 @@ impl Gather {
             let cells = self.cells_in(start, end);
             open = match open {
                 Some((from, to, held))
-                    if held == cells && to == start && Self::one_band(from, end) =>
+                    if held == cells && to == start && end - from <= BAND_SECTORS_MAX =>
                 {
                     Some((from, end, held))
                 }
@@ -112,10 +112,6 @@ impl Gather {
         if let Some((from, to, _)) = open {
             self.push_band(row, from..to, durable, copies);
         }
-    }
-
-    fn one_band(from: u64, end: u64) -> bool {
-        end - from <= BAND_SECTORS_MAX
     }
 
     fn cells_in(&self, start: u64, end: u64) -> CellSet {

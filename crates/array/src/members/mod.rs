@@ -132,7 +132,7 @@ impl Members {
     /// Copies bytes, or makes them zeros when there is no source.
     pub(crate) fn copy(&mut self, owner: Owner, source: Option<BufRef>, target: BufRef) {
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
-        let mut coefficients = self.ops.coefficient_list();
+        let mut coefficients = self.ops.boxes.coefficient_list();
         if let Some(source) = source {
             compute.sources.push(source);
             coefficients.push(1);

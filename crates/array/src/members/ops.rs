@@ -124,7 +124,7 @@ pub(crate) struct Ops {
     slots: Vec<Slot>,
     free: Vec<u32>,
     ios: Vec<Box<DeviceIo>>,
-    boxes: Boxes,
+    pub(crate) boxes: Boxes,
     in_flight: u32,
     /// To be kept free for slices already admitted.
     pub(crate) reserve: u32,
@@ -290,14 +290,6 @@ impl Ops {
         self.boxes.compute(tag, op)
     }
 
-    pub(crate) fn coefficient_list(&mut self) -> Vec<u8> {
-        self.boxes.coefficient_list()
-    }
-
-    pub(crate) fn page(&mut self) -> Page {
-        self.boxes.page()
-    }
-
     fn claim(&mut self, slot: Slot) -> Tag {
         let index = self
             .free
@@ -327,10 +319,6 @@ impl Ops {
             }
         }
         self.ios.push(io);
-    }
-
-    pub(crate) fn recycle_compute(&mut self, compute: Box<Compute>) {
-        self.boxes.recycle_compute(compute);
     }
 
     pub(crate) fn owner(&self, tag: Tag) -> Owner {

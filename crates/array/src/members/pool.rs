@@ -4,8 +4,9 @@ use crate::contract::{Buf, LARGE_BYTES, Pool, SMALL_BYTES};
 use alloc::vec::Vec;
 use core::ops::Range;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Size {
+    #[default]
     Small,
     Large,
 }

@@ -147,7 +147,7 @@ impl Metadata {
         // Read-only, the array is as it was found, and nothing is written.
         match self.mode.read_only {
             true => &self.superblock.lent,
-            false => self.keeper.lent_on_record(),
+            false => &self.keeper.lent,
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) struct Keeper {
     /// What the array lends: by the version in flight, and as is on record. Who may reach what goes by the
     /// latter.
     lent_in_flight: Vec<Parcel>,
-    lent: Vec<Parcel>,
+    pub(super) lent: Vec<Parcel>,
 }
 
 impl Keeper {
@@ -99,10 +99,6 @@ impl Keeper {
     pub(crate) fn is_durable(&self, version: u64) -> bool {
         self.durable >= version
     }
-
-    pub(crate) fn lent_on_record(&self) -> &[Parcel] {
-        &self.lent
-    }
 }
 
 impl Metadata {
@@ -128,7 +124,7 @@ impl Metadata {
         lent.clone_from(&self.below.superblock.lent);
         for index in 0..self.devices.len() {
             if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
-                self.write_superblock(Member(index as u16));
+                self.write_version(Member(index as u16), self.superblock.clone());
             }
         }
         if self.keeper.outstanding == 0 {
@@ -141,10 +137,6 @@ impl Metadata {
     pub(crate) fn has_to_write(&mut self) -> bool {
         let maps = MapKind::ALL.into_iter().any(|kind| *self.touched(kind));
         maps || self.keeper.durable != self.keeper.wanted
-    }
-
-    fn write_superblock(&mut self, member: Member) {
-        self.write_version(member, self.superblock.clone());
     }
 
     /// Writes a version of the superblock to a member, as that member's copy.
@@ -298,7 +290,7 @@ impl Metadata {
     }
 
     fn encode_page(&mut self, kind: MapKind, page: usize, sequence: u64) -> Page {
-        let mut bytes = self.ops.page();
+        let mut bytes = self.ops.boxes.page();
         let array = self.superblock.array;
         let index = page as u32;
         match kind {

@@ -29,8 +29,9 @@ pub(crate) struct Found {
 }
 
 /// What became of the row of a scrub's window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Scrubbed {
+    #[default]
     Compared,
     Unwritten,
     /// Not all of it could be compared.

@@ -144,7 +144,7 @@ impl Rows {
             what: SliceOp::Compute,
         };
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
-        let mut coefficients = self.ops.coefficient_list();
+        let mut coefficients = self.ops.boxes.coefficient_list();
         let slice = &self.slices[id];
         for (cell, coefficient) in recipe.iter() {
             if slice.zeroed.contains(cell) {
@@ -176,7 +176,7 @@ impl Rows {
         compute.sources.extend(terms.iter().map(|term| term.source));
         for (index, target) in targets.iter().enumerate() {
             let Some(target) = *target else { continue };
-            let mut coefficients = self.ops.coefficient_list();
+            let mut coefficients = self.ops.boxes.coefficient_list();
             coefficients.extend(terms.iter().map(|term| term.coefficients[index]));
             compute.outputs.push(LinearOutput {
                 target,

@@ -180,7 +180,7 @@ fn write_record(
     payload: Option<BufRef>,
     entry: &Entry,
 ) {
-    let mut page = rows.ops.page();
+    let mut page = rows.ops.boxes.page();
     log::encode(record, &mut page);
     let at = rows.devices[member.0 as usize].places.log
         + rows.logs.place(member, record.sequence, entry);

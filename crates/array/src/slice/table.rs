@@ -15,7 +15,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut, Range};
 
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Phase {
     Queued,
     Preparing,
@@ -28,13 +28,14 @@ pub enum Phase {
     Writing,
     Delivering,
     Comparing,
+    #[default]
     Finished,
 }
 
 pub(crate) const PHASES: usize = 12;
 
 /// What a slice is for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
     Write(BandKind),
     /// A read that no single member can answer. `skip`: bytes of the first block that were not asked for.
@@ -49,6 +50,7 @@ pub(crate) enum Kind {
         slot: u16,
     },
     /// Copy what a growth moves.
+    #[default]
     Move,
     /// Make a row of a new shape.
     Reshape(Aim),
@@ -138,6 +140,7 @@ impl Extra {
     }
 }
 
+#[derive(Default)]
 pub(crate) struct Slice {
     pub(crate) kind: Kind,
     pub(crate) phase: Phase,
@@ -202,46 +205,8 @@ pub(crate) struct Slice {
 impl Slice {
     fn new() -> Slice {
         Slice {
-            kind: Kind::Resync { compares: false },
-            phase: Phase::Finished,
-            row: Row(0),
-            map: RowMap::EMPTY,
-            start: 0,
-            sectors: 0,
-            band: 0,
-            band_sectors: 0,
-            step: 0,
-            pending: 0,
-            durable: false,
-            copies: Copies::All,
-            bad: CellSet::default(),
-            unconfirmed: false,
-            have: CellSet::default(),
-            zeroed: CellSet::default(),
-            todo: CellSet::default(),
-            pass: CellSet::default(),
-            fragments: Vec::new(),
-            cells: [None; CELLS_MAX],
-            extras: [None; EXTRAS],
-            made: Made::default(),
-            checksums: [0; PARTIALS_MAX],
-            record: None,
-            verdicts: Verdicts::default(),
-            several: false,
-            skipped: false,
-            narrowed: false,
-            left_out: false,
-            findings: Vec::new(),
-            scrubbed: Scrubbed::Compared,
-            rewritten: CellSet::EMPTY,
-            intent_held: false,
-            merged: false,
-            error: None,
-            serial: 0,
-            size: Size::Small,
-            reserved: 0,
             next_in_row: NONE,
-            live: false,
+            ..Slice::default()
         }
     }
 

@@ -161,7 +161,7 @@ impl Start {
     /// Rooms whose size depends on the array.
     fn size_parts(&mut self) {
         let rows = self.layout.rows();
-        self.tasks.set_rows(rows);
+        self.tasks.rows = rows;
         self.heat = self.blank_heat();
         self.heat_pages = self.blank_heat_pages();
         self.written = BitMap::new(self.written_bits());

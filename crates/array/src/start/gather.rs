@@ -20,7 +20,7 @@ impl Start {
     pub(super) fn ask_maps(&mut self) {
         let pages = |kind| (0..self.map_pages(kind) as u32).map(move |page| (kind, page));
         let wanted: Vec<(MapKind, u32)> = MapKind::ALL.into_iter().flat_map(pages).collect();
-        let current = self.current_members();
+        let current = self.standing.serving();
         let room = |member: Member, kind, page| {
             let places = &self.devices[member.0 as usize].places;
             places.map_page(kind, page, 0).is_some()
@@ -238,7 +238,8 @@ impl Start {
     fn ask_logs(&mut self) {
         let mut members = self.returning_members();
         if !self.logs_tell_nothing() {
-            members.extend(self.log_keepers());
+            // Members that are being filled may hold records too, of rows that are filled.
+            members.extend(self.standing.members());
         }
         let sectors: Vec<u64> = members
             .iter()

@@ -280,7 +280,7 @@ impl Start {
             Read::Log { from, pages } => (places.log + from, pages),
         };
         let mut fresh = Vec::new();
-        fresh.resize_with(count as usize, || self.ops.page());
+        fresh.resize_with(count as usize, || self.ops.boxes.page());
         let owner = Owner::Boot { step };
         self.device_io(
             owner,

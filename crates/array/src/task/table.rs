@@ -169,17 +169,9 @@ pub(crate) const GROWTH_CHECKPOINT_EVERY: Nanos = Nanos::from_secs(30);
 impl Tasks {
     /// No tasks, at the paces that were asked for.
     pub(crate) fn begin_anew(&mut self) {
-        *self = Tasks {
-            limits: self.limits,
-            throttle: self.throttle,
-            order: self.order,
-            on_demand: self.on_demand,
-            waits_for_start: self.waits_for_start,
-            moves: self.moves,
-            stays_apart: self.stays_apart,
-            date: self.date,
-            ..Tasks::default()
-        };
+        let former = core::mem::take(self);
+        self.paced_like(&former);
+        self.waits_for_start = former.waits_for_start;
     }
 
     /// The same paces as another's.
@@ -188,10 +180,6 @@ impl Tasks {
         (self.order, self.on_demand) = (other.order, other.on_demand);
         (self.moves, self.stays_apart) = (other.moves, other.stays_apart);
         self.date = other.date;
-    }
-
-    pub(crate) fn set_rows(&mut self, rows: u64) {
-        self.rows = rows;
     }
 
     pub(crate) fn filler(&self, slot: Slot) -> Option<&Task> {
@@ -234,8 +222,7 @@ impl Tasks {
             .iter_mut()
             .find(|task| task.kind == TaskKind::Resync)
         {
-            task.done.insert(rows.start, rows.end - rows.start);
-            task.claimed.insert(rows.start, rows.end - rows.start);
+            task.pass(rows.start, rows.end - rows.start);
         }
     }
 
@@ -385,8 +372,7 @@ impl Tasks {
     /// Nobody is filled in these rows any more, and somebody is in others: these need no window.
     pub(crate) fn pass_by(&mut self, slot: usize, rows: Range<u64>) {
         if let Some(task) = self.filler_mut(slot) {
-            task.done.insert(rows.start, rows.end - rows.start);
-            task.claimed.insert(rows.start, rows.end - rows.start);
+            task.pass(rows.start, rows.end - rows.start);
         }
     }
 

@@ -30,13 +30,14 @@ use scaled::{Scaled, Seat};
 use skewed::{Skewed, greatest_common_divisor};
 
 /// What a cell holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Role {
     /// The row's data chunk of this index.
     Data(u8),
     /// A further copy of data chunk `of`.
     Copy { of: u8 },
     /// The xor of the data.
+    #[default]
     P,
     /// The Reed-Solomon sum of the data, each with its own power of 2 (see [`RowMap::exponent`]).
     Q,
@@ -45,7 +46,7 @@ pub enum Role {
 }
 
 /// One slot's part of a row.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Cell {
     pub slot: Slot,
     pub role: Role,
@@ -63,7 +64,7 @@ impl Cell {
 }
 
 /// The cells of one row: data cells first, in logical order, then the others.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct RowMap {
     pub row: Row,
     /// Cells in use.
@@ -76,19 +77,6 @@ pub struct RowMap {
 }
 
 impl RowMap {
-    /// A map of no row, to be replaced.
-    pub const EMPTY: RowMap = RowMap {
-        row: Row(0),
-        width: 0,
-        data: 0,
-        cells: [Cell {
-            slot: Slot(0),
-            role: Role::P,
-            at: 0,
-        }; CELLS_MAX],
-        exponent: [0; CELLS_MAX],
-    };
-
     #[inline]
     fn new(row: Row) -> RowMap {
         RowMap {

@@ -84,15 +84,14 @@ impl<'a> Table<'a> {
     pub(super) fn at(
         bytes: &'a [u8],
         what: &'static str,
-        place: TablePlace,
-        entry_bytes_min: usize,
-        limit: usize,
-    ) -> Result<Table<'a>, MetaError> {
-        let TablePlace {
+        TablePlace {
             offset,
             entry_bytes,
             count,
-        } = place;
+        }: TablePlace,
+        entry_bytes_min: usize,
+        limit: usize,
+    ) -> Result<Table<'a>, MetaError> {
         let offset = u64::from(offset);
         if usize::from(count) > limit {
             return Err(MetaError::TooLarge {
