@@ -48,8 +48,8 @@ pub fn agree(coded: &[(&str, usize)], tables: &[&str]) {
     for table in tables {
         let rows = rows(table);
         for pair in rows.windows(2) {
-            let apart = pair[0].0 + pair[0].1 <= pair[1].0;
-            assert!(apart, "{} overlaps {}", pair[0].2, pair[1].2);
+            let ordered = pair[0].0 + pair[0].1 <= pair[1].0;
+            assert!(ordered, "{} overlaps {}", pair[0].2, pair[1].2);
         }
         documented.extend(rows.iter().map(|(offset, _, field)| (*field, *offset)));
     }

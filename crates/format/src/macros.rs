@@ -1,6 +1,7 @@
 //! Macros for tables that code has once: names of options, and offsets of fields.
 
-/// Gives an option its names: `ALL` lists its values in this order, and `name` and `named` lead from each to the other.
+/// Gives an option its names: `ALL` lists its values in this order, and `name` and `named` lead from each to
+/// the other.
 #[macro_export]
 macro_rules! named {
     ($(#[$about:meta])* $option:ident { $($value:ident = $name:literal),+ $(,)? }) => {
