@@ -150,10 +150,8 @@ impl Nvram {
     }
 
     fn keeping(&mut self, index: u32) -> &mut Keeping {
-        self.buffer
-            .under_way
-            .get_mut(index)
-            .expect("it is under way")
+        let found = self.buffer.under_way.get_mut(index);
+        found.expect("it is under way")
     }
 
     pub(crate) fn put_version(&mut self, job: u32, index: u32, payload_crc: u32) {

@@ -124,11 +124,8 @@ impl Route {
 
     /// The shell's number of a set's member.
     pub(crate) fn global(&self, site: Site, member: Member) -> Member {
-        let globals = &self.globals[site];
-        globals
-            .get(usize::from(member.0))
-            .copied()
-            .unwrap_or(member)
+        let found = self.globals[site].get(usize::from(member.0));
+        found.copied().unwrap_or(member)
     }
 
     // ------------------------------------------------------------------------------------------------------- time
@@ -157,11 +154,8 @@ impl Route {
 
     /// The time to ask the shell for, if it is not the one asked for last.
     pub(crate) fn armed(&mut self) -> Option<Nanos> {
-        let next = self
-            .wakes
-            .0
-            .iter()
-            .fold(self.own_wake, |one, next| one.min(*next));
+        let wakes = self.wakes.0.iter();
+        let next = wakes.fold(self.own_wake, |one, next| one.min(*next));
         if next == self.armed || next == NEVER {
             return None;
         }

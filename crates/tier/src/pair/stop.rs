@@ -66,10 +66,8 @@ impl Stops {
             return false;
         }
         self.forget_redirects();
-        let empty = self
-            .overlay
-            .as_ref()
-            .is_none_or(|one| one.holds_nothing_instead());
+        let overlay = self.overlay.as_ref();
+        let empty = overlay.is_none_or(|one| one.holds_nothing_instead());
         // While others are brought in step with first copies, these go on to be ahead.
         if empty && self.home().records_primary_first() && self.home().sectors_in_doubt() == 0 {
             self.at_home(|core| {

@@ -100,6 +100,7 @@ pub struct Step {
 }
 
 /// A way home for all that some clusters hold.
+#[derive(Default)]
 pub struct Destage {
     order: Order,
     /// Blocks.
@@ -128,14 +129,7 @@ impl Destage {
         let mut destage = Destage {
             order,
             memory,
-            used: 0,
-            spare: 0,
-            clusters: Vec::new(),
-            stripes: BTreeMap::new(),
-            queue: BTreeSet::new(),
-            keeping: BTreeSet::new(),
-            reads: 0,
-            read_again: 0,
+            ..Destage::default()
         };
         for (cluster, stripe, blocks) in blocks {
             destage.note(cluster, stripe, blocks);
@@ -290,13 +284,9 @@ impl Destage {
         let parts = self.clusters[cluster as usize].parts.iter();
         let away = parts.filter(|(_, part)| part.held == Held::Away);
         let stripes = away.map(|(number, _)| (*number, &self.stripes[number]));
-        let mut others: Vec<(u32, u64)> = stripes
-            .map(|(number, stripe)| {
-                let rank = self.rank(stripe);
-                let counts = matches!(self.order, Order::Mcfd | Order::Rounds);
-                (rank - u32::from(counts), number)
-            })
-            .collect();
+        let counts = u32::from(matches!(self.order, Order::Mcfd | Order::Rounds));
+        let ranked = stripes.map(|(number, stripe)| (self.rank(stripe) - counts, number));
+        let mut others: Vec<(u32, u64)> = ranked.collect();
         others.sort_unstable();
         others
     }

@@ -260,10 +260,9 @@ impl Copies {
             return true;
         }
         if self.now < self.next_copy {
-            let from = if overlay.is_idle() {
-                idle_from.min(self.next_copy)
-            } else {
-                self.next_copy
+            let from = match overlay.is_idle() {
+                true => idle_from.min(self.next_copy),
+                false => self.next_copy,
             };
             self.route.wake_own(from);
             return false;

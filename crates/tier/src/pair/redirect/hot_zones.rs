@@ -39,9 +39,8 @@ impl HotZones {
         let overlay = self.overlay();
         let heat = self.home().heat_map();
         let room = overlay.log_sectors() / SHARE_OF_LOG / heat.zone_sectors.max(1);
-        let most = heat
-            .hot_zones()
-            .min(usize::try_from(room).unwrap_or(usize::MAX));
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let most = heat.hot_zones().min(room);
         let mut zones = RunSet::default();
         for zone in heat.hottest().into_iter().take(most) {
             zones.insert(u64::from(zone), 1);
