@@ -10,10 +10,12 @@
 
 mod client;
 mod energy;
+mod facts;
 mod folder;
 mod lending;
 mod place;
 mod refusal;
+mod request;
 mod schema;
 mod scrub;
 mod server;
@@ -21,14 +23,15 @@ mod surrogate;
 
 pub use client::{ANSWER_TIMEOUT, ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
+pub use facts::{FactView, Telling};
 pub use folder::runtime_folder;
 pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, socket_path, wait_until_free};
 pub use refusal::{READ_ONLY, RefusalView, reason_word};
+pub use request::{Refusal, Reply, Request};
 pub use schema::{
-    AimView, CountersView, DroppedView, FactView, GrowthView, HeatView, HostedView, LostView,
-    MemberView, Refusal, Reply, Request, SCHEMA, StatusView, TaskView, Telling, ZoneView,
-    member_name,
+    AimView, CountersView, DroppedView, GrowthView, HeatView, HostedView, LostView, MemberView,
+    SCHEMA, StatusView, TaskView, ZoneView, member_name,
 };
 pub use scrub::{LastScrubView, ScrubbedMemberView};
 pub use server::{Answer, Server};

@@ -1,7 +1,7 @@
 //! The client's side: one request, one reply.
 
 use super::folder::{check_peer, own_uid, owner_of_private, runtime_folder};
-use super::schema::{Reply, Request};
+use super::request::{Reply, Request};
 use super::server::{Line, Lines};
 use super::{PlaceError, socket_path};
 use std::fmt;

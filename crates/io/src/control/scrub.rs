@@ -1,9 +1,8 @@
 //! The result of a scrub, as every output shows it: of the running one, or of the last one, also after a
 //! restart.
 
-use super::schema::fact_bytes;
 use restripe_array::report::MemberStatus;
-use restripe_array::{Cure, LastScrub, ScrubMode, ScrubState};
+use restripe_array::{Cure, LastScrub, SECTOR_BYTES, ScrubMode, ScrubState};
 use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
@@ -194,6 +193,10 @@ fn state_word(state: ScrubState) -> &'static str {
         ScrubState::Completed => "completed",
         ScrubState::Cancelled => "cancelled",
     }
+}
+
+pub(super) fn fact_bytes(sectors: u64) -> u64 {
+    sectors.saturating_mul(SECTOR_BYTES)
 }
 
 /// One finding of a scrub.

@@ -7,7 +7,7 @@
 //! time is dropped.
 
 use super::folder::{check_peer, own_uid};
-use super::schema::{Refusal, Reply, Request};
+use super::request::{Refusal, Reply, Request};
 use super::{Claim, LINE_BYTES_MAX, PlaceError};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
