@@ -491,6 +491,7 @@ impl Claims {
     }
 
     /// Operations that are held and were given up on: they never go out.
+    #[allow(clippy::vec_box)] // They go back in their boxes.
     pub(crate) fn held_in_vain(&mut self) -> Vec<Box<DeviceIo>> {
         let mut given_up = Vec::new();
         let held = &mut self.ownership.held;

@@ -115,7 +115,7 @@ fn listen_by_default(name: &str) -> Outcome<(Listener, PathBuf)> {
     }
 }
 
-fn listen_unix(path: &PathBuf) -> Outcome<Listener> {
+fn listen_unix(path: &Path) -> Outcome<Listener> {
     Listener::unix(path).map_err(|error| listen_failure(&error, path.display()))
 }
 

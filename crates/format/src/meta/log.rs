@@ -246,16 +246,16 @@ mod tests {
         } else {
             PayloadKind::Q
         };
-        let sequence = random.next() >> 2;
+        let sequence = random.number() >> 2;
         LogRecord {
             array: ARRAY,
             sequence,
             floor: random.below(sequence.max(1)),
-            generation: random.next(),
-            row: random.next(),
+            generation: random.number(),
+            row: random.number(),
             offset: random.below(u64::from(CHUNK_SECTORS_MAX - sectors)) as u32,
             sectors,
-            modified: random.next() as u32 | 1,
+            modified: random.number() as u32 | 1,
             copies: if random.flag() {
                 COPY_P | COPY_Q
             } else {
@@ -263,7 +263,7 @@ mod tests {
             },
             kind,
             payload_sectors: if random.flag() { sectors } else { 0 },
-            payload_crc: random.next() as u32,
+            payload_crc: random.number() as u32,
         }
     }
 
@@ -353,7 +353,7 @@ mod tests {
         for _ in 0..20_000 {
             let mut page = sound.clone();
             for _ in 0..1 + random.below(6) {
-                page[32 + random.below(60) as usize] = random.next() as u8;
+                page[32 + random.below(60) as usize] = random.number() as u8;
             }
             reseal(&mut page);
             if let Ok(record) = decode(&page, ARRAY) {

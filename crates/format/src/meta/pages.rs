@@ -358,7 +358,7 @@ mod tests {
     }
 
     fn bits_page(random: &mut Random, words: usize) -> (Vec<u64>, Page) {
-        let words: Vec<u64> = (0..words).map(|_| random.next()).collect();
+        let words: Vec<u64> = (0..words).map(|_| random.number()).collect();
         let mut page = dirty();
         encode_bits(MapKind::Intent, ARRAY, 2, 17, &words, &mut page);
         (words, page)
@@ -366,7 +366,7 @@ mod tests {
 
     fn lost_page(random: &mut Random, count: usize) -> (Vec<(u64, u64)>, Page) {
         let extents: Vec<(u64, u64)> = (0..count)
-            .map(|_| (random.next() >> 1, 1 + random.below(1 << 40)))
+            .map(|_| (random.number() >> 1, 1 + random.below(1 << 40)))
             .collect();
         let mut page = dirty();
         encode_extents(ARRAY, 0, 4, &extents, &mut page);
@@ -483,7 +483,7 @@ mod tests {
         for round in 0..2000 {
             let mut page = zeroed_page();
             for word in page.as_chunks_mut::<8>().0 {
-                *word = random.next().to_le_bytes();
+                *word = random.number().to_le_bytes();
             }
             if round % 2 == 0 {
                 put(&mut page[..], at::MAGIC, MAGIC);
@@ -510,7 +510,7 @@ mod tests {
         }
         let mut random = Random::new(9);
         for _ in 0..20_000 {
-            let number = (random.next() as u32) >> random.below(32);
+            let number = (random.number() as u32) >> random.below(32);
             let other = number.wrapping_add(random.below(1 << 20) as u32);
             let (low, high) = (number.min(other), number.max(other));
             assert!(shortened(low) <= shortened(high), "{low} {high}");

@@ -87,7 +87,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     superblock.generation = random.below(1 << 40);
     superblock.sequence = random.below(1 << 40);
     superblock.forced = random.below(1 << 40);
-    superblock.created = random.next();
+    superblock.created = random.number();
     superblock.log_floor = random.below(1 << 40);
     superblock.clean = random.flag();
     superblock.written_all = random.flag();
@@ -110,7 +110,7 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
         member.role = any_role(random);
         member.current_since = random.below(1 << 40);
         member.log_floor = random.below(1 << 40);
-        member.read_errors = random.next() as u32;
+        member.read_errors = random.number() as u32;
         let dropped_for = random.flag().then(|| random.below(slots.into()) as u16);
         member.dropped_for =
             dropped_for.filter(|_| matches!(member.role, MemberRole::Failed { .. }));
@@ -208,19 +208,19 @@ pub fn parcels(superblock: &Superblock, count: usize) -> Vec<Parcel> {
 
 pub fn any_owner(random: &mut Random) -> ArrayOwner {
     ArrayOwner {
-        run: uuid(random.next() as u16),
-        host: uuid(random.next() as u16),
-        started: random.next(),
-        process: random.next() as u32,
-        namespace: random.next() as u32,
+        run: uuid(random.number() as u16),
+        host: uuid(random.number() as u16),
+        started: random.number(),
+        process: random.number() as u32,
+        namespace: random.number() as u32,
         interval_ms: random.below(60_001) as u32,
     }
 }
 
 pub fn any_scrub(random: &mut Random) -> LastScrub {
     let mode = ScrubMode::ALL[random.below(3) as usize];
-    let mut scrub = LastScrub::new(mode, random.next());
-    scrub.rows = random.next();
+    let mut scrub = LastScrub::new(mode, random.number());
+    scrub.rows = random.number();
     scrub.done = random.below(scrub.rows);
     let cures = [Cure::Left, Cure::InSync, Cure::Repaired];
     for row in 0..random.below(40) {

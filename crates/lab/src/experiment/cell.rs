@@ -653,6 +653,7 @@ pub fn check_form(plan: &ArrayPlan) -> Result<(), String> {
         return Ok(());
     }
     let chunk_bytes = u64::from(plan.chunk_sectors) * SECTOR_BYTES;
+    #[allow(clippy::needless_update)] // A further property of layouts is plain here.
     let geometry = Geometry {
         level: plan.level,
         slots: plan.members,

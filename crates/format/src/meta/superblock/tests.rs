@@ -148,7 +148,7 @@ fn random_bytes_never_panic() {
     let mut random = Random::new(5);
     for _ in 0..300 {
         let mut bytes: Vec<u8> = (0..SUPERBLOCK_BYTES / 8)
-            .flat_map(|_| random.next().to_le_bytes())
+            .flat_map(|_| random.number().to_le_bytes())
             .collect();
         assert!(Superblock::decode(&bytes).is_err());
         put(&mut bytes, at::MAGIC, MAGIC);
@@ -171,7 +171,7 @@ fn scribbled_fields_with_a_good_checksum_are_refused_or_sound() {
             let mut bytes = bytes.clone();
             for _ in 0..1 + random.below(3) {
                 let byte = 12 + random.below(used - 12) as usize;
-                let edge = [0, 1, 0x7f, 0x80, 0xff, random.next() as u8];
+                let edge = [0, 1, 0x7f, 0x80, 0xff, random.number() as u8];
                 bytes[byte] = edge[random.below(6) as usize];
             }
             reseal(&mut bytes);
@@ -316,9 +316,9 @@ fn scribbled_tails_are_refused_or_sound() {
     let sound = bytes_of(&unremarkable(20));
     for _ in 0..1000 {
         let mut bytes = sound.clone();
-        put_u64(&mut bytes, at::COMPATIBLE, random.next());
+        put_u64(&mut bytes, at::COMPATIBLE, random.number());
         for byte in &mut bytes[tail::TAIL_AT..] {
-            *byte = [0, 0, 1, 0xff, random.next() as u8][random.below(5) as usize];
+            *byte = [0, 0, 1, 0xff, random.number() as u8][random.below(5) as usize];
         }
         reseal(&mut bytes);
         if let Ok(superblock) = Superblock::decode(&bytes) {

@@ -206,7 +206,7 @@ impl World {
     fn any_record(&mut self, segment: u32, at: u64, sectors: u32) -> Written {
         let sequence = self.next;
         let mut payload = vec![0; sectors as usize * 512];
-        payload.fill_with(|| self.random.next() as u8);
+        payload.fill_with(|| self.random.number() as u8);
         let extents = self.any_extents(at + PAGE_SECTORS, sectors);
         let header = RecordHeader {
             sequence,

@@ -442,7 +442,7 @@ fn hostile_logs_never_panic() {
         for page in log.headers.values_mut() {
             for _ in 0..random.below(3) {
                 let place = 40 + random.below(72) as usize;
-                page[place] = random.next() as u8 >> random.below(8);
+                page[place] = random.number() as u8 >> random.below(8);
             }
             header::seal(&mut page[..]);
         }

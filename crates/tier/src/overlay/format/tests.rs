@@ -58,7 +58,7 @@ fn any_record(random: &mut Random, count: usize) -> (RecordHeader, Vec<Extent>) 
         durable: random.below(sequence + 1),
         at,
         payload_sectors: extents.iter().map(|extent| extent.sectors).sum(),
-        payload_crc: random.next() as u32,
+        payload_crc: random.number() as u32,
     };
     (header, extents)
 }
@@ -254,7 +254,7 @@ fn random_records_never_panic_and_stay_in_range() {
         let mut page = sound.clone();
         for _ in 0..1 + random.below(4) {
             let place = 40 + random.below(152) as usize;
-            page[place] = random.next() as u8;
+            page[place] = random.number() as u8;
         }
         put_u64(&mut page[..], record::at::AT, header.at);
         reseal(&mut page);
@@ -276,7 +276,7 @@ fn random_pages_never_panic() {
     for round in 0..4000 {
         let mut page = zeroed_page();
         for word in page.as_chunks_mut::<8>().0 {
-            *word = random.next().to_le_bytes();
+            *word = random.number().to_le_bytes();
         }
         let magic = [record::MAGIC, anchor::MAGIC][round % 2];
         let array = [OWNER.array, Uuid::NIL][round / 2 % 2];
