@@ -1,4 +1,4 @@
-//! Twenty and more bugs, planted on purpose, to prove that the test suites have teeth.
+//! Bugs that are planted on purpose: the test suites must find each of them.
 //!
 //! Builds with debug assertions have them, and so has a build with the feature `planted`. In a release
 //! [`PLANTED`] is `false`, every question here is a constant, and the compiler removes the bugs.

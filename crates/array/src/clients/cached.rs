@@ -214,8 +214,8 @@ impl Clients {
 
     // ------------------------------------------------------------------------------------- what a miss costs
 
-    /// Tells the cache what misses cost now that another member stands somewhere, or none. What a rebuild has
-    /// done is told block by block.
+    /// Gives the cache the cost of misses for the members that serve now. Blocks that a rebuild restores change
+    /// their cost one by one.
     pub(crate) fn price_misses(&mut self) {
         let Some(cache) = &mut self.read_cache else {
             return;

@@ -1,8 +1,8 @@
 //! Heat: what users read, by zones. What they read before a restart, clean or not, is known after it.
 //!
-//! A page is written at the end of an epoch in which somebody read its zones, and at a clean stop; never on a
-//! read's own path, and an array that nobody reads is never woken for it. So a crash takes back the reads of
-//! the epoch that it ends. Time in which the array is not served halves nothing.
+//! A page is written at the end of an epoch with reads of its zones, and at a clean stop. A read does not wait
+//! for it, and an array without reads is not woken for it. So a crash loses the counts of the current epoch.
+//! Counts are not halved while the array is not served.
 //!
 //! Nothing hangs on heat. Pages that are torn or cannot be read know nothing of their zones. A table that was
 //! written of zones of another size is shared out by rows, and written anew at once; where smaller zones than

@@ -20,7 +20,7 @@ use alloc::vec::Vec;
 
 /// Sectors of a block: what is held or not held as a whole.
 pub(super) const BLOCK_SECTORS: u64 = SMALL_BYTES as u64 / SECTOR_BYTES;
-/// Chunks are told apart by their number modulo this.
+/// Entries of the table of chunks. Chunks whose numbers are equal modulo this share an entry.
 const CHUNKS: usize = 1024;
 
 /// One piece of memory.
@@ -92,15 +92,14 @@ impl ReadCache {
         self.memory[memory as usize].filled.then_some(memory)
     }
 
-    /// Sectors from `lba` on, of at most so many, up to the next block that is held.
+    /// The number of sectors from `lba` to the next cached block, at most `sectors`.
     pub(super) fn missing(&self, lba: u64, sectors: u64) -> u64 {
         let blocks = lba / BLOCK_SECTORS + 1..(lba + sectors).div_ceil(BLOCK_SECTORS);
         let next = blocks.into_iter().find(|&block| self.held(block).is_some());
         next.map_or(sectors, |block| block * BLOCK_SECTORS - lba)
     }
 
-    /// Gives a block a frame, and memory that nobody uses; `None` if there is none, or if it has them
-    /// already.
+    /// Gives a block a frame and unused memory. `None`: no memory is unused, or the block has them already.
     pub(super) fn admit(&mut self, block: u64, slot: Slot) -> Option<u32> {
         // Spares end only with dozens of copies under way out of blocks that have made room meanwhile.
         if self.spare.is_empty() || self.cache.find(block).is_some() {

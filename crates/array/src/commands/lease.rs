@@ -1,9 +1,8 @@
 //! Leases: parts of the array that it lends to other arrays, changed while it serves.
 //!
-//! The table is part of the superblock (`meta/leases`); a change is on all members in service before it is
-//! answered, or told to anybody: who wrote to a lease that a crash takes back would have written to nobody's
-//! space. To the engine a borrower's requests are requests like others. Who may reach which part is for the
-//! shell to see to.
+//! The table is part of the superblock (`meta/leases`). A change is durable on all serving members before it is
+//! answered or reported. Otherwise a crash could undo a lease that a borrower has written to. The engine treats
+//! a borrower's requests as any others; the shell checks which part a borrower may reach.
 
 use super::Commands;
 use crate::contract::CommandError;

@@ -112,8 +112,7 @@ impl Commands {
         Ok(())
     }
 
-    /// The slot that a former member held in its set data, and the partitions of it that nobody has taken
-    /// since.
+    /// The slot whose set data a former member held, and those of its partitions that no other member holds.
     fn vacated_by(&self, entry: u16) -> Option<(u16, Vec<u16>)> {
         let own = |line: &&Placement| line.member == Some(entry) && line.region == 0;
         let slot = self.superblock.placement.iter().find(own)?.slot;

@@ -1,7 +1,7 @@
 //! Flushes: one at a time over all members with unflushed writes; what asks meanwhile shares the next.
 //!
-//! What this daemon does not know to be durable is not durable. So every member counts as unflushed from the
-//! moment it comes, whoever wrote what it holds, and a start flushes all of them before it writes (`start`).
+//! Data is durable only after a flush by this daemon. So a member counts as unflushed when it is added, also
+//! with data that an earlier daemon wrote, and a start flushes all members before it writes (`start`).
 //!
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|

@@ -1,11 +1,11 @@
-//! First copies that go ahead of the further ones: some writes reach the first copy of a chunk only, while
-//! mirrors sleep, and the further copies get them later (GRAID: Mao et al., MASCOTS 2008).
+//! Primary copies first: while mirrors are in standby, some writes reach the primary copy of a chunk only, and
+//! the secondary copies get them later (GRAID: Mao et al., MASCOTS 2008).
 //!
-//! Whoever asks for it knows which sectors those are, reads them of first copies alone, and never lets the
-//! others count. What this engine does for it is to keep to the copies that a request names
-//! ([`Copies`](crate::clients::requests::Copies)), to repair no first copy from a further one meanwhile, and
-//! to call every region in doubt before, so that a crash is followed by bringing them in step, and no map has
-//! to be written while mirrors sleep.
+//! The tier asks for it. It knows these sectors, reads them from primary copies only, and does not use the
+//! secondary copies. The set keeps to the copies that a request names
+//! ([`Copies`](crate::clients::requests::Copies)) and repairs no primary copy from a secondary one meanwhile.
+//! Before, it marks every region dirty. So a crash is followed by a resync of the secondary copies, and no map
+//! has to be written while mirrors are in standby.
 
 use super::Durability;
 use crate::contract::TaskKind;
