@@ -1,8 +1,8 @@
 //! What passes between the engine and a shell: events in, actions out.
 //!
-//! Everything here is plain data, so that a run can be recorded, compared and replayed. Operations travel in boxes
-//! that the engine lends out with an action and gets back with the matching event. A set allocates nothing in steady
-//! state.
+//! Everything here is plain data, so that a run can be recorded, compared and replayed. Operations travel in
+//! boxes that the engine lends out with an action and gets back with the matching event. A set allocates
+//! nothing in steady state.
 #![no_std]
 #![forbid(unsafe_code)]
 

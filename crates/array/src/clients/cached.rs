@@ -214,8 +214,8 @@ impl Clients {
 
     // ------------------------------------------------------------------------------------- what a miss costs
 
-    /// Gives the cache the cost of misses for the members that serve now. Blocks that a rebuild restores change
-    /// their cost one by one.
+    /// Gives the cache the cost of misses for the members that serve now. A block that a rebuild restores
+    /// changes its cost by itself.
     pub(crate) fn price_misses(&mut self) {
         let Some(cache) = &mut self.read_cache else {
             return;

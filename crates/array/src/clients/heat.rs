@@ -1,7 +1,7 @@
 //! Heat: what users read, by zones. What they read before a restart, clean or not, is known after it.
 //!
-//! A page is written at the end of an epoch with reads of its zones, and at a clean stop. A read does not wait
-//! for it, and an array without reads is not woken for it. So a crash loses the counts of the current epoch.
+//! A page is written at the end of an epoch with reads of its zones, and at a clean stop. A read does not
+//! wait for it, and an array without reads is not woken for it. So a crash loses the counts of the epoch.
 //! Counts are not halved while the array is not served.
 //!
 //! Nothing hangs on heat. Pages that are torn or cannot be read know nothing of their zones. A table that was

@@ -1,8 +1,8 @@
 //! Leases: parts of the array that it lends to other arrays, changed while it serves.
 //!
-//! The table is part of the superblock (`meta/leases`). A change is durable on all serving members before it is
-//! answered or reported. Otherwise a crash could undo a lease that a borrower has written to. The engine treats
-//! a borrower's requests as any others; the shell checks which part a borrower may reach.
+//! The table is part of the superblock (`meta/leases`). A change is durable on all serving members before it
+//! is answered or reported. Otherwise a crash could undo a lease that a borrower has written to. The engine
+//! treats a borrower's requests as any others; the shell checks which part a borrower may reach.
 
 use super::Commands;
 use crate::contract::CommandError;
