@@ -23,7 +23,6 @@ mod clean_copies;
 mod deferred_mirror;
 mod destage;
 mod effect;
-mod entry;
 pub mod format;
 mod limits;
 mod log;
@@ -31,7 +30,6 @@ mod machine;
 #[cfg(test)]
 mod machine_tests;
 mod map;
-mod nodes;
 mod nvram;
 mod pack;
 mod records;

@@ -1,6 +1,6 @@
 //! The extent map against a naive model of one word a sector, and against its own laws after every step.
 
-use super::nodes::{WIDTH, least, nodes_max};
+use super::tree::{WIDTH, least, nodes_max};
 use super::*;
 use alloc::vec;
 use alloc::vec::Vec;

@@ -7,8 +7,8 @@
 
 use super::children::Owner;
 use super::facts::Stage;
-use super::jobs::Job;
 use super::redirect::hot_zones::HotZones;
+use super::works::Job;
 use crate::overlay::{Oldest, Overlay, PartTag, Site};
 use crate::policy::cleaning::{self, Standing};
 use alloc::collections::VecDeque;

@@ -12,8 +12,8 @@
 //! Owns the versions on their way into the buffer.
 
 use super::children::Owner;
-use super::jobs::Job;
 use super::pack::Packs;
+use super::works::Job;
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
 use crate::overlay::{NvramVersion, Site};
 use alloc::collections::VecDeque;

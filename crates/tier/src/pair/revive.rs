@@ -21,18 +21,16 @@
 //! of what the log holds, as every start does.
 
 use super::append::Appends;
-use super::append::anchors::{Anchors, Rounds};
+use super::append::Rounds;
 use super::clean::Cleaning;
 use super::deferred_mirror::DeferredMirror;
 use super::destage::Destaging;
 use super::destage::copies::Copies;
 use super::destage::staging::Staging;
 use super::facts::{Attempt, Facts, Former, Stage};
-use super::jobs::Jobs;
 use super::nvram::{Buffer, Nvram};
 use super::pack::Packs;
 use super::reads::Reads;
-use super::reads::cached::CachedReads;
 use super::redirect::Redirects;
 use super::redirect::hot_reads::HotReads;
 use super::redirect::hot_zones::HotZones;
@@ -41,6 +39,7 @@ use super::route::{PerSet, SITES};
 use super::start::reader::LogReader;
 use super::start::starting::Starting;
 use super::stop::Stops;
+use super::works::Jobs;
 use super::works::Works;
 use crate::config::{Config, SurrogateConfig};
 use crate::overlay::format::AnchorTable;
@@ -105,8 +104,8 @@ floor!(Revival over Stops);
 
 impl Revival {
     pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Revival {
-        let reads = Reads::new(CachedReads::new(Works::new(config, surrogate)));
-        let packs = Packs::new(Appends::new(Anchors::new(reads)));
+        let reads = Reads::new(Works::new(config, surrogate));
+        let packs = Packs::new(Appends::new(reads));
         let redirects = Redirects::new(DeferredMirror::new(Nvram::new(packs)));
         let cleaning = Cleaning::new(HotZones::new(HotReads::new(redirects)));
         let removal = Removal::new(Destaging::new(Copies::new(Staging::new(cleaning))));

@@ -1,18 +1,19 @@
 //! Memory and computations.
 //!
-//! Owns the buffers that no set has, the records in memory, the jobs under way, and the table of anchors.
+//! Owns the buffers that no set has, the records in memory, the jobs under way, and the table of anchors. A
+//! **job** is a computation or a child request of the tier's own; its number is the tag of both.
 
 use super::children::Children;
 use super::facts::Facts;
-use super::jobs::{Job, Jobs};
-use super::pack::memory::{Gathered, Memory, part_of};
 use super::route;
 use crate::config::{Config, SurrogateConfig};
-use crate::overlay::PartTag;
 use crate::overlay::format::AnchorTable;
-use restripe_array::parts::{Buffers, Bug, Size};
+use crate::overlay::{CopyTag, Extent, PackTag, PartTag};
+use alloc::vec::Vec;
+use restripe_array::parts::{BlockCopy, Boxes, Buffers, Bug, Size};
 use restripe_array::{
-    Action, Buf, BufRef, ComputeOp, LinearOutput, Page, SECTOR_BYTES, SMALL_BYTES,
+    Action, Buf, BufRef, ComputeOp, LARGE_BYTES, LinearOutput, PAGE_SECTORS, Page, RequestError,
+    RequestTag, SECTOR_BYTES, SMALL_BYTES, Slab,
 };
 
 pub(crate) struct Works {
@@ -126,4 +127,165 @@ impl Works {
         self.copy(Job::Gathered { part, sequence }, Some(source), buf);
         true
     }
+}
+
+// ------------------------------------------------------------------------------------------------------ jobs
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AnchorPage {
+    pub(crate) index: u32,
+    pub(crate) at: u64,
+    pub(crate) buf: Buf,
+}
+
+/// A record on its way into the log.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Append {
+    pub(crate) extent: Extent,
+    /// `None`: zeros.
+    pub(crate) payload: Option<BufRef>,
+    pub(crate) durable: u64,
+    /// The buffer of its header, once it has one.
+    pub(crate) header: Option<Buf>,
+    /// Writes under way.
+    pub(crate) writes: u8,
+    pub(crate) failed: Option<RequestError>,
+}
+
+/// Bytes of a read that are copied out of its memory, to be kept.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CopyOut {
+    pub(crate) copy: CopyTag,
+    pub(crate) home: u64,
+    pub(crate) target: BufRef,
+    pub(crate) read: RequestTag,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Job {
+    /// A copy into a record in memory.
+    Pack(PackTag),
+    /// A read of a record in memory.
+    Gathered {
+        part: PartTag,
+        sequence: u64,
+    },
+    /// A record on its way out of memory.
+    Seal(u64),
+    /// A version of one on its way into the buffer, by its number in [`super::nvram`].
+    Version(u32),
+    /// A half of a slot that a start reads, or writes into the log.
+    Slot,
+    /// Part of the log that is read to go home, and a copy out of it to where it is kept: by the load's number.
+    Load(u32),
+    Keep(u32),
+    /// A copy between a user's buffer and the read cache.
+    Cached {
+        part: PartTag,
+        memory: u32,
+        way: BlockCopy,
+    },
+    Append(Append),
+    /// By its number in [`super::destage`].
+    CopyHome(u32),
+    Anchor(AnchorPage),
+    CopyOut(CopyOut),
+    /// Part of the log that is read to be moved.
+    Move {
+        part: PartTag,
+        buf: BufRef,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) list: Slab<Job>,
+    pub(crate) boxes: Boxes,
+}
+
+// ----------------------------------------------------------------------------------------- records in memory
+
+/// What the overlay said when it sealed a record.
+#[derive(Clone, Debug)]
+pub(crate) struct Sealed {
+    pub(crate) extents: Vec<Extent>,
+    pub(crate) payload_sectors: u32,
+    pub(crate) durable: u64,
+}
+
+#[derive(Debug)]
+pub(crate) struct Gathered {
+    pub(crate) sequence: u64,
+    /// Of its header, in the log.
+    pub(crate) at: u64,
+    pub(crate) buf: Buf,
+    /// Copies out of it that are under way.
+    pub(crate) readers: u32,
+    pub(crate) sealed: Option<Sealed>,
+    pub(crate) landed: bool,
+    /// Another record took its place in the log.
+    pub(crate) replaced: bool,
+}
+
+#[derive(Default)]
+pub(crate) struct Memory {
+    /// The oldest first.
+    pub(crate) records: Vec<Gathered>,
+}
+
+impl Memory {
+    /// Its memory stays while it is read.
+    pub(crate) fn begin_reading(&mut self, sequence: u64) {
+        self.of(sequence).readers += 1;
+    }
+
+    pub(crate) fn end_reading(&mut self, sequence: u64) {
+        self.of(sequence).readers -= 1;
+    }
+
+    /// Of its header, in the log.
+    pub(crate) fn place_of(&self, sequence: u64) -> u64 {
+        self.records[self.index_of(sequence)].at
+    }
+
+    /// So much of its payload.
+    pub(crate) fn payload(&self, sequence: u64, sectors: u64) -> BufRef {
+        let one = &self.records[self.index_of(sequence)];
+        part_of(one, one.at + PAGE_SECTORS, sectors)
+    }
+
+    fn index_of(&self, sequence: u64) -> usize {
+        let found = self.records.iter().position(|one| one.sequence == sequence);
+        found.expect("it is in memory")
+    }
+
+    pub(crate) fn of(&mut self, sequence: u64) -> &mut Gathered {
+        let index = self.index_of(sequence);
+        &mut self.records[index]
+    }
+
+    /// What the overlay said of a record that it sealed.
+    pub(crate) fn table_of(&mut self, sequence: u64) -> &mut Sealed {
+        let sealed = self.of(sequence).sealed.as_mut();
+        sealed.expect("it was sealed")
+    }
+
+    /// The record in memory that has these sectors of the log. One that is being filled has room for a payload of `room`.
+    pub(crate) fn at(&mut self, sector: u64, sectors: u64, room: u64) -> Option<&mut Gathered> {
+        let has = |one: &&mut Gathered| {
+            let payload = match &one.sealed {
+                Some(sealed) => PAGE_SECTORS + u64::from(sealed.payload_sectors),
+                None => PAGE_SECTORS + room,
+            };
+            !one.replaced && one.at <= sector && sector + sectors <= one.at + payload
+        };
+        self.records.iter_mut().find(has)
+    }
+}
+
+/// The part of a record's memory that has these sectors of the log.
+pub(crate) fn part_of(one: &Gathered, at: u64, sectors: u64) -> BufRef {
+    let whole = BufRef::new(one.buf, 0, LARGE_BYTES);
+    let offset = (at - one.at) * SECTOR_BYTES;
+    whole.part(offset as u32, (sectors * SECTOR_BYTES) as u32)
 }

@@ -8,7 +8,7 @@ use super::staging::Staging;
 use crate::overlay::{Extent, Kind, PartTag, Pressure, Site, is_logged};
 use crate::pair::children::Owner;
 use crate::pair::facts::Stage;
-use crate::pair::jobs::Job;
+use crate::pair::works::Job;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use restripe_array::parts;

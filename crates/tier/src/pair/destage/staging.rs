@@ -12,7 +12,7 @@
 use crate::overlay::{Extent, PartTag, Site};
 use crate::pair::children::Owner;
 use crate::pair::clean::Cleaning;
-use crate::pair::jobs::Job;
+use crate::pair::works::Job;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;

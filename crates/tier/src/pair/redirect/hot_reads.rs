@@ -6,7 +6,7 @@
 use super::Redirects;
 use crate::config::Redirect;
 use crate::overlay::{CopyTag, Overlay, Pressure, Site};
-use crate::pair::jobs::{CopyOut, Job};
+use crate::pair::works::{CopyOut, Job};
 use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};

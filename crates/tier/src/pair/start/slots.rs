@@ -20,7 +20,7 @@ use crate::overlay::Site;
 use crate::overlay::format::slot::{self, HALF_SECTORS};
 use crate::overlay::format::{Scan, Version, record};
 use crate::pair::children::Owner;
-use crate::pair::jobs::Job;
+use crate::pair::works::Job;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::meta::superblock::BufferMark;

@@ -4,7 +4,7 @@ use super::reader::LogReader;
 use super::state::{Phase, Slots, Start, can_be_had};
 use crate::overlay::format::Recovered;
 use crate::overlay::{Kind, Site};
-use crate::pair::append::anchors::Rounds;
+use crate::pair::append::Rounds;
 use crate::pair::children::child_command;
 use crate::pair::facts::Stage;
 use crate::pair::route::SITES;

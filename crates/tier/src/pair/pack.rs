@@ -13,16 +13,13 @@
 //!
 //! Owns the copies that wait for memory, and the sealed records that wait for an announcement.
 
-pub(crate) mod memory;
-
 use super::append::Appends;
 use super::children::Owner;
-use super::jobs::Job;
+use super::works::{Gathered, Job, Sealed, part_of};
 use crate::overlay::format::{RecordHeader, record};
 use crate::overlay::{Extent, PackTag, Site};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use memory::{Gathered, Sealed, part_of};
 use restripe_array::parts::Bug;
 use restripe_array::{BufRef, PAGE_SECTORS, RequestError};
 

@@ -1,21 +1,41 @@
-//! Parts of users' requests that read or flush: from the main set, the log set, or memory.
-
-pub(crate) mod cached;
+//! Parts of users' requests that read or flush: from the read cache, the main set, the log set, or memory.
+//!
+//! The read cache stands above the overlay: a block is held by its place in the main set wherever its current
+//! copy lies, and stays held when that is destaged. The main set has the cache, and knows what misses cost;
+//! while the tier serves, users' requests are all that it hears of from here. A part of a read is cut into
+//! what is held and what is not:
+//!
+//! | part    | cause                                                              | next    |
+//! |---------|--------------------------------------------------------------------|---------|
+//! | reading | what is held was copied to its user, and the rest read             | keeping |
+//! | keeping | its whole blocks were copied into the cache, unless something changed there since it began | - |
 
 use super::children::{Owner, flush};
-use super::jobs::Job;
+use super::works::{Job, Works};
 use crate::overlay::{Kind, PartTag, Site, is_logged};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use cached::CachedReads;
 use restripe_array::parts::{BlockCopy, Bug, Copies};
 use restripe_array::report::ArrayState;
 use restripe_array::{BufRef, RequestError, SECTOR_BYTES};
 
-pub(crate) struct Reads {
-    pub(crate) below: CachedReads,
+/// A part of a user's read.
+struct Read {
+    /// What had changed when it began, as the cache counts.
+    begun: u64,
+    /// Reads and copies under way.
+    left: u32,
+    result: Result<(), RequestError>,
+    /// What the cache had not: from which sector of home on.
+    missing: Vec<(u64, BufRef)>,
 }
 
-floor!(Reads over CachedReads {});
+pub(crate) struct Reads {
+    pub(crate) below: Works,
+    cached: BTreeMap<PartTag, Read>,
+}
+
+floor!(Reads over Works { cached });
 
 /// What is lost in the log is lost at home: nothing else has it.
 pub(crate) fn lost_of_home(error: RequestError, home: u64, sectors: u64) -> RequestError {
@@ -145,6 +165,84 @@ impl Reads {
                 RequestError::Unavailable
             }
             error => error,
+        }
+    }
+
+    // ---------------------------------------------------------------------------------------- read cache
+
+    /// A part of a read begins, of which the cache has some: so many reads and copies are begun of it.
+    pub(crate) fn begin_cached(
+        &mut self,
+        part: PartTag,
+        begun: u64,
+        left: u32,
+        missing: Vec<(u64, BufRef)>,
+    ) {
+        let read = Read {
+            begun,
+            left,
+            result: Ok(()),
+            missing,
+        };
+        self.cached.insert(part, read);
+    }
+
+    pub(crate) fn cached_copied(&mut self, job: u32, part: PartTag, memory: u32, way: BlockCopy) {
+        self.jobs.list.remove(job);
+        self.sets[Site::Home].cached_used(memory, way);
+        self.part_done(part, Ok(()));
+    }
+
+    /// Something of a part has ended. What the overlay is told, if that was all.
+    pub(crate) fn part_over(
+        &mut self,
+        part: PartTag,
+        result: Result<(), RequestError>,
+    ) -> Option<Result<(), RequestError>> {
+        let Some(read) = self.cached.get_mut(&part) else {
+            return Some(result);
+        };
+        read.left -= 1;
+        if result.is_err() && read.result.is_ok() {
+            read.result = result;
+        }
+        if read.left > 0 {
+            return None;
+        }
+        if read.result.is_ok() && self.keep_missing(part) {
+            return None;
+        }
+        let read = self.cached.remove(&part);
+        read.map(|read| read.result)
+    }
+
+    /// Begins to copy what was read into the cache; false if nothing of it is to be kept.
+    fn keep_missing(&mut self, part: PartTag) -> bool {
+        let read = self.cached.get_mut(&part).expect("it has ended");
+        let (begun, missing) = (read.begun, core::mem::take(&mut read.missing));
+        let mut copies = Vec::new();
+        for (lba, buf) in missing {
+            self.sets[Site::Home].admit_blocks(lba, buf, begun, &mut copies);
+        }
+        let read = self.cached.get_mut(&part).expect("it has ended");
+        read.left = copies.len() as u32;
+        let any = !copies.is_empty();
+        for (source, memory, target) in copies {
+            let way = BlockCopy::In;
+            self.copy(Job::Cached { part, memory, way }, Some(source), target);
+        }
+        any
+    }
+
+    pub(crate) fn gathered_read(&mut self, job: u32, part: PartTag, sequence: u64) {
+        self.jobs.list.remove(job);
+        self.memory.end_reading(sequence);
+        self.part_done(part, Ok(()));
+    }
+
+    pub(crate) fn part_done(&mut self, part: PartTag, result: Result<(), RequestError>) {
+        if let Some(result) = self.part_over(part, result) {
+            self.overlay_mut().part_done(part, result);
         }
     }
 }
