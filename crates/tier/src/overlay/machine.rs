@@ -2,8 +2,8 @@
 //! are assembled from log and main set, and data in the log is destaged. It decides where bytes are, and
 //! moves none itself.
 //!
-//! The floors, from the lowest: [`Log`](super::log::Log), requests, records, deferred mirror, slots of NVRAM,
-//! packing, rounds of NVRAM, clean copies, destage, cleaning. Each owns its state and calls down only. What a
+//! The floors, from the lowest: [`Log`](super::log::Log), requests, records, slots of NVRAM, packing, rounds of
+//! NVRAM, clean copies, destage, cleaning. Each owns its state and calls down only. What a
 //! floor ends, this one asks for right after the call, and lets go on what waited for it.
 //!
 //! Rules, and why a crash at any moment is tolerated:
@@ -32,7 +32,6 @@
 
 use super::clean::{Cleaner, Oldest};
 use super::clean_copies::CleanCopies;
-use super::deferred_mirror::DeferredMirror;
 use super::destage::Destaging;
 use super::effect::{CopyTag, Effect, PackTag, PartTag, Site};
 use super::limits::{FoundInLog, OverlayLimits, SealCause};
@@ -73,8 +72,7 @@ impl Overlay {
         found: &FoundInLog,
     ) -> Result<Overlay, Refusal> {
         let requests = Requests::new(Log::new(limits, shape, found)?);
-        let records = DeferredMirror::new(Records::new(requests));
-        let packer = NvramRounds::new(Packer::new(NvramSlots::new(records)));
+        let packer = NvramRounds::new(Packer::new(NvramSlots::new(Records::new(requests))));
         let destaging = Destaging::new(CleanCopies::new(packer));
         Ok(Overlay {
             below: Cleaner::new(destaging),

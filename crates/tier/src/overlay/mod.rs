@@ -5,8 +5,7 @@
 //! |---|---|
 //! | `log` | the extent map ([`ExtentMap`]; IDO's D_Map), the log's space ([`LogSpace`]), places still needed |
 //! | `requests` | requests of clients, and parts of the work in flight |
-//! | `records` | records on their way into the log, and flushes of it |
-//! | `deferred_mirror` | whether a record is also in the primary copies, and trusted there (GRAID, ERAID) |
+//! | `records` | records on their way into the log, and to primary copies (GRAID, ERAID); flushes of the log |
 //! | `nvram::slots` | which records NVRAM has, or lacks |
 //! | `pack` | records that are collected in memory (ECW in RERAID) |
 //! | `nvram::rounds` | flushes of clients that NVRAM makes durable |
@@ -20,7 +19,6 @@
 
 mod clean;
 mod clean_copies;
-mod deferred_mirror;
 mod destage;
 mod effect;
 pub mod format;

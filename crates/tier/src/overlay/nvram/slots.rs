@@ -4,7 +4,7 @@
 //! that are not safe is at most the number of slots.
 
 use crate::overlay::Extent;
-use crate::overlay::deferred_mirror::DeferredMirror;
+use crate::overlay::records::Records;
 use crate::overlay::requests::Owner;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -72,14 +72,14 @@ impl Slots {
 }
 
 pub struct NvramSlots {
-    pub(super) below: DeferredMirror,
+    pub(super) below: Records,
     pub(super) slots: Option<Slots>,
 }
 
-floor!(NvramSlots over DeferredMirror);
+floor!(NvramSlots over Records);
 
 impl NvramSlots {
-    pub(in crate::overlay) fn new(below: DeferredMirror) -> NvramSlots {
+    pub(in crate::overlay) fn new(below: Records) -> NvramSlots {
         let limits = below.limits;
         let held = limits.packing.map_or(0, |packing| packing.held);
         NvramSlots {
