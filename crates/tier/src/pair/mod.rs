@@ -346,7 +346,11 @@ impl Pair {
                 durable,
             } => self.void(part, Some(segment), durable),
             Effect::Copied(copy, result) => self.copied(copy, result),
-            Effect::Reply(tag, result) => self.overlaid(tag, result),
+            Effect::Reply(tag, result) => {
+                if !self.keeps(tag, result) {
+                    self.answer(tag, result);
+                }
+            }
         }
     }
 

@@ -148,11 +148,12 @@ impl HotReads {
         }
     }
 
-    /// The overlay has answered a user.
-    pub(crate) fn overlaid(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
+    /// The overlay has answered a request: a read of which something is kept is answered after that was
+    /// copied. False if it may be answered now.
+    pub(crate) fn keeps(&mut self, tag: RequestTag, result: Result<(), RequestError>) -> bool {
         let reads = &mut self.keeping.reads;
         let Some(index) = reads.iter().position(|read| read.tag == tag) else {
-            return self.answer(tag, result);
+            return false;
         };
         for part in core::mem::take(&mut reads[index].parts) {
             if result.is_ok() && self.copy_out(part.copy, part.home, part.buf, tag) {
@@ -161,10 +162,11 @@ impl HotReads {
                 self.overlay_mut().abandon_copy(part.copy);
             }
         }
-        if self.keeping.reads[index].copying == 0 {
+        let waits = self.keeping.reads[index].copying > 0;
+        if !waits {
             self.keeping.reads.swap_remove(index);
-            self.answer(tag, result);
         }
+        waits
     }
 
     /// Bytes of a read were copied out of its memory: after the last ones it is answered.
