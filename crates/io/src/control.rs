@@ -8,6 +8,27 @@
 //! other's user ([`folder`]). Input from it is bounded all the same: in bytes a line, in connections, and in
 //! time. So a broken client takes no resources from the array's clients.
 
+/// A view, and how it is made: a struct, and a function that gives each field the value behind it. What stands
+/// before `=>` goes first.
+macro_rules! view {
+    ($(#[$about:meta])* $name:ident: $reach:vis fn $new:ident($($from:ident: $of:ty),+) $({ $($first:tt)* })? => {
+        $($(#[$field_about:meta])* $field:ident: $type:ty = $value:expr,)+
+    }) => {
+        $(#[$about])*
+        #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+        pub struct $name {
+            $($(#[$field_about])* pub $field: $type,)+
+        }
+
+        impl $name {
+            $reach fn $new($($from: $of),+) -> $name {
+                $($($first)*)?
+                $name { $($field: $value,)+ }
+            }
+        }
+    };
+}
+
 mod client;
 mod energy;
 mod facts;

@@ -10,8 +10,8 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// `stop` waits for every outstanding write, and the removal of a surrogate for what comes home, so this is long; whoever waits
-/// may interrupt. The daemon goes on with what was asked when nobody waits any more.
+/// `stop` waits for every outstanding write, and the removal of a surrogate for what comes home, so this is
+/// long; whoever waits may interrupt. The daemon goes on with what was asked when nobody waits any more.
 const TIMEOUT: Duration = Duration::from_secs(120);
 /// The same for a question, which waits for no member.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -64,7 +64,8 @@ impl fmt::Display for ClientError {
 
 impl std::error::Error for ClientError {}
 
-/// Sends a request to the daemon of the array `name`. A daemon that hangs is found out by a question that goes first.
+/// Sends a request to the daemon of the array `name`. A daemon that hangs is found out by a question that
+/// goes first.
 pub fn ask(name: &str, request: &Request) -> Result<Reply, ClientError> {
     let path = socket_path(name).map_err(ClientError::Place)?;
     let owner = owner_of_private(&runtime_folder()).map_err(ClientError::Place)?;

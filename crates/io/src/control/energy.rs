@@ -11,40 +11,49 @@ use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Of one member, since the daemon took it in.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct SpindleView {
-    /// Operations were under way; none were; it was told to stand still and did; it was wanted again, and nothing had ended; it was
-    /// told, and had not answered.
-    pub active_ms: u64,
-    pub idle_ms: u64,
-    pub standby_ms: u64,
-    pub starting_ms: u64,
-    pub stopping_ms: u64,
-    pub starts: u64,
-    pub stops: u64,
-    /// Starts over the days counted, of which there is one at least.
-    pub starts_a_day: f64,
-    /// An estimate, where there is a rating.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub joules: Option<u64>,
+view! {
+    /// Of one member, since the daemon took it in.
+    SpindleView: pub(super) fn new(spent: &Spent) {
+        let ms = |phase: Phase| spent.time(phase).0 / 1_000_000;
+    } => {
+        /// Operations were under way; none were; it was told to stand still and did; it was wanted again, and
+        /// nothing had ended; it was told, and had not answered.
+        active_ms: u64 = ms(Phase::Active),
+        idle_ms: u64 = ms(Phase::Idle),
+        standby_ms: u64 = ms(Phase::Standby),
+        starting_ms: u64 = ms(Phase::Starting),
+        stopping_ms: u64 = ms(Phase::Stopping),
+        starts: u64 = spent.starts,
+        stops: u64 = spent.stops,
+        /// Starts over the days counted, of which there is one at least.
+        starts_a_day: f64 = spent.starts_a_day_hundredths() as f64 / 100.0,
+        /// An estimate, where there is a rating.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        joules: Option<u64> = None,
+    }
 }
 
-/// Of all members together, by one rating: an estimate.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct EnergyView {
-    /// A drive's name, or `given`.
-    pub rating: String,
-    pub active_watts: f64,
-    pub idle_watts: f64,
-    pub standby_watts: f64,
-    pub start_joules: f64,
-    pub stop_joules: f64,
-    /// Members on partitions of one disk are one drive.
-    pub drives: u16,
-    pub joules: u64,
-    /// The mean of all drives together, over the time for which each was counted.
-    pub watts: f64,
+view! {
+    /// Of all members together, by one rating: an estimate.
+    EnergyView: fn sum(drives: &[Spent], by: &NamedRating) {
+        let thousandths = |value: u64| value as f64 / 1e3;
+        let rating = &by.rating;
+        let nj: u128 = drives.iter().map(|spent| rating.energy_nj(spent)).sum();
+        let watts = |spent: &Spent| rating.energy_nj(spent) as f64 / spent.total().0.max(1) as f64;
+    } => {
+        /// A drive's name, or `given`.
+        rating: String = by.name.clone(),
+        active_watts: f64 = thousandths(rating.active_mw.into()),
+        idle_watts: f64 = thousandths(rating.idle_mw.into()),
+        standby_watts: f64 = thousandths(rating.standby_mw.into()),
+        start_joules: f64 = thousandths(rating.start_mj),
+        stop_joules: f64 = thousandths(rating.stop_mj),
+        /// Members on partitions of one disk are one drive.
+        drives: u16 = u16::try_from(drives.len()).unwrap_or(u16::MAX),
+        joules: u64 = joules(nj),
+        /// The mean of all drives together, over the time for which each was counted.
+        watts: f64 = drives.iter().map(watts).sum(),
+    }
 }
 
 /// A rating, and what it is called.
@@ -55,21 +64,6 @@ pub struct NamedRating {
 }
 
 impl SpindleView {
-    pub(super) fn new(spent: &Spent) -> SpindleView {
-        let ms = |phase: Phase| spent.time(phase).0 / 1_000_000;
-        SpindleView {
-            active_ms: ms(Phase::Active),
-            idle_ms: ms(Phase::Idle),
-            standby_ms: ms(Phase::Standby),
-            starting_ms: ms(Phase::Starting),
-            stopping_ms: ms(Phase::Stopping),
-            starts: spent.starts,
-            stops: spent.stops,
-            starts_a_day: spent.starts_a_day_hundredths() as f64 / 100.0,
-            joules: None,
-        }
-    }
-
     /// By name.
     pub fn phases(&self) -> [(&'static str, u64); 5] {
         let ms = |phase: Phase| match phase {
@@ -88,8 +82,8 @@ fn joules(nj: u128) -> u64 {
 }
 
 impl StatusView {
-    /// Adds what drives of this rating may have drawn. `status` is what this view was made of; `disk_of` names the disk on which a
-    /// member is a partition, if it is one.
+    /// Adds what drives of this rating may have drawn. `status` is what this view was made of; `disk_of`
+    /// names the disk on which a member is a partition, if it is one.
     pub fn estimate(
         &mut self,
         status: &Status,
@@ -107,25 +101,10 @@ impl StatusView {
             let beside = drives.get(&drive).map(|other| other.beside(&spent));
             drives.insert(drive, beside.unwrap_or(spent));
         }
-        self.energy = Some(sum(&drives.into_values().collect::<Vec<_>>(), by));
-    }
-}
-
-fn sum(drives: &[Spent], by: &NamedRating) -> EnergyView {
-    let thousandths = |value: u64| value as f64 / 1e3;
-    let rating = &by.rating;
-    let nj: u128 = drives.iter().map(|spent| rating.energy_nj(spent)).sum();
-    let watts = |spent: &Spent| rating.energy_nj(spent) as f64 / spent.total().0.max(1) as f64;
-    EnergyView {
-        rating: by.name.clone(),
-        active_watts: thousandths(rating.active_mw.into()),
-        idle_watts: thousandths(rating.idle_mw.into()),
-        standby_watts: thousandths(rating.standby_mw.into()),
-        start_joules: thousandths(rating.start_mj),
-        stop_joules: thousandths(rating.stop_mj),
-        drives: u16::try_from(drives.len()).unwrap_or(u16::MAX),
-        joules: joules(nj),
-        watts: drives.iter().map(watts).sum(),
+        self.energy = Some(EnergyView::sum(
+            &drives.into_values().collect::<Vec<_>>(),
+            by,
+        ));
     }
 }
 
@@ -154,7 +133,8 @@ mod tests {
         }
     }
 
-    /// Two members, for a hundred seconds each: of one disk they are one drive, which works for as long as both.
+    /// Two members, for a hundred seconds each: of one disk they are one drive, which works for as long as
+    /// both.
     #[test]
     fn members_of_one_disk_are_counted_once() {
         let status = Status::from(SetStatus {

@@ -7,7 +7,7 @@ use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
 /// What an array has set aside for others.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct LendingView {
     pub bytes: u64,
     pub free_bytes: u64,
@@ -17,19 +17,20 @@ pub struct LendingView {
     pub leases: Vec<LeaseView>,
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct LeaseView {
-    pub name: String,
-    pub bytes: u64,
-    /// By which name it is served.
-    pub export: String,
-    /// The array that has it on its own record.
-    pub borrower: Option<String>,
-    /// It cannot be told who has: the record may be wrong.
-    #[serde(default)]
-    pub borrower_unknown: bool,
-    /// Somebody has it attached.
-    pub in_use: bool,
+view! {
+    LeaseView: fn new(status: &Status, parcel: &Parcel, lease: &Lease) => {
+        name: String = lease.name.to_string(),
+        bytes: u64 = bytes(parcel),
+        /// By which name it is served.
+        export: String = export_name(&status.name, lease.name.as_str()),
+        /// The array that has it on its own record.
+        borrower: Option<String> = lease.borrower.map(|array| array.to_string()),
+        /// It cannot be told who has: the record may be wrong.
+        #[serde(default)]
+        borrower_unknown: bool = false,
+        /// Somebody has it attached.
+        in_use: bool = false,
+    }
 }
 
 impl LendingView {
@@ -39,15 +40,12 @@ impl LendingView {
             return None;
         }
         let free = || status.lent.iter().filter(|parcel| parcel.lease.is_none());
+        let lease = |parcel: &Parcel| Some(LeaseView::new(status, parcel, &parcel.lease?));
         Some(LendingView {
             bytes: status.lent.iter().map(bytes).sum(),
             free_bytes: free().map(bytes).sum(),
             largest_free_bytes: free().map(bytes).max().unwrap_or(0),
-            leases: status
-                .lent
-                .iter()
-                .filter_map(|parcel| Some(lease_view(status, parcel, &parcel.lease?)))
-                .collect(),
+            leases: status.lent.iter().filter_map(lease).collect(),
         })
     }
 
@@ -63,15 +61,4 @@ impl LendingView {
 
 fn bytes(parcel: &Parcel) -> u64 {
     parcel.sectors * SECTOR_BYTES
-}
-
-fn lease_view(status: &Status, parcel: &Parcel, lease: &Lease) -> LeaseView {
-    LeaseView {
-        name: lease.name.to_string(),
-        bytes: bytes(parcel),
-        export: export_name(&status.name, lease.name.as_str()),
-        borrower: lease.borrower.map(|array| array.to_string()),
-        borrower_unknown: false,
-        in_use: false,
-    }
 }

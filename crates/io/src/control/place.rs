@@ -105,8 +105,8 @@ pub fn socket_path(name: &str) -> Result<PathBuf, PlaceError> {
     Ok(runtime_folder().join(format!("{name}.sock")))
 }
 
-/// Names of the arrays that have a control socket, in order. One may be stale: asking it tells. An error where the folder
-/// is not to be trusted.
+/// Names of the arrays that have a control socket, in order. One may be stale: asking it tells. An error
+/// where the folder is not to be trusted.
 pub fn running() -> Result<Vec<String>, PlaceError> {
     let folder = runtime_folder();
     if owner_of_private(&folder)?.is_none() {
@@ -132,8 +132,8 @@ pub fn running() -> Result<Vec<String>, PlaceError> {
     Ok(names)
 }
 
-/// Waits until the daemon that holds the control socket of `name` has ended, at most for `most`: whether it has. A lock's
-/// file that a killed daemon left counts as free.
+/// Waits until the daemon that holds the control socket of `name` has ended, at most for `most`: whether it
+/// has. A lock's file that a killed daemon left counts as free.
 pub fn wait_until_free(name: &str, most: Duration) -> Result<bool, PlaceError> {
     let lock_path = lock_path(&socket_path(name)?);
     wait_for_lock(&lock_path, most).map_err(|error| PlaceError::Socket {
@@ -178,7 +178,8 @@ impl Claim {
         Ok((claim, listener))
     }
 
-    /// Takes any socket path, replacing one that a killed daemon left. The process's umask says who may connect.
+    /// Takes any socket path, replacing one that a killed daemon left. The process's umask says who may
+    /// connect.
     pub fn take(path: &Path) -> Result<(Claim, UnixListener), PlaceError> {
         if path.as_os_str().as_bytes().len() > SOCKET_PATH_BYTES_MAX {
             return Err(PlaceError::TooLong { path: path.into() });
@@ -204,8 +205,8 @@ impl Claim {
 }
 
 impl Drop for Claim {
-    /// Under the lock, which goes after it, the socket file is ours; but if somebody took both away, others may have the
-    /// path by now.
+    /// Under the lock, which goes after it, the socket file is ours; but if somebody took both away, others
+    /// may have the path by now.
     fn drop(&mut self) {
         if self.made.is_some() && file_at(&self.path) == self.made {
             let _ = fs::remove_file(&self.path);
@@ -226,7 +227,8 @@ struct Lock {
 }
 
 impl Lock {
-    /// A lock counts on the file that has the name when it is held: the one before may just have been removed.
+    /// A lock counts on the file that has the name when it is held: the one before may just have been
+    /// removed.
     fn beside(path: &Path) -> Result<Lock, PlaceError> {
         let path_of_lock = lock_path(path);
         loop {
@@ -255,8 +257,8 @@ impl Lock {
 }
 
 impl Drop for Lock {
-    /// The file goes while its lock is held, and can so only be ours. Whoever opened it before it goes, and gets its lock
-    /// after, sees that it is not the one of that name any more.
+    /// The file goes while its lock is held, and can so only be ours. Whoever opened it before it goes, and
+    /// gets its lock after, sees that it is not the one of that name any more.
     fn drop(&mut self) {
         if is_at(&self.path, &self.file) {
             let _ = fs::remove_file(&self.path);

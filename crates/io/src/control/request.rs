@@ -13,8 +13,8 @@ pub enum Request {
     Which {
         member: String,
     },
-    /// Fail a member; `accept_loss`: also one that has data which no other member has. `dry_run` only tells whether it may be
-    /// failed.
+    /// Fail a member; `accept_loss`: also one that has data which no other member has. `dry_run` only tells
+    /// whether it may be failed.
     Fail {
         member: String,
         #[serde(default)]
@@ -26,8 +26,8 @@ pub enum Request {
     Remove {
         member: String,
     },
-    /// Open a device and take it in: back into its old place, or as a spare. `force` wipes what other software left;
-    /// `to_surrogate` makes a stranger the surrogate's, and `to_buffer` its buffer's.
+    /// Open a device and take it in: back into its old place, or as a spare. `force` wipes what other
+    /// software left; `to_surrogate` makes a stranger the surrogate's, and `to_buffer` its buffer's.
     Add {
         path: String,
         #[serde(default)]
@@ -52,7 +52,8 @@ pub enum Request {
         #[serde(default)]
         dry_run: bool,
     },
-    /// Make a surrogate of these devices and go on with it, at a level by name; `force` overwrites what they carry.
+    /// Make a surrogate of these devices and go on with it, at a level by name; `force` overwrites what they
+    /// carry.
     AddSurrogate {
         members: Vec<String>,
         #[serde(default)]
@@ -64,7 +65,8 @@ pub enum Request {
     RemoveSurrogate,
     /// Bring home what lies in a log that takes every write.
     Destage,
-    /// Compare all rows. `repair` writes what a second witness proves; with `sync`, rows without a witness are brought in sync, too.
+    /// Compare all rows. `repair` writes what a second witness proves; with `sync`, rows without a witness
+    /// are brought in sync, too.
     Scrub {
         repair: bool,
         #[serde(default)]

@@ -2,52 +2,58 @@
 //! restart.
 
 use restripe_array::report::MemberStatus;
-use restripe_array::{Cure, LastScrub, SECTOR_BYTES, ScrubMode, ScrubState};
+use restripe_array::{Cure, LastScrub, SECTOR_BYTES, ScrubMode, ScrubState, ScrubbedMember, Uuid};
 use restripe_tier::report::Status;
 use serde::{Deserialize, Serialize};
 
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct LastScrubView {
-    /// `check`, `repair`, or `sync`: a repair that also brings rows in sync without a witness.
-    pub mode: String,
-    /// `running` (or waiting for the next start), `completed` or `cancelled`.
-    pub state: String,
-    /// Seconds since 1970-01-01 UTC; none where the date is not known.
-    pub began_at: Option<u64>,
-    pub ended_at: Option<u64>,
-    pub rows_total: u64,
-    pub rows_done: u64,
-    pub rows_compared: u64,
-    /// Never written: they read as zeros, and have nothing to compare.
-    pub rows_unwritten: u64,
-    /// Done, and not compared: a member was missing, or a resync still owed the row.
-    pub rows_not_compared: u64,
-    /// Rows whose cells disagree: `mismatches` counts these and the unreadable ones.
-    pub rows_wrong: u64,
-    pub rows_unreadable: u64,
-    /// Each row with a finding counts once: repaired, in sync without a witness, or left. Left includes rows that were
-    /// repaired in part.
-    pub rows_repaired: u64,
-    pub rows_in_sync_unverified: u64,
-    pub rows_left: u64,
-    /// Rows with a finding.
-    pub mismatches: u64,
-    /// Bytes with a finding.
-    pub mismatched_bytes: u64,
-    /// The first rows with a finding.
-    pub first_rows: Vec<u64>,
-    pub members: Vec<ScrubbedMemberView>,
-    /// Findings on members that are not listed.
-    pub findings_on_others: u64,
+view! {
+    /// Of a record, with the path of each member that is here.
+    LastScrubView: pub fn new(last: &LastScrub, path: impl Fn(Uuid) -> Option<String>) {
+        let known = |date: u64| (date > 0).then_some(date);
+        let member = |line: &ScrubbedMember| ScrubbedMemberView::new(line, path(line.member));
+    } => {
+        /// `check`, `repair`, or `sync`: a repair that also brings rows in sync without a witness.
+        mode: String = mode_word(last.mode).into(),
+        /// `running` (or waiting for the next start), `completed` or `cancelled`.
+        state: String = state_word(last.state).into(),
+        /// Seconds since 1970-01-01 UTC; none where the date is not known.
+        began_at: Option<u64> = known(last.begun),
+        ended_at: Option<u64> = known(last.ended),
+        rows_total: u64 = last.rows,
+        rows_done: u64 = last.done,
+        rows_compared: u64 = last.compared,
+        /// Never written: they read as zeros, and have nothing to compare.
+        rows_unwritten: u64 = last.unwritten,
+        /// Done, and not compared: a member was missing, or a resync still owed the row.
+        rows_not_compared: u64 = last.not_compared(),
+        /// Rows whose cells disagree: `mismatches` counts these and the unreadable ones.
+        rows_wrong: u64 = last.wrong,
+        rows_unreadable: u64 = last.unreadable,
+        /// Each row with a finding counts once: repaired, in sync without a witness, or left. Left includes
+        /// rows that were repaired in part.
+        rows_repaired: u64 = last.repaired,
+        rows_in_sync_unverified: u64 = last.in_sync,
+        rows_left: u64 = last.left,
+        /// Rows with a finding.
+        mismatches: u64 = last.found(),
+        /// Bytes with a finding.
+        mismatched_bytes: u64 = fact_bytes(last.sectors),
+        /// The first rows with a finding.
+        first_rows: Vec<u64> = last.first_rows().to_vec(),
+        members: Vec<ScrubbedMemberView> = last.members().iter().map(member).collect(),
+        /// Findings on members that are not listed.
+        findings_on_others: u64 = last.others.into(),
+    }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct ScrubbedMemberView {
-    pub uuid: String,
-    /// The member's path, if it is here.
-    pub path: Option<String>,
-    pub rows_wrong: u64,
-    pub rows_unreadable: u64,
+view! {
+    ScrubbedMemberView: fn new(line: &ScrubbedMember, path: Option<String>) => {
+        uuid: String = line.member.to_string(),
+        /// The member's path, if it is here.
+        path: Option<String> = path,
+        rows_wrong: u64 = line.wrong.into(),
+        rows_unreadable: u64 = line.unreadable.into(),
+    }
 }
 
 impl ScrubbedMemberView {
@@ -64,41 +70,6 @@ impl LastScrubView {
             Some(path_of(here.member.0))
         };
         Some(LastScrubView::new(status.last_scrub.as_ref()?, path))
-    }
-
-    /// Of a record, with the path of each member that is here.
-    pub fn new(
-        last: &LastScrub,
-        path: impl Fn(restripe_array::Uuid) -> Option<String>,
-    ) -> LastScrubView {
-        let known = |date: u64| (date > 0).then_some(date);
-        let members = last.members().iter().map(|line| ScrubbedMemberView {
-            uuid: line.member.to_string(),
-            path: path(line.member),
-            rows_wrong: line.wrong.into(),
-            rows_unreadable: line.unreadable.into(),
-        });
-        LastScrubView {
-            mode: mode_word(last.mode).into(),
-            state: state_word(last.state).into(),
-            began_at: known(last.begun),
-            ended_at: known(last.ended),
-            rows_total: last.rows,
-            rows_done: last.done,
-            rows_compared: last.compared,
-            rows_unwritten: last.unwritten,
-            rows_not_compared: last.not_compared(),
-            rows_wrong: last.wrong,
-            rows_unreadable: last.unreadable,
-            rows_repaired: last.repaired,
-            rows_in_sync_unverified: last.in_sync,
-            rows_left: last.left,
-            mismatches: last.found(),
-            mismatched_bytes: fact_bytes(last.sectors),
-            first_rows: last.first_rows().to_vec(),
-            members: members.collect(),
-            findings_on_others: last.others.into(),
-        }
     }
 
     /// How far it got and what it found, as a sentence.

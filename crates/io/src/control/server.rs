@@ -85,9 +85,9 @@ impl Server {
 
     fn shut(&mut self) {
         self.ending.store(true, Ordering::SeqCst);
-        // Wakes the acceptor, which then sees that it is to end. Its socket's file is not needed for that: a logout, or
-        // whoever sweeps a folder of temporary files, may have taken it away.
-        // SAFETY: the descriptor is open as long as the listener lives, and no pointers are passed.
+        // Wakes the acceptor, which then sees that it is to end. Its socket's file is not needed for that: a
+        // logout, or whoever sweeps a folder of temporary files, may have taken it away. SAFETY: the
+        // descriptor is open as long as the listener lives, and no pointers are passed.
         let _ = unsafe { libc::shutdown(self.listener.as_raw_fd(), libc::SHUT_RDWR) };
         if let Some(acceptor) = self.acceptor.take() {
             let _ = acceptor.join();
@@ -133,7 +133,8 @@ impl Open {
     }
 }
 
-/// A connection that is to say something. Where too many are, the one that has been silent the longest makes room.
+/// A connection that is to say something. Where too many are, the one that has been silent the longest makes
+/// room.
 struct Silence {
     open: Arc<Open>,
     number: u64,
@@ -147,8 +148,8 @@ impl Silence {
         if silent.len() > SILENT_MAX
             && let Some((_, oldest)) = silent.pop_first()
         {
-            // Only what it would still say is cut off: a request that has come is read and answered. If the client
-            // closed it there is nothing to cut off.
+            // Only what it would still say is cut off: a request that has come is read and answered. If the
+            // client closed it there is nothing to cut off.
             let _ = oldest.shutdown(Shutdown::Read);
         }
         drop(silent);

@@ -9,130 +9,12 @@ use restripe_tier::report::{BufferStatus, OverlayStatus, Status, SurrogateStatus
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The surrogate's set, as an array of its own, and the part that only an array with a surrogate has.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct SurrogateView {
-    pub name: String,
-    pub uuid: String,
-    /// As an array's, or `absent`: its members are not enough to start it, and the array is served without; or `none`: there is
-    /// none, and first copies go ahead without a log.
-    pub state: String,
-    pub level: String,
-    pub slots: u16,
-    /// What its members give a log.
-    pub size_bytes: u64,
-    pub members: Vec<MemberView>,
-    pub missing_slots: Vec<u16>,
-    pub tasks: Vec<TaskView>,
-    /// Sectors of its own members that were unreadable or wrong and were written again, since the start.
-    #[serde(default)]
-    pub repaired_sectors: u64,
-    /// None while the array is served without it.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub overlay: Option<OverlayView>,
-    /// Of a code cache that was made with one.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub buffer: Option<BufferView>,
-}
-
-/// A code cache's buffer in persistent memory, as an array of its own.
-#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
-pub struct BufferView {
-    pub name: String,
-    pub uuid: String,
-    /// As an array's, or `absent`.
-    pub state: String,
-    pub level: String,
-    pub slots: u16,
-    pub members: Vec<MemberView>,
-    pub missing_slots: Vec<u16>,
-    pub tasks: Vec<TaskView>,
-    /// Flushes go there.
-    pub used: bool,
-    /// What users flushed may lie there alone: no start goes on without it.
-    pub needed: bool,
-    /// Records that lie there and are not durable in the log.
-    pub records: u32,
-    /// Versions of records that were written there, since the start.
-    pub versions: u64,
-}
-
-/// What of the array lies in its surrogate.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct OverlayView {
-    /// `none`, `workout`, `vdf`, `ido`, `reraid`, `graid` or `eraid`.
-    pub redirect: String,
-    /// Extents of the map from the array to the log (IDO's D_Map), and how many it can have.
-    pub extents: u32,
-    pub extents_max: u32,
-    /// Bytes of which the surrogate has the only current copy.
-    pub away_bytes: u64,
-    /// Bytes that first copies of the array have, and further ones do not.
-    #[serde(default)]
-    pub ahead_bytes: u64,
-    /// Of these, such as nobody else has: a first copy that is lost takes them with it.
-    #[serde(default)]
-    pub exposed_bytes: u64,
-    /// Bytes with a copy there that may be dropped at any time.
-    pub clean_bytes: u64,
-    /// Of the whole log.
-    pub log_bytes: u64,
-    /// What is away is being copied home.
-    pub going_home: bool,
-    /// The log failed: what must go there is refused, unless the array goes on without it.
-    pub broken: bool,
-    /// It failed, and first copies have all that it had: writes go on without it.
-    #[serde(default)]
-    pub without_log: bool,
-    /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
-    #[serde(default)]
-    pub full: bool,
-    /// Since the start, as all that follows: writes that went there.
-    pub redirected_writes: u64,
-    /// Reads answered from there alone, and from there and from home.
-    pub log_reads: u64,
-    pub split_reads: u64,
-    /// Bytes that came home.
-    pub home_bytes: u64,
-    /// Clean copies made.
-    pub clean_copies: u64,
-    /// Ways home of all that lay there.
-    #[serde(default)]
-    pub destages: u64,
-    /// How often a code cache was cleaned instead, and bytes that were moved for it.
-    #[serde(default)]
-    pub cleanings: u64,
-    #[serde(default)]
-    pub moved_bytes: u64,
-    /// Mirrors that stand still now, and how often they were let.
-    #[serde(default)]
-    pub mirrors_asleep: u16,
-    /// Mirrors that were told to stand still, and cannot.
-    #[serde(default)]
-    pub mirrors_restless: u16,
-    #[serde(default)]
-    pub rests: u64,
-    /// Where they may: how often a day at most, and how often at once now.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_a_day_max: Option<u32>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub starts_left: Option<u32>,
-    /// Of a code cache: records that were gathered in memory and sealed, by cause: `full`, `age`, `flush`, `fua`, `destage`, `stop`,
-    /// `failed`. Empty where nothing is gathered.
-    #[serde(default)]
-    pub seals: BTreeMap<String, u64>,
-}
-
-impl SurrogateView {
+view! {
+    /// The surrogate's set, as an array of its own, and the part that only an array with a surrogate has.
     /// `home` is the state of the array itself.
-    pub(super) fn new(
-        surrogate: &SurrogateStatus,
-        home: ArrayState,
-        now: Nanos,
-        path_of: impl Fn(u16) -> String,
-    ) -> SurrogateView {
+    SurrogateView: fn new(surrogate: &SurrogateStatus, home: ArrayState, now: Nanos, path_of: impl Fn(u16) -> String) {
         let buffer = surrogate.buffer.as_ref();
-        let buffer = buffer.map(|one| buffer_view(surrogate, one, now, &path_of));
+        let buffer = buffer.map(|one| BufferView::new(surrogate, one, now, &path_of));
         let set = StatusView::of_set(&surrogate.set, now, path_of);
         let waits = surrogate.overlay.is_none() && surrogate.set.state == ArrayState::Starting;
         let logless = surrogate.overlay.as_ref().is_some_and(|one| one.logless);
@@ -141,24 +23,137 @@ impl SurrogateView {
             true => "absent".into(),
             false => set.state,
         };
-        SurrogateView {
-            name: set.name,
-            uuid: set.uuid,
-            state,
-            level: set.level,
-            slots: set.slots,
-            size_bytes: set.size_bytes,
-            members: set.members,
-            missing_slots: set.missing_slots,
-            tasks: set.tasks,
-            repaired_sectors: set.counters.repaired_sectors,
-            overlay: surrogate.overlay.as_ref().map(|one| overlay_view(one, now)),
-            buffer,
-        }
+    } => {
+        name: String = set.name,
+        uuid: String = set.uuid,
+        /// As an array's, or `absent`: its members are not enough to start it, and the array is served
+        /// without; or `none`: there is none, and first copies go ahead without a log.
+        state: String = state,
+        level: String = set.level,
+        slots: u16 = set.slots,
+        /// What its members give a log.
+        size_bytes: u64 = set.size_bytes,
+        members: Vec<MemberView> = set.members,
+        missing_slots: Vec<u16> = set.missing_slots,
+        tasks: Vec<TaskView> = set.tasks,
+        /// Sectors of its own members that were unreadable or wrong and were written again, since the start.
+        #[serde(default)]
+        repaired_sectors: u64 = set.counters.repaired_sectors,
+        /// None while the array is served without it.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        overlay: Option<OverlayView> = surrogate.overlay.as_ref().map(|one| OverlayView::new(one, now)),
+        /// Of a code cache that was made with one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        buffer: Option<BufferView> = buffer,
     }
+}
 
-    /// Whether an array that needs it is no better off than with a member too few: a set of its is degraded or failed, or its log takes
-    /// no more.
+view! {
+    /// A code cache's buffer in persistent memory, as an array of its own.
+    BufferView: fn new(surrogate: &SurrogateStatus, buffer: &BufferStatus, now: Nanos, path_of: impl Fn(u16) -> String) {
+        let set = StatusView::of_set(&buffer.set, now, path_of);
+        let waits = buffer.records.is_none() && buffer.set.state == ArrayState::Starting;
+        let absent = waits && surrogate.overlay.is_some();
+    } => {
+        name: String = set.name,
+        uuid: String = set.uuid,
+        /// As an array's, or `absent`.
+        state: String = if absent { "absent".into() } else { set.state },
+        level: String = set.level,
+        slots: u16 = set.slots,
+        members: Vec<MemberView> = set.members,
+        missing_slots: Vec<u16> = set.missing_slots,
+        tasks: Vec<TaskView> = set.tasks,
+        /// Flushes go there.
+        used: bool = buffer.records.is_some(),
+        /// What users flushed may lie there alone: no start goes on without it.
+        needed: bool = buffer.mark == BufferMark::Counts,
+        /// Records that lie there and are not durable in the log.
+        records: u32 = buffer.records.unwrap_or(0),
+        /// Versions of records that were written there, since the start.
+        versions: u64 = surrogate.overlay.as_ref().map_or(0, |one| one.counters.versions),
+    }
+}
+
+view! {
+    /// What of the array lies in its surrogate.
+    OverlayView: fn new(overlay: &OverlayStatus, now: Nanos) {
+        let bytes = |sectors: u64| sectors * SECTOR_BYTES;
+        let [instead, also, clean] = overlay.sectors.map(bytes);
+        let (ahead, away) = match overlay.ahead {
+            true => (also, instead),
+            false => (0, instead + also),
+        };
+        let counters = &overlay.counters;
+    } => {
+        /// `none`, `workout`, `vdf`, `ido`, `reraid`, `graid` or `eraid`.
+        redirect: String = overlay.redirect.name().into(),
+        /// Extents of the map from the array to the log (IDO's D_Map), and how many it can have.
+        extents: u32 = overlay.extents,
+        extents_max: u32 = overlay.capacity,
+        /// Bytes of which the surrogate has the only current copy.
+        away_bytes: u64 = away,
+        /// Bytes that first copies of the array have, and further ones do not.
+        #[serde(default)]
+        ahead_bytes: u64 = ahead,
+        /// Of these, such as nobody else has: a first copy that is lost takes them with it.
+        #[serde(default)]
+        exposed_bytes: u64 = bytes(exposed_sectors(overlay)),
+        /// Bytes with a copy there that may be dropped at any time.
+        clean_bytes: u64 = clean,
+        /// Of the whole log.
+        log_bytes: u64 = bytes(overlay.log_sectors),
+        /// What is away is being copied home.
+        going_home: bool = overlay.going_home,
+        /// The log failed: what must go there is refused, unless the array goes on without it.
+        broken: bool = overlay.broken,
+        /// It failed, and first copies have all that it had: writes go on without it.
+        #[serde(default)]
+        without_log: bool = overlay.without_log,
+        /// The log has no room, and what lies there does not go home: it failed for want of space, or the
+        /// last way home was cut short.
+        #[serde(default)]
+        full: bool = overlay.full,
+        /// Since the start, as all that follows: writes that went there.
+        redirected_writes: u64 = counters.redirected_writes,
+        /// Reads answered from there alone, and from there and from home.
+        log_reads: u64 = counters.reads_of_log,
+        split_reads: u64 = counters.reads_of_both,
+        /// Bytes that came home.
+        home_bytes: u64 = bytes(counters.sectors_destaged),
+        /// Clean copies made.
+        clean_copies: u64 = counters.clean_copies,
+        /// Ways home of all that lay there.
+        #[serde(default)]
+        destages: u64 = overlay.destages,
+        /// How often a code cache was cleaned instead, and bytes that were moved for it.
+        #[serde(default)]
+        cleanings: u64 = counters.cleanings,
+        #[serde(default)]
+        moved_bytes: u64 = bytes(counters.sectors_moved),
+        /// Mirrors that stand still now, and how often they were let.
+        #[serde(default)]
+        mirrors_asleep: u16 = overlay.mirrors_asleep,
+        /// Mirrors that were told to stand still, and cannot.
+        #[serde(default)]
+        mirrors_restless: u16 = overlay.mirrors_restless,
+        #[serde(default)]
+        rests: u64 = overlay.rests,
+        /// Where they may: how often a day at most, and how often at once now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        starts_a_day_max: Option<u32> = overlay.budget.map(|budget| budget.starts_a_day),
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        starts_left: Option<u32> = overlay.budget.map(|budget| budget.left(now)),
+        /// Of a code cache: records that were gathered in memory and sealed, by cause: `full`, `age`,
+        /// `flush`, `fua`, `destage`, `stop`, `failed`. Empty where nothing is gathered.
+        #[serde(default)]
+        seals: BTreeMap<String, u64> = seals(overlay),
+    }
+}
+
+impl SurrogateView {
+    /// Whether an array that needs it is no better off than with a member too few: a set of its is degraded
+    /// or failed, or its log takes no more.
     pub fn is_troubled(&self) -> bool {
         let log = self.overlay.as_ref();
         let buffer = self.buffer.as_ref();
@@ -199,72 +194,6 @@ pub(super) fn exposed_sectors(overlay: &OverlayStatus) -> u64 {
     match overlay.ahead && overlay.alone {
         true => overlay.sectors[Kind::Also as usize],
         false => 0,
-    }
-}
-
-fn buffer_view(
-    surrogate: &SurrogateStatus,
-    buffer: &BufferStatus,
-    now: Nanos,
-    path_of: &impl Fn(u16) -> String,
-) -> BufferView {
-    let set = StatusView::of_set(&buffer.set, now, path_of);
-    let absent = buffer.records.is_none() && buffer.set.state == ArrayState::Starting;
-    let counters = surrogate.overlay.as_ref().map(|one| one.counters);
-    BufferView {
-        name: set.name,
-        uuid: set.uuid,
-        state: match absent && surrogate.overlay.is_some() {
-            true => "absent".into(),
-            false => set.state,
-        },
-        level: set.level,
-        slots: set.slots,
-        members: set.members,
-        missing_slots: set.missing_slots,
-        tasks: set.tasks,
-        used: buffer.records.is_some(),
-        needed: buffer.mark == BufferMark::Counts,
-        records: buffer.records.unwrap_or(0),
-        versions: counters.map_or(0, |counters| counters.versions),
-    }
-}
-
-fn overlay_view(overlay: &OverlayStatus, now: Nanos) -> OverlayView {
-    let bytes = |sectors: u64| sectors * SECTOR_BYTES;
-    let [instead, also, clean] = overlay.sectors.map(bytes);
-    let (ahead, away) = match overlay.ahead {
-        true => (also, instead),
-        false => (0, instead + also),
-    };
-    let counters = &overlay.counters;
-    OverlayView {
-        redirect: overlay.redirect.name().into(),
-        extents: overlay.extents,
-        extents_max: overlay.capacity,
-        away_bytes: away,
-        ahead_bytes: ahead,
-        exposed_bytes: bytes(exposed_sectors(overlay)),
-        clean_bytes: clean,
-        log_bytes: bytes(overlay.log_sectors),
-        going_home: overlay.going_home,
-        broken: overlay.broken,
-        without_log: overlay.without_log,
-        full: overlay.full,
-        redirected_writes: counters.redirected_writes,
-        log_reads: counters.reads_of_log,
-        split_reads: counters.reads_of_both,
-        home_bytes: bytes(counters.sectors_destaged),
-        clean_copies: counters.clean_copies,
-        destages: overlay.destages,
-        cleanings: counters.cleanings,
-        moved_bytes: bytes(counters.sectors_moved),
-        mirrors_asleep: overlay.mirrors_asleep,
-        mirrors_restless: overlay.mirrors_restless,
-        rests: overlay.rests,
-        starts_a_day_max: overlay.budget.map(|budget| budget.starts_a_day),
-        starts_left: overlay.budget.map(|budget| budget.left(now)),
-        seals: seals(overlay),
     }
 }
 
@@ -342,7 +271,7 @@ mod tests {
                 ..OverlayCounters::default()
             },
         };
-        let view = overlay_view(&overlay, Nanos::ZERO);
+        let view = OverlayView::new(&overlay, Nanos::ZERO);
         let wanted = OverlayView {
             redirect: "ido".into(),
             extents: 3,
