@@ -62,7 +62,7 @@ impl Member {
     }
 
     fn answer(&mut self, request: &[u8; REQUEST_BYTES], stream: &mut UnixStream) -> io::Result<()> {
-        let command = Command::from_code(u16::from_be_bytes([request[6], request[7]]));
+        let command = Command::of_code(u16::from_be_bytes([request[6], request[7]]));
         let at = u64::from_be_bytes(request[16..24].try_into().expect("eight bytes")) as usize;
         let bytes = u32::from_be_bytes(request[24..].try_into().expect("four bytes")) as usize;
         if command == Some(Command::Disconnect) {

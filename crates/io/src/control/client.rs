@@ -89,11 +89,6 @@ fn ask_of(
     timeout: Duration,
     owner: u32,
 ) -> Result<Reply, ClientError> {
-    let stream = connect(path)?;
-    let process = check_peer(&stream, owner).map_err(|error| ClientError::Io {
-        path: path.into(),
-        error,
-    })?;
     let failed = |error| ClientError::Io {
         path: path.into(),
         error,
@@ -102,6 +97,13 @@ fn ask_of(
         path: path.into(),
         why,
     };
+    let stream = UnixStream::connect(path).map_err(|error| match error.kind() {
+        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
+            ClientError::NotRunning { path: path.into() }
+        }
+        _ => failed(error),
+    })?;
+    let process = check_peer(&stream, owner).map_err(failed)?;
     let mut line = serde_json::to_vec(request).map_err(|error| broken(error.to_string()))?;
     line.push(b'\n');
     stream.set_write_timeout(Some(timeout)).map_err(failed)?;
@@ -124,18 +126,6 @@ fn ask_of(
     }
 }
 
-fn connect(path: &Path) -> Result<UnixStream, ClientError> {
-    UnixStream::connect(path).map_err(|error| match error.kind() {
-        ErrorKind::NotFound | ErrorKind::ConnectionRefused => {
-            ClientError::NotRunning { path: path.into() }
-        }
-        _ => ClientError::Io {
-            path: path.into(),
-            error,
-        },
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -149,10 +139,8 @@ mod tests {
         let error = ask_at(&path, &Request::RemoveSurrogate, within).expect_err("nobody replies");
         assert!(matches!(error, ClientError::NoReply { .. }), "{error:?}");
         let told = error.to_string();
-        let own = format!(
-            ".sock: no reply within 20ms from process {}",
-            std::process::id()
-        );
+        let own = std::process::id();
+        let own = format!(".sock: no reply within 20ms from process {own}");
         assert!(told.ends_with(&own), "{told}");
         std::fs::remove_file(&path).expect("it was there");
     }

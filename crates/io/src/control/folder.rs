@@ -41,9 +41,8 @@ fn usual_folder(uid: u32, run: &Path, tmp: &Path) -> PathBuf {
         return run.join("restripe");
     }
     let of_session = run.join(format!("user/{uid}"));
-    let ours =
-        fs::symlink_metadata(&of_session).is_ok_and(|found| found.is_dir() && found.uid() == uid);
-    match ours {
+    let found = fs::symlink_metadata(&of_session);
+    match found.is_ok_and(|found| found.is_dir() && found.uid() == uid) {
         true => of_session.join("restripe"),
         false => tmp.join(format!("restripe-{uid}")),
     }
@@ -89,7 +88,7 @@ fn check(path: &Path, found: &fs::Metadata, owner: u32) -> Result<(), PlaceError
     })
 }
 
-fn failed(path: &Path, error: io::Error) -> PlaceError {
+pub(super) fn failed(path: &Path, error: io::Error) -> PlaceError {
     PlaceError::Folder {
         path: path.into(),
         error,
@@ -142,8 +141,8 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
 
     fn folder(name: &str) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("restripe-folder-{name}-{}", std::process::id()));
+        let name = format!("restripe-folder-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
         make_private(&path).expect("a fresh folder");
         path
@@ -151,10 +150,7 @@ mod tests {
 
     fn refused(path: &Path) -> [bool; 2] {
         let unsafe_ = |error| matches!(error, Some(PlaceError::Unsafe { .. }));
-        [
-            unsafe_(make_private(path).err()),
-            unsafe_(owner_of_private(path).err()),
-        ]
+        [make_private(path).err(), owner_of_private(path).err()].map(unsafe_)
     }
 
     /// Both ends refuse the same folders.
@@ -188,20 +184,15 @@ mod tests {
         assert_eq!(usual_folder(own, &run, &tmp), last, "there is no /run");
         fs::create_dir_all(run.join(format!("user/{own}"))).expect("ours");
         let session = run.join(format!("user/{own}/restripe"));
-        let expected = if own == ROOT {
-            run.join("restripe")
-        } else {
-            session
+        let expected = match own {
+            ROOT => run.join("restripe"),
+            _ => session,
         };
         assert_eq!(usual_folder(own, &run, &tmp), expected);
         let other = own + 4711;
         fs::create_dir_all(run.join(format!("user/{other}"))).expect("ours");
-        let squatted = usual_folder(other, &run, &tmp);
-        assert_eq!(
-            squatted,
-            tmp.join(format!("restripe-{other}")),
-            "not theirs"
-        );
+        let not_theirs = tmp.join(format!("restripe-{other}"));
+        assert_eq!(usual_folder(other, &run, &tmp), not_theirs);
         let _ = fs::remove_dir_all(place);
     }
 

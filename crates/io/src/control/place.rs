@@ -5,7 +5,7 @@
 //! lock on `NAME.sock.lock` in the same folder, and the kernel drops the lock with the process. The holder
 //! of the lock may replace the socket.
 
-use super::folder::{make_private, owner_of_private, runtime_folder};
+use super::folder::{failed, make_private, owner_of_private, runtime_folder};
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -73,13 +73,11 @@ impl fmt::Display for PlaceError {
             PlaceError::InTheWay { path } => {
                 write!(f, "{}: exists and is not a socket", path.display())
             }
-            PlaceError::TooLong { path } => {
-                write!(
-                    f,
-                    "{}: longer than the {SOCKET_PATH_BYTES_MAX} bytes a socket address holds",
-                    path.display()
-                )
-            }
+            PlaceError::TooLong { path } => write!(
+                f,
+                "{}: longer than the {SOCKET_PATH_BYTES_MAX} bytes a socket address holds",
+                path.display()
+            ),
             PlaceError::Socket { path, error } => write!(f, "{}: {error}", path.display()),
         }
     }
@@ -87,13 +85,19 @@ impl fmt::Display for PlaceError {
 
 impl std::error::Error for PlaceError {}
 
+impl PlaceError {
+    fn socket(path: &Path) -> impl Fn(io::Error) -> PlaceError {
+        |error| PlaceError::Socket {
+            path: path.into(),
+            error,
+        }
+    }
+}
+
 /// Whether an array may be called this. Names become file names, so nothing that a path or a shell reads.
 pub fn is_name(name: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-    let first = name
-        .chars()
-        .next()
-        .is_some_and(|c| c.is_ascii_alphanumeric());
+    let first = name.starts_with(|c: char| c.is_ascii_alphanumeric());
     first && name.len() <= NAME_BYTES_MAX && name.chars().all(plain)
 }
 
@@ -112,22 +116,13 @@ pub fn running() -> Result<Vec<String>, PlaceError> {
     if owner_of_private(&folder)?.is_none() {
         return Ok(Vec::new());
     }
-    let entries = fs::read_dir(&folder).map_err(|error| PlaceError::Folder {
-        path: folder,
-        error,
-    })?;
+    let entries = fs::read_dir(&folder).map_err(|error| failed(&folder, error))?;
     let name_of = |entry: fs::DirEntry| {
-        entry
-            .file_name()
-            .to_str()?
-            .strip_suffix(".sock")
-            .map(String::from)
+        let name = entry.file_name().into_string().ok()?;
+        let name = name.strip_suffix(".sock")?;
+        is_name(name).then(|| name.to_owned())
     };
-    let mut names: Vec<String> = entries
-        .flatten()
-        .filter_map(name_of)
-        .filter(|name| is_name(name))
-        .collect();
+    let mut names: Vec<String> = entries.flatten().filter_map(name_of).collect();
     names.sort();
     Ok(names)
 }
@@ -136,10 +131,7 @@ pub fn running() -> Result<Vec<String>, PlaceError> {
 /// has. A lock's file that a killed daemon left counts as free.
 pub fn wait_until_free(name: &str, most: Duration) -> Result<bool, PlaceError> {
     let lock_path = lock_path(&socket_path(name)?);
-    wait_for_lock(&lock_path, most).map_err(|error| PlaceError::Socket {
-        path: lock_path,
-        error,
-    })
+    wait_for_lock(&lock_path, most).map_err(PlaceError::socket(&lock_path))
 }
 
 fn wait_for_lock(path: &Path, most: Duration) -> io::Result<bool> {
@@ -174,7 +166,7 @@ impl Claim {
         make_private(&runtime_folder())?;
         let (claim, listener) = Claim::take(&path)?;
         let closed = fs::set_permissions(&path, fs::Permissions::from_mode(0o600));
-        closed.map_err(|error| PlaceError::Socket { path, error })?;
+        closed.map_err(PlaceError::socket(&path))?;
         Ok((claim, listener))
     }
 
@@ -186,10 +178,7 @@ impl Claim {
         }
         let lock = Lock::beside(path)?;
         remove_stale(path)?;
-        let listener = UnixListener::bind(path).map_err(|error| PlaceError::Socket {
-            path: path.into(),
-            error,
-        })?;
+        let listener = UnixListener::bind(path).map_err(PlaceError::socket(path))?;
         // From here on the file is ours to remove.
         let claim = Claim {
             path: path.into(),
@@ -230,26 +219,20 @@ impl Lock {
     /// A lock counts on the file that has the name when it is held: the one before may just have been
     /// removed.
     fn beside(path: &Path) -> Result<Lock, PlaceError> {
-        let path_of_lock = lock_path(path);
+        let lock_path = lock_path(path);
+        let failed = PlaceError::socket(&lock_path);
         loop {
             let file = try_lock_beside(path)?;
             let same = |found: &fs::Metadata, held: &fs::Metadata| {
                 (found.dev(), found.ino()) == (held.dev(), held.ino())
             };
-            match (fs::symlink_metadata(&path_of_lock), file.metadata()) {
+            match (fs::symlink_metadata(&lock_path), file.metadata()) {
                 (Ok(found), Ok(held)) if same(&found, &held) => {
-                    return Ok(Lock {
-                        path: path_of_lock,
-                        file,
-                    });
+                    let path = lock_path.clone();
+                    return Ok(Lock { path, file });
                 }
                 (Err(error), _) if error.kind() == io::ErrorKind::NotFound => {}
-                (Err(error), _) | (_, Err(error)) => {
-                    return Err(PlaceError::Socket {
-                        path: path_of_lock,
-                        error,
-                    });
-                }
+                (Err(error), _) | (_, Err(error)) => return Err(failed(error)),
                 (Ok(_), Ok(_)) => {}
             }
         }
@@ -279,14 +262,11 @@ fn lock_path(path: &Path) -> PathBuf {
 
 fn try_lock_beside(path: &Path) -> Result<File, PlaceError> {
     let lock_path = lock_path(path);
-    let failed = |error| PlaceError::Socket {
-        path: lock_path.clone(),
-        error,
-    };
-    let lock = open_lock(&lock_path, true).map_err(failed)?;
+    let failed = PlaceError::socket(&lock_path);
+    let lock = open_lock(&lock_path, true).map_err(&failed)?;
     // `wait_until_free` of a verb holds a free lock for an instant.
     for _ in 0..TRIES {
-        if try_lock(&lock).map_err(failed)? {
+        if try_lock(&lock).map_err(&failed)? {
             return Ok(lock);
         }
         thread::sleep(PAUSE);
@@ -320,10 +300,7 @@ fn try_lock(lock: &File) -> io::Result<bool> {
 fn remove_stale(path: &Path) -> Result<(), PlaceError> {
     match fs::symlink_metadata(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(PlaceError::Socket {
-            path: path.into(),
-            error,
-        }),
+        Err(error) => Err(PlaceError::socket(path)(error)),
         Ok(found) if !found.file_type().is_socket() => {
             Err(PlaceError::InTheWay { path: path.into() })
         }
@@ -332,10 +309,7 @@ fn remove_stale(path: &Path) -> Result<(), PlaceError> {
             if std::os::unix::net::UnixStream::connect(path).is_ok() {
                 return Err(PlaceError::Taken { path: path.into() });
             }
-            fs::remove_file(path).map_err(|error| PlaceError::Socket {
-                path: path.into(),
-                error,
-            })
+            fs::remove_file(path).map_err(PlaceError::socket(path))
         }
     }
 }
@@ -343,18 +317,13 @@ fn remove_stale(path: &Path) -> Result<(), PlaceError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::fs::DirBuilder;
-    use std::os::unix::fs::DirBuilderExt;
     use std::os::unix::net::UnixStream;
 
     fn folder(name: &str) -> PathBuf {
-        let path =
-            std::env::temp_dir().join(format!("restripe-place-{name}-{}", std::process::id()));
+        let name = format!("restripe-place-{name}-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let _ = fs::remove_dir_all(&path);
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&path)
-            .expect("a fresh folder");
+        make_private(&path).expect("a fresh folder");
         path
     }
 
@@ -388,16 +357,8 @@ mod tests {
         for good in ["tank", "a", "A-1_b.c", "0"] {
             assert!(is_name(good), "{good}");
         }
-        for bad in [
-            "",
-            ".hidden",
-            "-x",
-            "a/b",
-            "a b",
-            "ä",
-            "x\0",
-            &"a".repeat(33),
-        ] {
+        let long = "a".repeat(33);
+        for bad in ["", ".hidden", "-x", "a/b", "a b", "ä", "x\0", &long] {
             assert!(!is_name(bad), "{bad:?}");
         }
     }
@@ -436,10 +397,8 @@ mod tests {
         let _other = UnixListener::bind(&path).expect("another program's socket");
         assert!(matches!(Claim::take(&path), Err(PlaceError::Taken { .. })));
         let left = fs::read_dir(&folder).expect("ours").count();
-        assert!(
-            path.exists() && left == 1,
-            "it is not ours to remove, and the lock is"
-        );
+        assert!(path.exists(), "it is not ours to remove");
+        assert_eq!(left, 1, "the lock is");
         let _ = fs::remove_dir_all(folder);
     }
 
@@ -461,10 +420,8 @@ mod tests {
         let folder = folder("file");
         let path = folder.join("a.sock");
         fs::write(&path, "precious").expect("a file");
-        assert!(matches!(
-            Claim::take(&path),
-            Err(PlaceError::InTheWay { .. })
-        ));
+        let taken = Claim::take(&path);
+        assert!(matches!(taken, Err(PlaceError::InTheWay { .. })));
         assert_eq!(fs::read_to_string(&path).expect("still there"), "precious");
         let _ = fs::remove_dir_all(folder);
     }

@@ -66,73 +66,60 @@ pub mod command_flags {
     pub const FAST_ZERO: u16 = 1 << 4;
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Command {
-    Read = 0,
-    Write = 1,
-    Disconnect = 2,
-    Flush = 3,
-    Trim = 4,
-    Cache = 5,
-    WriteZeroes = 6,
-    BlockStatus = 7,
+/// Values with a number each on the wire: `code` leads to it, and `of_code` back.
+macro_rules! codes {
+    ($(#[$about:meta])* $kind:ident: $width:ident { $($value:ident = $code:literal,)+ }) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+        pub enum $kind {
+            $($value = $code,)+
+        }
+
+        impl $kind {
+            pub const ALL: &[$kind] = &[$($kind::$value),+];
+
+            pub fn code(self) -> $width {
+                self as $width
+            }
+
+            pub fn of_code(code: $width) -> Option<$kind> {
+                $kind::ALL.iter().copied().find(|one| one.code() == code)
+            }
+        }
+    };
 }
 
-impl Command {
-    pub const ALL: [Command; 8] = [
-        Command::Read,
-        Command::Write,
-        Command::Disconnect,
-        Command::Flush,
-        Command::Trim,
-        Command::Cache,
-        Command::WriteZeroes,
-        Command::BlockStatus,
-    ];
-
-    pub fn code(self) -> u16 {
-        self as u16
-    }
-
-    pub fn from_code(code: u16) -> Option<Command> {
-        let mut all = Command::ALL.into_iter();
-        all.find(|command| command.code() == code)
+codes! {
+    Command: u16 {
+        Read = 0,
+        Write = 1,
+        Disconnect = 2,
+        Flush = 3,
+        Trim = 4,
+        Cache = 5,
+        WriteZeroes = 6,
+        BlockStatus = 7,
     }
 }
 
-/// The error values that may appear on the wire.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
-pub enum Errno {
-    NotPermitted = 1,
-    Io = 5,
-    NoMemory = 12,
-    Invalid = 22,
-    NoSpace = 28,
-    Overflow = 75,
-    NotSupported = 95,
-    Shutdown = 108,
+codes! {
+    /// The error values that may appear on the wire.
+    Errno: u32 {
+        NotPermitted = 1,
+        Io = 5,
+        NoMemory = 12,
+        Invalid = 22,
+        NoSpace = 28,
+        Overflow = 75,
+        NotSupported = 95,
+        Shutdown = 108,
+    }
 }
 
 impl Errno {
-    pub const ALL: [Errno; 8] = [
-        Errno::NotPermitted,
-        Errno::Io,
-        Errno::NoMemory,
-        Errno::Invalid,
-        Errno::NoSpace,
-        Errno::Overflow,
-        Errno::NotSupported,
-        Errno::Shutdown,
-    ];
-
-    pub fn code(self) -> u32 {
-        self as u32
-    }
-
     /// What a value on the wire means; the specification has unknown ones read as `Invalid`.
     pub fn from_code(code: u32) -> Errno {
-        let found = Errno::ALL.into_iter().find(|errno| errno.code() == code);
-        found.unwrap_or(Errno::Invalid)
+        Errno::of_code(code).unwrap_or(Errno::Invalid)
     }
 
     /// What a member's error means to the engine.
@@ -290,11 +277,11 @@ mod tests {
 
     #[test]
     fn codes_and_meanings_are_one_to_one() {
-        for command in Command::ALL {
-            assert_eq!(Command::from_code(command.code()), Some(command));
+        for &command in Command::ALL {
+            assert_eq!(Command::of_code(command.code()), Some(command));
         }
-        assert_eq!(Command::from_code(8), None);
-        for errno in Errno::ALL {
+        assert_eq!(Command::of_code(8), None);
+        for &errno in Errno::ALL {
             assert_eq!(Errno::from_code(errno.code()), errno);
         }
         assert_eq!(Errno::from_code(4095), Errno::Invalid);

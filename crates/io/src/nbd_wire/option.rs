@@ -86,20 +86,18 @@ header! {
 
 /// A whole reply to an option, appended to `out`.
 pub fn encode_reply(code: u32, kind: u32, data: &[&[u8]], out: &mut Vec<u8>) {
-    let bytes = wire_length(data.iter().map(|part| part.len()).sum());
+    let data = data.concat();
+    let bytes = wire_length(data.len());
     out.extend_from_slice(&OptionReply { code, kind, bytes }.encode());
-    for part in data {
-        out.extend_from_slice(part);
-    }
+    out.extend_from_slice(&data);
 }
 
 /// A whole option, appended to `out`.
 pub fn encode_option(code: u32, data: &[&[u8]], out: &mut Vec<u8>) {
-    let bytes = wire_length(data.iter().map(|part| part.len()).sum());
+    let data = data.concat();
+    let bytes = wire_length(data.len());
     out.extend_from_slice(&OptionHeader { code, bytes }.encode());
-    for part in data {
-        out.extend_from_slice(part);
-    }
+    out.extend_from_slice(&data);
 }
 
 /// What `INFO` and `GO` carry: which export, and which items a client wants to know.
@@ -120,18 +118,22 @@ impl<'a> InfoQuery<'a> {
     }
 
     pub fn wants(&self, item: u16) -> bool {
-        self.items
-            .chunks_exact(2)
-            .any(|bytes| bytes == item.to_be_bytes())
+        let mut items = self.items.chunks_exact(2);
+        items.any(|bytes| bytes == item.to_be_bytes())
     }
+}
+
+/// A string behind its length in 32 bits.
+fn put_string(text: &str, data: &mut Vec<u8>) {
+    data.extend_from_slice(&wire_length(text.len()).to_be_bytes());
+    data.extend_from_slice(text.as_bytes());
 }
 
 /// The data of `INFO` or `GO`.
 pub fn encode_info_query(name: &str, items: &[u16]) -> Vec<u8> {
     let count = u16::try_from(items.len()).expect("there are few items");
     let mut data = Vec::with_capacity(4 + name.len() + 2 + 2 * items.len());
-    data.extend_from_slice(&wire_length(name.len()).to_be_bytes());
-    data.extend_from_slice(name.as_bytes());
+    put_string(name, &mut data);
     data.extend_from_slice(&count.to_be_bytes());
     for item in items {
         data.extend_from_slice(&item.to_be_bytes());
@@ -167,12 +169,10 @@ impl<'a> ContextQuery<'a> {
 /// The data of `LIST_META_CONTEXT` or `SET_META_CONTEXT`.
 pub fn encode_context_query(name: &str, queries: &[&str]) -> Vec<u8> {
     let mut data = Vec::new();
-    data.extend_from_slice(&wire_length(name.len()).to_be_bytes());
-    data.extend_from_slice(name.as_bytes());
+    put_string(name, &mut data);
     data.extend_from_slice(&wire_length(queries.len()).to_be_bytes());
     for query in queries {
-        data.extend_from_slice(&wire_length(query.len()).to_be_bytes());
-        data.extend_from_slice(query.as_bytes());
+        put_string(query, &mut data);
     }
     data
 }
@@ -194,11 +194,8 @@ mod tests {
         let greeting = encode_greeting();
         assert_eq!(&greeting, b"NBDMAGICIHAVEOPT\0\x03");
         assert_eq!(decode_greeting(&greeting), Some(3));
-        assert_eq!(
-            decode_greeting(b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53\0\0"),
-            None,
-            "oldstyle"
-        );
+        let oldstyle = b"NBDMAGIC\0\0\x42\x02\x81\x86\x12\x53\0\0";
+        assert_eq!(decode_greeting(oldstyle), None);
     }
 
     #[test]

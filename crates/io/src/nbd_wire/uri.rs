@@ -48,9 +48,8 @@ impl std::error::Error for UriError {}
 impl NbdUri {
     /// Whether a member's name is meant as an NBD URI rather than as a path.
     pub fn looks_like(text: &str) -> bool {
-        ["nbd:", "nbds:", "nbd+unix:", "nbds+unix:"]
-            .iter()
-            .any(|scheme| text.starts_with(scheme))
+        let schemes = ["nbd:", "nbds:", "nbd+unix:", "nbds+unix:"];
+        schemes.iter().any(|scheme| text.starts_with(scheme))
     }
 
     pub fn parse(text: &str) -> Result<NbdUri, UriError> {
@@ -69,12 +68,12 @@ impl fmt::Display for NbdUri {
         let export = encode(self.export.as_bytes());
         match &self.endpoint {
             Endpoint::Tcp { host, port } => {
-                let host = if host.contains(':') {
-                    format!("[{host}]")
+                let (open, close) = if host.contains(':') {
+                    ("[", "]")
                 } else {
-                    host.clone()
+                    ("", "")
                 };
-                write!(f, "nbd://{host}:{port}/{export}")
+                write!(f, "nbd://{open}{host}{close}:{port}/{export}")
             }
             Endpoint::Unix(path) => {
                 let path = encode(path.as_os_str().as_encoded_bytes());
@@ -225,10 +224,8 @@ mod tests {
             "nbd+unix:///x",
             "nbd+unix:///x?socket=",
         ] {
-            assert!(
-                matches!(NbdUri::parse(text), Err(UriError::Malformed(_))),
-                "{text}"
-            );
+            let parsed = NbdUri::parse(text);
+            assert!(matches!(parsed, Err(UriError::Malformed(_))), "{text}");
         }
     }
 

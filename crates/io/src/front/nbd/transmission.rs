@@ -124,7 +124,7 @@ impl Transmission {
     }
 
     fn request(&mut self, request: &Request, link: &mut dyn Link) -> Step {
-        let command = Command::from_code(request.command);
+        let command = Command::of_code(request.command);
         let work = match command {
             Some(command) => self.check(command, request),
             None => Err(Refusal(Errno::Invalid, "unknown command")),
