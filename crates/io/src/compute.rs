@@ -151,10 +151,7 @@ mod tests {
     fn with_handles(test: impl Fn(Handles<'_>)) {
         let mut pool = PoolMemory::new(Pool { small: 4, large: 0 }).expect("memory");
         let mut users = UserMemory::new(1 << 20);
-        test(Handles {
-            pool: &mut pool,
-            users: &mut users,
-        });
+        test(Handles::new(&mut pool, &mut users));
     }
 
     fn part(buf: u32, offset: u32) -> BufRef {

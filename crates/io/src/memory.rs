@@ -535,7 +535,11 @@ pub struct Handles<'a> {
     pub users: &'a mut UserMemory,
 }
 
-impl Handles<'_> {
+impl<'a> Handles<'a> {
+    pub fn new(pool: &'a mut PoolMemory, users: &'a mut UserMemory) -> Handles<'a> {
+        Handles { pool, users }
+    }
+
     pub fn memory(&self, buf: Buf) -> &Memory {
         if buf.0 >= Buf::USER {
             self.users.memory(buf)
@@ -593,10 +597,7 @@ mod tests {
     #[test]
     fn renewing_a_handle_leaves_the_old_block_to_its_holder() {
         let (mut pool, mut users) = (pool(), UserMemory::new(1 << 20));
-        let mut handles = Handles {
-            pool: &mut pool,
-            users: &mut users,
-        };
+        let mut handles = Handles::new(&mut pool, &mut users);
         handles.memory(Buf(1)).fill(0, &[7; 4096]);
         let late = handles.piece(BufRef::new(Buf(1), 0, 4096));
         handles.renew(Buf(1));

@@ -192,43 +192,18 @@ impl Driver {
     }
 
     fn buffer(&mut self) -> Buffer<'_> {
-        Buffer(Handles {
-            pool: &mut self.pool,
-            users: &mut self.users,
-        })
+        Buffer(Handles::new(&mut self.pool, &mut self.users))
     }
 
     /// One operation, from or to the buffer, waited for.
     fn run(&mut self, op: IoOp, at: u64, sectors: u64) -> io::Result<()> {
         let data = matches!(op, IoOp::Read | IoOp::Write);
-        let whole = BufRef::new(
-            BUFFER,
-            0,
-            if data {
-                (sectors * SECTOR_BYTES) as u32
-            } else {
-                0
-            },
-        );
-        let segments = if data {
-            vec![Segment::Buf(whole)]
-        } else {
-            Vec::new()
-        };
+        let whole = || BufRef::new(BUFFER, 0, (sectors * SECTOR_BYTES) as u32);
         let io = DeviceIo {
-            tag: Tag(0),
-            member: ONLY,
-            op,
-            at,
-            sectors,
-            segments,
-            durable: false,
-            class: Class::Metadata,
+            segments: data.then(|| Segment::Buf(whole())).into_iter().collect(),
+            ..bare_io(op, at, sectors)
         };
-        let handles = Handles {
-            pool: &mut self.pool,
-            users: &mut self.users,
-        };
+        let handles = Handles::new(&mut self.pool, &mut self.users);
         self.fleet.start(Box::new(io), &handles, &mut self.backend);
         self.wait()
     }
@@ -256,10 +231,7 @@ impl Driver {
                 self.fleet.hang_up(ONLY);
             }
             for completion in done.drain(..) {
-                let handles = Handles {
-                    pool: &mut self.pool,
-                    users: &mut self.users,
-                };
+                let handles = Handles::new(&mut self.pool, &mut self.users);
                 match Owner::of(completion.token) {
                     Owner::Device { flight, .. } => {
                         self.fleet
@@ -301,6 +273,20 @@ fn io_error(error: IoError) -> io::Error {
         IoError::Gone => io::Error::from_raw_os_error(libc::ENODEV),
         IoError::NoSpace => io::Error::from_raw_os_error(libc::ENOSPC),
         IoError::Unsupported => io::Error::from_raw_os_error(libc::EOPNOTSUPP),
+    }
+}
+
+/// An operation without memory, of no engine, on the only member.
+pub(crate) fn bare_io(op: IoOp, at: u64, sectors: u64) -> DeviceIo {
+    DeviceIo {
+        tag: Tag(0),
+        member: ONLY,
+        op,
+        at,
+        sectors,
+        segments: Vec::new(),
+        durable: false,
+        class: Class::Metadata,
     }
 }
 

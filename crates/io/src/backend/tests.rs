@@ -13,6 +13,10 @@ fn each(test: impl Fn(Box<dyn Backend>)) {
     }
 }
 
+fn result(backend: &mut dyn Backend, op: Op) -> i32 {
+    one(backend, op).0
+}
+
 fn one(backend: &mut dyn Backend, op: Op) -> (i32, Vec<Piece>) {
     backend.submit(Token(7), op);
     let mut done = Vec::new();
@@ -25,17 +29,11 @@ fn one(backend: &mut dyn Backend, op: Op) -> (i32, Vec<Piece>) {
 }
 
 fn temporary() -> std::fs::File {
-    let path = std::env::temp_dir().join(format!(
-        "restripe-backend-{}-{:?}",
-        std::process::id(),
-        std::thread::current().id()
-    ));
-    let file = std::fs::OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .open(&path);
+    let (process, thread) = (std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(format!("restripe-backend-{process}-{thread:?}"));
+    let mut options = std::fs::File::options();
+    let file = options.read(true).write(true).create(true).truncate(true);
+    let file = file.open(&path);
     std::fs::remove_file(&path).expect("just made");
     file.expect("a temporary file")
 }
@@ -58,76 +56,41 @@ fn what_is_written_is_read_back() {
     each(|mut backend| {
         let file = temporary();
         let fd = file.as_raw_fd();
+        let (at, bytes, durable) = (4096, 1024, true);
         let pieces = vec![piece(&[1; 512]), piece(&[2; 512])];
-        assert_eq!(
-            one(
-                &mut *backend,
-                Op::Write {
-                    fd,
-                    at: 4096,
-                    pieces,
-                    durable: true
-                }
-            )
-            .0,
-            1024
-        );
-        assert_eq!(one(&mut *backend, Op::Sync { fd }).0, 0);
-        let (count, back) = one(
-            &mut *backend,
-            Op::Read {
-                fd,
-                at: 4096 + 256,
-                pieces: vec![piece(&[0; 512])],
-            },
-        );
+        let write = Op::Write {
+            fd,
+            at,
+            pieces,
+            durable,
+        };
+        assert_eq!(result(&mut *backend, write), 1024);
+        assert_eq!(result(&mut *backend, Op::Sync { fd }), 0);
+        let mut read = |at, pieces| one(&mut *backend, Op::Read { fd, at, pieces });
+        let (count, back) = read(at + 256, vec![piece(&[0; 512])]);
         assert_eq!(count, 512);
-        assert!(
-            back[0].slice()[..256].iter().all(|b| *b == 1)
-                && back[0].slice()[256..].iter().all(|b| *b == 2)
-        );
+        assert_eq!(back[0].slice(), [[1; 256], [2; 256]].concat());
         let mode = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
-        assert_eq!(
-            one(
-                &mut *backend,
-                Op::Allocate {
-                    fd,
-                    mode,
-                    at: 4096,
-                    bytes: 1024
-                }
-            )
-            .0,
-            0
-        );
-        let (_, back) = one(
-            &mut *backend,
-            Op::Read {
-                fd,
-                at: 4096,
-                pieces: vec![piece(&[9; 1024])],
-            },
-        );
-        assert!(back[0].slice().iter().all(|b| *b == 0));
+        let punch = Op::Allocate {
+            fd,
+            mode,
+            at,
+            bytes,
+        };
+        assert_eq!(result(&mut *backend, punch), 0);
+        let pieces = vec![piece(&[9; 1024])];
+        let (_, back) = one(&mut *backend, Op::Read { fd, at, pieces });
+        assert_eq!(back[0].slice(), [0; 1024]);
     });
 }
 
 #[test]
 fn a_bad_descriptor_is_a_result_not_a_panic() {
     each(|mut backend| {
-        assert_eq!(one(&mut *backend, Op::Sync { fd: -1 }).0, -libc::EBADF);
-        assert!(
-            one(
-                &mut *backend,
-                Op::Erase {
-                    fd: -1,
-                    how: Erase::Discard,
-                    at: 0,
-                    bytes: 512
-                }
-            )
-            .0 < 0
-        );
+        let (fd, how, at, bytes) = (-1, Erase::Discard, 0, 512);
+        assert_eq!(result(&mut *backend, Op::Sync { fd }), -libc::EBADF);
+        let discard = Op::Erase { fd, how, at, bytes };
+        assert!(result(&mut *backend, discard) < 0);
     });
 }
 
@@ -135,96 +98,52 @@ fn a_bad_descriptor_is_a_result_not_a_panic() {
 fn sockets_send_receive_and_end() {
     each(|mut backend| {
         let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let stream = socket(&ours);
         let pieces = vec![piece(b"hello "), piece(b"world")];
-        assert_eq!(
-            one(
-                &mut *backend,
-                Op::Send {
-                    stream: socket(&ours),
-                    pieces
-                }
-            )
-            .0,
-            11
-        );
+        assert_eq!(result(&mut *backend, Op::Send { stream, pieces }), 11);
         let mut text = [0; 11];
         theirs.read_exact(&mut text).expect("it was sent");
         assert_eq!(&text, b"hello world");
         theirs.write_all(b"abc").expect("room");
-        let (count, back) = one(
-            &mut *backend,
-            Op::Receive {
-                stream: socket(&ours),
-                pieces: vec![piece(&[0; 8])],
-            },
-        );
+        let receive = || Op::Receive {
+            stream,
+            pieces: vec![piece(&[0; 8])],
+        };
+        let (count, back) = one(&mut *backend, receive());
         assert_eq!((count, &back[0].slice()[..3]), (3, &b"abc"[..]));
         drop(theirs);
-        assert_eq!(
-            one(
-                &mut *backend,
-                Op::Receive {
-                    stream: socket(&ours),
-                    pieces: vec![piece(&[0; 8])]
-                }
-            )
-            .0,
-            0
-        );
-        assert_eq!(
-            one(
-                &mut *backend,
-                Op::Send {
-                    stream: socket(&ours),
-                    pieces: vec![piece(b"x")]
-                }
-            )
-            .0,
-            -libc::EPIPE
-        );
+        assert_eq!(result(&mut *backend, receive()), 0);
+        let pieces = vec![piece(b"x")];
+        let sent = result(&mut *backend, Op::Send { stream, pieces });
+        assert_eq!(sent, -libc::EPIPE);
     });
 }
 
 #[test]
 fn a_listener_accepts_and_a_cancelled_accept_comes_back() {
     each(|mut backend| {
-        let path = std::env::temp_dir().join(format!(
-            "restripe-accept-{}-{}",
-            std::process::id(),
-            backend.name()
-        ));
+        let name = format!("restripe-accept-{}-{}", std::process::id(), backend.name());
+        let path = std::env::temp_dir().join(name);
         let listener = UnixListener::bind(&path).expect("a socket");
         let client = UnixStream::connect(&path).expect("it listens");
         std::fs::remove_file(&path).expect("just made");
-        let (fd, _) = one(
-            &mut *backend,
-            Op::Accept {
-                fd: listener.as_raw_fd(),
-            },
-        );
-        assert!(fd >= 0);
+        let fd = listener.as_raw_fd();
+        let accepted = result(&mut *backend, Op::Accept { fd });
+        assert!(accepted >= 0);
         // SAFETY: the kernel just made it for us.
-        drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        drop(unsafe { OwnedFd::from_raw_fd(accepted) });
         drop(client);
-        backend.submit(
-            Token(1),
-            Op::Accept {
-                fd: listener.as_raw_fd(),
-            },
-        );
+        backend.submit(Token(1), Op::Accept { fd });
         let mut done = Vec::new();
-        backend
-            .wait(Some(Duration::ZERO), &mut done)
-            .expect("waiting works");
+        let waited = backend.wait(Some(Duration::ZERO), &mut done);
+        waited.expect("waiting works");
         assert!(done.is_empty());
         backend.cancel(Token(1));
         while done.is_empty() {
             backend.wait(None, &mut done).expect("waiting works");
         }
-        assert_eq!(
-            (done[0].token, done[0].result),
-            (Token(1), -libc::ECANCELED)
-        );
+        let cancelled = (Token(1), -libc::ECANCELED);
+        assert_eq!((done[0].token, done[0].result), cancelled);
         assert_eq!(backend.outstanding(), 0);
     });
 }
@@ -238,9 +157,8 @@ fn a_wake_from_another_thread_ends_a_wait() {
         backend.wait(None, &mut done).expect("waiting works");
         assert!(done.is_empty());
         other.join().expect("it only wakes");
-        backend
-            .wait(Some(Duration::ZERO), &mut done)
-            .expect("waiting works");
+        let waited = backend.wait(Some(Duration::ZERO), &mut done);
+        waited.expect("waiting works");
     });
 }
 
@@ -251,14 +169,8 @@ fn more_operations_than_the_queue_holds_all_come_back() {
         file.set_len(1 << 20).expect("room");
         let fd = file.as_raw_fd();
         for i in 0..3000 {
-            backend.submit(
-                Token(i),
-                Op::Read {
-                    fd,
-                    at: (i % 256) * 4096,
-                    pieces: vec![piece(&[1; 512])],
-                },
-            );
+            let (at, pieces) = ((i % 256) * 4096, vec![piece(&[1; 512])]);
+            backend.submit(Token(i), Op::Read { fd, at, pieces });
         }
         let mut done = Vec::new();
         while done.len() < 3000 {

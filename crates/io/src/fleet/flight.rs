@@ -369,7 +369,8 @@ mod tests {
     use super::*;
     use crate::member::{OpenOptions, file};
     use crate::memory::{PoolMemory, UserMemory};
-    use restripe_array::{Class, Member, Pool, Tag};
+    use crate::plain::bare_io;
+    use restripe_array::Pool;
     use std::path::PathBuf;
 
     /// What becomes of each kernel operation: short writes of half the bytes, or refusals of the flag.
@@ -389,24 +390,13 @@ mod tests {
     ) -> Vec<&'static str> {
         let mut pool = PoolMemory::new(Pool { small: 0, large: 1 }).expect("memory");
         let mut users = UserMemory::new(0);
-        let handles = Handles {
-            pool: &mut pool,
-            users: &mut users,
-        };
+        let handles = Handles::new(&mut pool, &mut users);
         let mut scratch = Scratch::new();
-        let segments = match op {
-            IoOp::Write => vec![Segment::Zero(8192)],
-            _ => Vec::new(),
-        };
+        let segments = vec![Segment::Zero(8192); usize::from(op == IoOp::Write)];
         let io = DeviceIo {
-            tag: Tag(0),
-            member: Member(0),
-            op,
-            at: 0,
-            sectors: 16,
             segments,
             durable,
-            class: Class::User,
+            ..bare_io(op, 0, 16)
         };
         let mut flight = Flight::new(Box::new(io), 0);
         let mut progress = flight.start(device, &handles, &mut scratch);
@@ -457,10 +447,8 @@ mod tests {
             let halves = issued(&mut device, Kernel::Halves, op, true);
             assert_eq!(halves, ["write+flag", "write+flag"]);
             device.go(Way::Sync);
-            assert_eq!(
-                issued(&mut device, Kernel::Whole, op, true),
-                ["write", "sync"]
-            );
+            let whole = issued(&mut device, Kernel::Whole, op, true);
+            assert_eq!(whole, ["write", "sync"]);
             let halves = issued(&mut device, Kernel::Halves, op, true);
             assert_eq!(halves, ["write", "write", "sync"]);
             for way in [Way::Flag, Way::Sync] {
@@ -486,15 +474,10 @@ mod tests {
     fn volatile_member_is_sent_neither_flag_nor_sync() {
         let (path, mut device) = device("volatile");
         device.go(Way::None);
-        assert_eq!(
-            issued(&mut device, Kernel::Whole, IoOp::Write, true),
-            ["write"]
-        );
-        assert_eq!(
-            issued(&mut device, Kernel::Whole, IoOp::Trim, true),
-            ["punch"]
-        );
-        assert!(issued(&mut device, Kernel::Whole, IoOp::Flush, false).is_empty());
+        let mut issued = |op, durable| issued(&mut device, Kernel::Whole, op, durable);
+        assert_eq!(issued(IoOp::Write, true), ["write"]);
+        assert_eq!(issued(IoOp::Trim, true), ["punch"]);
+        assert!(issued(IoOp::Flush, false).is_empty());
         std::fs::remove_file(&path).expect("ours");
     }
 

@@ -531,7 +531,8 @@ mod tests {
     use crate::backend::Waker;
     use crate::member::{OpenOptions, open};
     use crate::memory::{PoolMemory, UserMemory};
-    use restripe_array::{Class, Pool};
+    use crate::plain::bare_io;
+    use restripe_array::Pool;
     use std::io::{self, Read, Write};
     use std::os::unix::net::UnixListener;
     use std::time::Duration;
@@ -581,10 +582,8 @@ mod tests {
         });
         let uri = format!("nbd+unix:///?socket={}", path.display());
         let member = open(&uri, OpenOptions::default()).expect("they agree");
-        server
-            .join()
-            .expect("no panic")
-            .expect("nothing went wrong");
+        let served = server.join().expect("no panic");
+        served.expect("nothing went wrong");
         std::fs::remove_file(&path).expect("ours");
         member
     }
@@ -607,24 +606,11 @@ mod tests {
     /// Looks every second for 100 seconds: how many questions were sent, and whether the member was lost.
     fn watched(first: Option<IoOp>, name: &str) -> (usize, bool) {
         let (mut pool, mut users) = memory();
-        let handles = Handles {
-            pool: &mut pool,
-            users: &mut users,
-        };
+        let handles = Handles::new(&mut pool, &mut users);
         let mut backend = Counting { sends: 0 };
         let mut fleet = watching(mute(name));
         if let Some(op) = first {
-            let io = DeviceIo {
-                tag: Tag(0),
-                member: Member(0),
-                op,
-                at: 0,
-                sectors: 0,
-                segments: Vec::new(),
-                durable: false,
-                class: Class::Metadata,
-            };
-            fleet.start(Box::new(io), &handles, &mut backend);
+            fleet.start(Box::new(bare_io(op, 0, 0)), &handles, &mut backend);
         }
         for second in 0..100 {
             fleet.look(Nanos::from_secs(second), &handles, &mut backend);
@@ -640,18 +626,12 @@ mod tests {
         let member = crate::member::open(path.to_str().expect("text"), options);
         let mut fleet = watching(member.expect("it opens"));
         let (mut pool, mut users) = memory();
-        let handles = Handles {
-            pool: &mut pool,
-            users: &mut users,
-        };
+        let handles = Handles::new(&mut pool, &mut users);
         let mut backend = Counting { sends: 0 };
         fleet.look(Nanos::from_secs(10), &handles, &mut backend);
         assert!(fleet.departed.is_empty());
-        let file = std::fs::OpenOptions::new()
-            .write(true)
-            .open(&path)
-            .expect("ours");
-        file.set_len(4096).expect("cut short");
+        let file = std::fs::File::options().write(true).open(&path);
+        file.expect("ours").set_len(4096).expect("cut short");
         fleet.look(Nanos::from_secs(19), &handles, &mut backend);
         assert!(fleet.departed.is_empty(), "it is not time yet");
         fleet.look(Nanos::from_secs(20), &handles, &mut backend);
@@ -668,10 +648,7 @@ mod tests {
     #[test]
     fn remote_member_that_is_closed_is_not_lost() {
         let (mut pool, mut users) = memory();
-        let handles = Handles {
-            pool: &mut pool,
-            users: &mut users,
-        };
+        let handles = Handles::new(&mut pool, &mut users);
         let mut backend = Counting { sends: 0 };
         let mut fleet = Fleet::new(0, vec![mute("closed")]);
         fleet.close(Member(0));

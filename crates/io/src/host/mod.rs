@@ -50,6 +50,12 @@ pub struct World<'a> {
     pub users: &'a mut UserMemory,
 }
 
+impl<'a> World<'a> {
+    pub fn new(backend: &'a mut dyn Backend, users: &'a mut UserMemory) -> World<'a> {
+        World { backend, users }
+    }
+}
+
 /// What a host has to say to those above it.
 #[derive(Debug)]
 pub enum Outcome {

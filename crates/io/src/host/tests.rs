@@ -4,8 +4,9 @@ use super::*;
 use crate::backend::{BackendChoice, open as open_backend};
 use crate::member::{self, OpenOptions};
 use crate::memory::Memory;
+use crate::plain::bare_io;
 use crate::tokens::Owner;
-use restripe_array::{Buf, BufRef, Class, IoError, IoOp, Limits, Pool, Segment, Tag, zeroed_page};
+use restripe_array::{Buf, BufRef, IoError, IoOp, Limits, Pool, Segment, Tag, zeroed_page};
 use std::path::PathBuf;
 
 const POOL: Pool = Pool { small: 8, large: 2 };
@@ -48,24 +49,16 @@ impl Bench {
     fn io(&mut self, op: IoOp, at: u64, sectors: u64, segments: Vec<Segment>) -> Box<DeviceIo> {
         let tag = Tag(self.next_tag);
         self.next_tag += 1;
-        let class = Class::Metadata;
         Box::new(DeviceIo {
             tag,
-            member: Member(0),
-            op,
-            at,
-            sectors,
             segments,
             durable: op == IoOp::Write,
-            class,
+            ..bare_io(op, at, sectors)
         })
     }
 
     fn start(&mut self, io: Box<DeviceIo>) {
-        let mut world = World {
-            backend: &mut *self.backend,
-            users: &mut self.users,
-        };
+        let mut world = World::new(&mut *self.backend, &mut self.users);
         self.host.start(io, &mut world);
     }
 
@@ -84,10 +77,7 @@ impl Bench {
                 let Owner::Device { flight, .. } = Owner::of(completion.token) else {
                     panic!("not a flight")
                 };
-                let mut world = World {
-                    backend: &mut *self.backend,
-                    users: &mut self.users,
-                };
+                let mut world = World::new(&mut *self.backend, &mut self.users);
                 self.host.completed(flight, completion, &mut world);
             }
         }
@@ -106,13 +96,14 @@ impl Bench {
     }
 
     fn memory(&mut self, buf: Buf) -> Memory {
-        let users = &mut self.users;
-        Handles {
-            pool: &mut self.host.pool,
-            users,
-        }
-        .memory(buf)
-        .clone()
+        let handles = Handles::new(&mut self.host.pool, &mut self.users);
+        handles.memory(buf).clone()
+    }
+
+    /// All of the large buffer, written to the beginning.
+    fn write_large(&mut self) {
+        let (_, result) = self.run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)]);
+        assert_eq!(result, Ok(()));
     }
 
     fn read(&mut self, at: u64, sectors: u64) -> Vec<u8> {
@@ -137,10 +128,8 @@ fn part(buf: Buf, offset: u32, bytes: u32) -> Segment {
 
 /// A file member on this backend.
 fn file_bench(backend: BackendChoice, test: &str) -> Bench {
-    let path = std::env::temp_dir().join(format!(
-        "restripe-host-{}-{backend:?}-{test}",
-        std::process::id()
-    ));
+    let process = std::process::id();
+    let path = std::env::temp_dir().join(format!("restripe-host-{process}-{backend:?}-{test}"));
     let file = std::fs::File::create(&path).expect("a temporary file");
     file.set_len(1 << 20).expect("room");
     let mut bench = Bench::new(backend, path.to_str().expect("plain"));
@@ -170,11 +159,8 @@ fn pages_buffers_and_zeros_make_one_write() {
             part(Buf(3), 0, 512),
         ];
         let (io, result) = bench.run(IoOp::Write, 16, 12, segments);
-        assert_eq!(
-            (result, io.segments.len()),
-            (Ok(()), 4),
-            "the box comes back whole"
-        );
+        let whole = (Ok(()), 4);
+        assert_eq!((result, io.segments.len()), whole, "the box comes back");
         let bytes = bench.read(16, 12);
         let want = [vec![3; 1024], vec![7; 4096], vec![0; 512], vec![3; 512]].concat();
         assert_eq!(bytes, want);
@@ -191,23 +177,13 @@ fn zeroed_and_trimmed_ranges_read_as_zeros() {
     each("zero", |bench| {
         bench.memory(LARGE).fill(0, &[5; 65536]);
         for op in [IoOp::Zero, IoOp::Trim] {
-            assert_eq!(
-                bench
-                    .run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)])
-                    .1,
-                Ok(())
-            );
+            bench.write_large();
             assert_eq!(bench.run(op, 8, 16, vec![]).1, Ok(()));
             assert_eq!(bench.run(IoOp::Flush, 0, 0, vec![]).1, Ok(()));
             let bytes = bench.read(0, 128);
             assert!(bytes[4096..12288].iter().all(|byte| *byte == 0), "{op:?}");
-            assert!(
-                bytes[..4096]
-                    .iter()
-                    .chain(&bytes[12288..])
-                    .all(|byte| *byte == 5),
-                "{op:?}"
-            );
+            let mut others = bytes[..4096].iter().chain(&bytes[12288..]);
+            assert!(others.all(|byte| *byte == 5), "{op:?}");
             bench.memory(LARGE).fill(0, &[5; 65536]);
         }
     });
@@ -220,22 +196,17 @@ fn more_segments_than_a_call_takes() {
         bench.memory(Buf(1)).fill(0, &[2; 4096]);
         let segments = (0..2000).map(|i| part(Buf(i % 2), 0, 512)).collect();
         assert_eq!(bench.run(IoOp::Write, 0, 2000, segments).1, Ok(()));
-        let bytes = bench.read(1900, 100);
-        assert!(
-            bytes
-                .chunks(512)
-                .enumerate()
-                .all(|(i, sector)| sector.iter().all(|byte| *byte == 1 + i as u8 % 2))
-        );
+        for (i, sector) in bench.read(1900, 100).chunks(512).enumerate() {
+            assert!(sector.iter().all(|byte| *byte == 1 + i as u8 % 2));
+        }
     });
 }
 
 #[test]
 fn memory_that_suits_no_device_is_served_all_the_same() {
     each("crooked", |bench| {
-        bench
-            .memory(LARGE)
-            .fill(0, &(0..4096).map(|i| i as u8).collect::<Vec<u8>>());
+        let bytes: Vec<u8> = (0..4096).map(|i| i as u8).collect();
+        bench.memory(LARGE).fill(0, &bytes);
         let crooked = vec![
             part(LARGE, 7, 100),
             Segment::Zero(12),
@@ -246,12 +217,7 @@ fn memory_that_suits_no_device_is_served_all_the_same() {
         assert_eq!(bench.run(IoOp::Read, 4, 2, segments).1, Ok(()));
         let mut got = bench.memory(Buf(2)).slice(3, 500).to_vec();
         got.extend_from_slice(bench.memory(Buf(3)).slice(0, 524));
-        let want: Vec<u8> = (7..107)
-            .map(|i| i as u8)
-            .chain([0; 12])
-            .chain((1001..1913).map(|i| i as u8))
-            .collect();
-        assert_eq!(got, want);
+        assert_eq!(got, [&bytes[7..107], &[0; 12], &bytes[1001..1913]].concat());
     });
 }
 
@@ -260,15 +226,10 @@ fn a_file_cut_short_is_given_up_and_not_mended() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
         let mut bench = file_bench(backend, "short");
         let path = bench.file.clone().expect("a file");
-        std::fs::OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|file| file.set_len(4096))
-            .expect("ours");
-        assert_eq!(
-            bench.run(IoOp::Read, 0, 16, vec![part(LARGE, 0, 8192)]).1,
-            Err(IoError::Gone)
-        );
+        let file = std::fs::File::options().write(true).open(path);
+        file.expect("ours").set_len(4096).expect("ours");
+        let (_, result) = bench.run(IoOp::Read, 0, 16, vec![part(LARGE, 0, 8192)]);
+        assert_eq!(result, Err(IoError::Gone));
     }
 }
 
@@ -277,12 +238,7 @@ fn a_late_read_scribbles_on_nothing_and_its_neighbour_arrives() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
         let mut bench = file_bench(backend, "detach");
         bench.memory(LARGE).fill(0, &[9; 65536]);
-        assert_eq!(
-            bench
-                .run(IoOp::Write, 0, 128, vec![part(LARGE, 0, 65536)])
-                .1,
-            Ok(())
-        );
+        bench.write_large();
         bench.memory(LARGE).fill(0, &[4; 65536]);
         let late = bench.io(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]);
         let neighbour = bench.io(IoOp::Read, 8, 8, vec![part(LARGE, 4096, 4096)]);
@@ -294,14 +250,9 @@ fn a_late_read_scribbles_on_nothing_and_its_neighbour_arrives() {
         bench.memory(LARGE).fill(0, &[6; 4096]);
         assert_eq!((bench.next().1, bench.next().1), (Ok(()), Ok(())));
         let memory = bench.memory(LARGE);
-        assert!(
-            memory.slice(0, 4096).iter().all(|byte| *byte == 6),
-            "the late read went elsewhere"
-        );
-        assert!(
-            memory.slice(4096, 4096).iter().all(|byte| *byte == 9),
-            "the neighbour's data was brought over"
-        );
+        let all = |at, wanted| memory.slice(at, 4096).iter().all(|byte| *byte == wanted);
+        assert!(all(0, 6), "the late read went elsewhere");
+        assert!(all(4096, 9), "the neighbour's data was brought over");
     }
 }
 
@@ -310,16 +261,8 @@ fn a_late_read_scribbles_on_nothing_and_its_neighbour_arrives() {
 #[test]
 fn a_buffer_is_copied_once_for_all_that_is_given_up_on_it() {
     let mut bench = file_bench(BackendChoice::Threads, "detach-many");
-    let reads: Vec<_> = (0..3)
-        .map(|n| {
-            bench.io(
-                IoOp::Read,
-                8 * n,
-                8,
-                vec![part(LARGE, 4096 * n as u32, 4096)],
-            )
-        })
-        .collect();
+    let place = |n: u32| vec![part(LARGE, 4096 * n, 4096)];
+    let reads = [0, 1, 2].map(|n| bench.io(IoOp::Read, 8 * u64::from(n), 8, place(n)));
     let mut tags: Vec<Tag> = reads.iter().map(|io| io.tag).collect();
     reads.into_iter().for_each(|io| bench.start(io));
     let detach = |bench: &mut Bench, tag: Tag| {
@@ -348,10 +291,8 @@ fn a_closed_member_is_gone_but_answers_for_what_was_in_flight() {
     bench.start(io);
     bench.host.close(Member(0));
     assert_eq!(bench.next().1, Ok(()));
-    assert_eq!(
-        bench.run(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]).1,
-        Err(IoError::Gone)
-    );
+    let (_, result) = bench.run(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]);
+    assert_eq!(result, Err(IoError::Gone));
     assert_eq!(bench.host.member_names().collect::<Vec<_>>().len(), 1);
 }
 

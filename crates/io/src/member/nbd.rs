@@ -12,7 +12,7 @@
 //! only while its connections do.
 
 use super::{OpenFailure, OpenOptions, RETRY_AFTER};
-use crate::backend::Stream;
+use crate::backend::{Stream, VECTORS_MAX};
 use crate::front::listen::Wire;
 use crate::front::outbox::Outbox;
 use crate::memory::{Memory, Piece, advance};
@@ -117,16 +117,11 @@ pub fn open(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo
 }
 
 fn open_once(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
-    match &uri.endpoint {
-        Endpoint::Unix(path) => {
-            let stream = UnixStream::connect(path).map_err(OpenFailure::Io)?;
-            converse(stream.into(), &uri.export, options)
-        }
-        Endpoint::Tcp { host, port } => {
-            let stream = connect_tcp(host, *port).map_err(OpenFailure::Io)?;
-            converse(stream.into(), &uri.export, options)
-        }
-    }
+    let socket = match &uri.endpoint {
+        Endpoint::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
+        Endpoint::Tcp { host, port } => connect_tcp(host, *port).map(OwnedFd::from),
+    };
+    converse(socket.map_err(OpenFailure::Io)?, &uri.export, options)
 }
 
 /// Goes through the handshake with a server that may stall, and makes a device of what follows.
@@ -209,9 +204,10 @@ fn agree(
     export: &str,
     deadline: Instant,
 ) -> Result<(Client, Vec<u8>), OpenFailure> {
+    let failed = |why: &str| OpenFailure::Remote(why.to_owned());
     let remote = |error: ClientError| match error {
         ClientError::Held(why) => OpenFailure::Held(why),
-        error => OpenFailure::Remote(error.to_string()),
+        error => failed(&error.to_string()),
     };
     let mut client = Client::new(export, Replies::Structured);
     let (mut bytes, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
@@ -225,18 +221,10 @@ fn agree(
             ClientEvent::Ready => return Ok((client, bytes)),
             ClientEvent::More if step.consumed > 0 && !bytes.is_empty() => {}
             ClientEvent::More => match stream.read(&mut buffer).map_err(stalled)? {
-                0 => {
-                    return Err(OpenFailure::Remote(
-                        "closed the connection during the handshake".to_owned(),
-                    ));
-                }
+                0 => return Err(failed("closed the connection during the handshake")),
                 count => bytes.extend_from_slice(&buffer[..count]),
             },
-            _ => {
-                return Err(OpenFailure::Remote(
-                    "sent a reply before a request".to_owned(),
-                ));
-            }
+            _ => return Err(failed("sent a reply before a request")),
         }
     }
 }
@@ -369,10 +357,9 @@ impl NbdDevice {
             return;
         }
         let (at, left) = (io.at * SECTOR_BYTES, io.sectors * SECTOR_BYTES);
-        let stage = if io.op == IoOp::Flush {
-            Stage::Flush
-        } else {
-            Stage::Data
+        let stage = match io.op {
+            IoOp::Flush => Stage::Flush,
+            _ => Stage::Data,
         };
         let job = Job {
             flight,
@@ -413,10 +400,9 @@ impl NbdDevice {
         }
         let Some(command) = choose(job, &self.info) else {
             // Without a flush every change was made durable, or none can be, and the member is volatile.
-            let outcome = if job.stage == Stage::Flush {
-                Ok(())
-            } else {
-                Err(IoError::Unsupported)
+            let outcome = match job.stage {
+                Stage::Flush => Ok(()),
+                _ => Err(IoError::Unsupported),
             };
             return self.end_job(index, outcome);
         };
@@ -491,18 +477,11 @@ impl NbdDevice {
         }
         let mut pieces = Vec::with_capacity(2);
         let mut room = INBOX_BYTES - self.end;
-        if let Some(filling) = &self.filling {
-            pieces.extend(
-                filling
-                    .pieces
-                    .iter()
-                    .take(crate::backend::VECTORS_MAX - 1)
-                    .cloned(),
-            );
-            room = if filling.pieces.len() < crate::backend::VECTORS_MAX {
-                room.min(BEHIND_PAYLOAD_BYTES)
-            } else {
-                0
+        if let Some(Filling { pieces: rest, .. }) = &self.filling {
+            pieces.extend(rest.iter().take(VECTORS_MAX - 1).cloned());
+            room = match rest.len() < VECTORS_MAX {
+                true => room.min(BEHIND_PAYLOAD_BYTES),
+                false => 0,
             };
         }
         if room > 0 {
@@ -520,9 +499,8 @@ impl NbdDevice {
             self.give_up();
             return None;
         }
-        let more = self
-            .outbox
-            .sent(result.max(0) as u64, pieces, &mut Vec::new());
+        let bytes = result.max(0) as u64;
+        let more = self.outbox.sent(bytes, pieces, &mut Vec::new());
         self.sending = more.is_some();
         more
     }
@@ -551,11 +529,7 @@ impl NbdDevice {
     }
 
     fn filled_if_whole(&mut self) {
-        if self
-            .filling
-            .as_ref()
-            .is_some_and(|filling| filling.left == 0)
-        {
+        if matches!(self.filling, Some(Filling { left: 0, .. })) {
             self.filling = None;
             self.client.filled();
         }
@@ -600,11 +574,9 @@ impl NbdDevice {
         let here = filling.left.min((self.end - self.start) as u64);
         let mut at = self.start;
         for piece in cut(&filling.pieces, 0, here as u32) {
-            piece.memory.fill(
-                piece.offset as usize,
-                self.inbox.slice(at, piece.bytes as usize),
-            );
-            at += piece.bytes as usize;
+            let bytes = self.inbox.slice(at, piece.bytes as usize);
+            piece.memory.fill(piece.offset as usize, bytes);
+            at += bytes.len();
         }
         self.start = at;
         filling.left -= here;
@@ -617,10 +589,13 @@ impl NbdDevice {
         let Some(job) = self.jobs.get(index) else {
             return self.give_up();
         };
-        for piece in cut(&job.pieces, offset, bytes) {
-            piece
-                .memory
-                .clear(piece.offset as usize, piece.bytes as usize);
+        for Piece {
+            memory,
+            offset,
+            bytes,
+        } in cut(&job.pieces, offset, bytes)
+        {
+            memory.clear(offset as usize, bytes as usize);
         }
     }
 
@@ -709,8 +684,7 @@ mod tests {
     use crate::nbd_wire::{
         MAGIC_GREETING, MAGIC_OPTION, MAGIC_SIMPLE_REPLY, handshake_flags, transmission_flags,
     };
-    use crate::plain::Plain;
-    use restripe_array::{Class, Member, Tag};
+    use crate::plain::{Plain, bare_io};
     use std::net::TcpListener;
 
     const SIZE: usize = 1 << 20;
@@ -718,16 +692,13 @@ mod tests {
     #[test]
     fn a_server_that_stalls_in_the_handshake_is_given_up() {
         let (here, mut there) = UnixStream::pair().expect("a pair");
-        there
-            .write_all(&MAGIC_GREETING.to_be_bytes())
-            .expect("room");
+        let greeting = MAGIC_GREETING.to_be_bytes();
+        there.write_all(&greeting).expect("room");
         let moment = Duration::from_millis(20);
         for deadline in [Instant::now() + moment, Instant::now()] {
             let failure = agree(&here, "", deadline).err().expect("half a greeting");
-            assert!(
-                matches!(&failure, OpenFailure::Remote(what) if what.contains("in time")),
-                "{failure:?}"
-            );
+            let late = matches!(&failure, OpenFailure::Remote(what) if what.contains("in time"));
+            assert!(late, "{failure:?}");
         }
     }
 
@@ -746,11 +717,8 @@ mod tests {
         drop(stream);
         let mut came = Vec::new();
         let end = there.read_to_end(&mut came);
-        assert!(
-            end.is_err() && came.len() < sent,
-            "{} of {sent}",
-            came.len()
-        );
+        let came = came.len();
+        assert!(end.is_err() && came < sent, "{came} of {sent}");
     }
 
     /// The smallest server there is, on the other end of a socket pair: old handshake, simple replies, memory.
@@ -769,7 +737,7 @@ mod tests {
             stream.read_exact(&mut request)?;
             let at = u64::from_be_bytes(request[16..24].try_into().expect("eight bytes")) as usize;
             let bytes = u32::from_be_bytes(request[24..].try_into().expect("four bytes")) as usize;
-            let command = Command::from_code(u16::from_be_bytes([request[6], request[7]]));
+            let command = Command::of_code(u16::from_be_bytes([request[6], request[7]]));
             if command == Some(Command::Write) {
                 stream.read_exact(&mut disk[at..at + bytes])?;
             }
@@ -811,11 +779,8 @@ mod tests {
             plain.write(round, &bytes).expect("room");
             plain.flush().expect("it flushes");
             member = plain.into_member();
-            let device = device_of(&mut member);
-            assert!(
-                device.idle(),
-                "nobody would see what is in flight come back"
-            );
+            // Nobody would see what is in flight come back.
+            assert!(device_of(&mut member).idle());
             let plain = Plain::of(member).expect("a driver");
             let mut back = vec![0; bytes.len()];
             plain.read(round, &mut back).expect("it reads");
@@ -829,16 +794,7 @@ mod tests {
         let mut member = connected();
         let device = device_of(&mut member);
         let memory = Memory::new(4096);
-        let io = DeviceIo {
-            tag: Tag(1),
-            member: Member(0),
-            op: IoOp::Read,
-            at: 0,
-            sectors: 8,
-            segments: Vec::new(),
-            durable: false,
-            class: Class::Metadata,
-        };
+        let io = bare_io(IoOp::Read, 0, 8);
         device.start(7, &io, vec![Piece::new(memory, 0, 4096)]);
         let sending = device.next_send().expect("a request");
         let _receiving = device.next_receive().expect("an answer is owed");
@@ -858,14 +814,10 @@ mod tests {
     #[test]
     fn a_cut_takes_the_middle_of_several_pieces() {
         let memory = Memory::new(100);
-        let pieces: Vec<Piece> = (0..4)
-            .map(|i| Piece::new(memory.clone(), i * 10, 10))
-            .collect();
-        let spans: Vec<_> = cut(&pieces, 15, 12)
-            .iter()
-            .map(|piece| (piece.offset, piece.bytes))
-            .collect();
-        assert_eq!(spans, [(15, 5), (20, 7)]);
+        let pieces = [0, 10, 20, 30].map(|at| Piece::new(memory.clone(), at, 10));
+        let part = cut(&pieces, 15, 12);
+        let spans = part.iter().map(|piece| (piece.offset, piece.bytes));
+        assert!(spans.eq([(15, 5), (20, 7)]));
         assert!(cut(&pieces, 0, 0).is_empty());
     }
 }

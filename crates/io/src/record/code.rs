@@ -631,9 +631,7 @@ fn bounded(limits: &Limits) -> bool {
     // A shell leaves the engine memory beside the cache's.
     let lent = cache.map_or(0, |cache| cache.buffers().saturating_add(SMALL_MIN));
     handles.is_some_and(|handles| handles <= Buf::USER)
-        && [requests, slices, ios]
-            .into_iter()
-            .all(|bound| *bound <= BOUND_MAX)
+        && *requests.max(slices).max(ios) <= BOUND_MAX
         && lent <= pool.small
 }
 
@@ -671,6 +669,7 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::plain::bare_io;
     use restripe_array::{Buf, CommandTag, zeroed_page};
 
     fn request() -> Request {
@@ -776,13 +775,8 @@ mod tests {
         page[17] = 42;
         let mut io = DeviceIo {
             tag: Tag(5),
-            member: Member(0),
-            op: IoOp::Read,
-            at: 0,
-            sectors: 8,
             segments: vec![Segment::Page(page)],
-            durable: false,
-            class: Class::Metadata,
+            ..bare_io(IoOp::Read, 0, 8)
         };
         let mut writer = Writer::default();
         writer.event(&Event::Device(Box::new(io.clone()), Ok(())));
@@ -813,10 +807,8 @@ mod tests {
             rule: Rule::VdfLru,
         };
         let limits = Limits::default().with_cache(Some(cache));
-        assert_eq!(
-            taken(limits).map(|config| config.limits.cache),
-            Ok(Some(cache))
-        );
+        let cache_taken = taken(limits).map(|config| config.limits.cache);
+        assert_eq!(cache_taken, Ok(Some(cache)));
         let mut wrong = [limits; 3];
         wrong[0].pool.large = u32::MAX;
         wrong[1].requests = u32::MAX;

@@ -326,10 +326,7 @@ impl Shell {
     fn look_at_members(&mut self) {
         for host in &mut self.hosts {
             if host.next_look().is_some_and(|time| time <= self.now) {
-                let mut world = World {
-                    backend: &mut *self.backend,
-                    users: &mut self.users,
-                };
+                let mut world = World::new(&mut *self.backend, &mut self.users);
                 host.look(self.now, &mut world);
             }
         }
@@ -361,17 +358,11 @@ impl Shell {
     fn completed(&mut self, done: Completion) {
         match Owner::of(done.token) {
             Owner::Device { host, flight } => {
-                let mut world = World {
-                    backend: &mut *self.backend,
-                    users: &mut self.users,
-                };
+                let mut world = World::new(&mut *self.backend, &mut self.users);
                 self.hosts[usize::from(host)].completed(flight, done, &mut world);
             }
             Owner::Remote { host, member, sent } => {
-                let mut world = World {
-                    backend: &mut *self.backend,
-                    users: &mut self.users,
-                };
+                let mut world = World::new(&mut *self.backend, &mut self.users);
                 self.hosts[usize::from(host)].remote_completed(member, sent, done, &mut world);
             }
             Owner::Accept { listener } => self.accepted(listener, done.result),
@@ -387,10 +378,7 @@ impl Shell {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for _ in 0..ROUNDS_A_TURN {
             for (index, host) in self.hosts.iter_mut().enumerate() {
-                let mut world = World {
-                    backend: &mut *self.backend,
-                    users: &mut self.users,
-                };
+                let mut world = World::new(&mut *self.backend, &mut self.users);
                 host.settle(self.now, STEPS_A_ROUND, &mut world);
                 outcomes.extend(host.outcomes.drain(..).map(|outcome| (index, outcome)));
             }

@@ -26,23 +26,19 @@ struct Images {
 
 impl Images {
     fn new(test: &str, count: usize, bytes: u64) -> Images {
-        let name = |i| {
-            std::env::temp_dir().join(format!("restripe-shell-{}-{test}-{i}", std::process::id()))
-        };
+        let (folder, process) = (std::env::temp_dir(), std::process::id());
+        let name = |i| folder.join(format!("restripe-shell-{process}-{test}-{i}"));
         let paths: Vec<PathBuf> = (0..count).map(name).collect();
         for path in &paths {
-            std::fs::File::create(path)
-                .and_then(|file| file.set_len(bytes))
-                .expect("a temporary file");
+            let file = std::fs::File::create(path).expect("a temporary file");
+            file.set_len(bytes).expect("room");
         }
         Images { paths }
     }
 
     fn names(&self) -> Vec<String> {
-        self.paths
-            .iter()
-            .map(|path| path.to_str().expect("plain").to_owned())
-            .collect()
+        let name = |path: &PathBuf| path.to_str().expect("plain").to_owned();
+        self.paths.iter().map(name).collect()
     }
 }
 
@@ -61,9 +57,8 @@ fn create(members: &[Plain], level: Level, spares: usize) {
 fn create_with(members: &[Plain], level: Level, change: impl FnOnce(&mut CreateOptions)) {
     let mut options = CreateOptions::new("test", Uuid([7; 16]), level, 128);
     options.members = members.iter().map(Plain::info).collect();
-    options.uuids = (0..members.len())
-        .map(|i| Uuid([i as u8 + 1; 16]))
-        .collect();
+    let uuids = (1..).map(|i| Uuid([i; 16]));
+    options.uuids = uuids.take(members.len()).collect();
     change(&mut options);
     let creation = meta::create(&options).expect("a sound array");
     for (member, at, content) in &creation.writes {
@@ -73,16 +68,14 @@ fn create_with(members: &[Plain], level: Level, change: impl FnOnce(&mut CreateO
         }
         .expect("the member takes it");
     }
-    members
-        .iter()
-        .for_each(|member| member.flush().expect("it flushes"));
+    for member in members {
+        member.flush().expect("it flushes");
+    }
 }
 
 fn plain(names: &[String]) -> Vec<Plain> {
-    names
-        .iter()
-        .map(|name| Plain::open(name, false).expect("it opens"))
-        .collect()
+    let open = |name: &String| Plain::open(name, false).expect("it opens");
+    names.iter().map(open).collect()
 }
 
 fn spec(members: Vec<OpenMember>, record: Option<&Path>) -> ArraySpec {
@@ -99,20 +92,36 @@ fn spec(members: Vec<OpenMember>, record: Option<&Path>) -> ArraySpec {
 
 /// A reactor that hosts these members, started.
 fn serve(backend: BackendChoice, members: Vec<OpenMember>, record: Option<&Path>) -> Running {
-    let options = ShellOptions {
-        backend,
-        memory: 64 * MIB,
+    serve_within(backend, 64 * MIB, [spec(members, record)])
+}
+
+/// One that hosts an array of each spec, with so much memory for users.
+fn serve_within<const N: usize>(
+    backend: BackendChoice,
+    memory: u64,
+    specs: [ArraySpec; N],
+) -> Running {
+    let options = ShellOptions { backend, memory };
+    let prepare = move |shell: &mut Shell| {
+        let mut specs = specs.into_iter();
+        specs.try_for_each(|spec| shell.host(spec).map(drop))
     };
-    let spec = spec(members, record);
-    let running =
-        Shell::spawn(options, move |shell| shell.host(spec).map(drop)).expect("a reactor");
-    let start = Command::Start(StartMode::default());
+    let running = Shell::spawn(options, prepare).expect("a reactor");
+    for array in 0..N {
+        let start = Command::Start(StartMode::default());
+        let started = running.remote.command(array, start).expect("it lives");
+        started.expect("the array starts");
+    }
     running
-        .remote
-        .command(0, start)
-        .expect("it lives")
-        .expect("the array starts");
-    running
+}
+
+fn fail(running: &Running, member: Member) {
+    let failed = running.remote.command(0, Command::Fail(member));
+    failed.expect("it lives").expect("it fails");
+}
+
+fn nbd() -> ProtocolMaker {
+    std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()))
 }
 
 fn open(names: &[String]) -> Vec<OpenMember> {
@@ -136,54 +145,40 @@ fn pattern(seed: u64, bytes: usize) -> Vec<u8> {
 }
 
 fn backends() -> Vec<BackendChoice> {
-    let ring = backend::open(BackendChoice::Ring).is_ok();
-    if ring {
-        vec![BackendChoice::Ring, BackendChoice::Threads]
-    } else {
-        vec![BackendChoice::Threads]
-    }
+    let mut backends = vec![BackendChoice::Ring, BackendChoice::Threads];
+    backends.retain(|backend| backend::open(*backend).is_ok());
+    backends
 }
 
-fn state(running: &Running) -> ArrayState {
-    running
-        .remote
-        .status(0)
-        .expect("it lives")
-        .expect("array 0")
-        .state
+fn status(running: &Running) -> restripe_tier::report::Status {
+    let status = running.remote.status(0).expect("it lives");
+    status.expect("array 0")
 }
 
 const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
 
+/// Where something is written, what, and whether durably: the last also where no sector begins.
+fn some(seed: u64) -> [(u64, Vec<u8>, bool); 3] {
+    [
+        (0, pattern(seed, 300_000 / 512 * 512), false),
+        (5 * MIB + 1536, pattern(seed + 1, 4096), true),
+        (7 * MIB + 7, pattern(seed + 2, 1000), false),
+    ]
+}
+
 fn write_some(client: &mut LocalClient, seed: u64) {
-    client
-        .write(0, pattern(seed, 300_000 / 512 * 512), false)
-        .expect("it is written");
-    client
-        .write(5 * MIB + 1536, pattern(seed + 1, 4096), true)
-        .expect("it is written");
-    client
-        .write(7 * MIB + 7, pattern(seed + 2, 1000), false)
-        .expect("also where no sector begins");
+    for (at, bytes, fua) in some(seed) {
+        client.write(at, bytes, fua).expect("it is written");
+    }
     client.flush().expect("it is flushed");
 }
 
 fn check_some(client: &mut LocalClient, seed: u64) {
-    let long = pattern(seed, 300_000 / 512 * 512);
-    assert!(client.read(0, long.len() as u64).expect("it is read") == long);
-    assert_eq!(
-        client.read(5 * MIB + 1536, 4096).expect("it is read"),
-        pattern(seed + 1, 4096)
-    );
-    assert_eq!(
-        client.read(7 * MIB + 7, 1000).expect("it is read"),
-        pattern(seed + 2, 1000)
-    );
-    assert_eq!(
-        client.read(9 * MIB, 4096).expect("it is read"),
-        vec![0; 4096],
-        "never written"
-    );
+    let never_written = (9 * MIB, vec![0; 4096], false);
+    for (at, bytes, _) in some(seed).into_iter().chain([never_written]) {
+        let read = client.read(at, bytes.len() as u64).expect("it is read");
+        assert!(read == bytes, "at {at}");
+    }
 }
 
 #[test]
@@ -192,7 +187,7 @@ fn an_array_of_files_keeps_what_it_is_given_over_a_restart() {
         let images = Images::new(&format!("restart-{backend:?}"), 4, 16 * MIB);
         create(&plain(&images.names()), RAID5, 0);
         let running = serve(backend, open(&images.names()), None);
-        assert_eq!(state(&running), ArrayState::Healthy);
+        assert_eq!(status(&running).state, ArrayState::Healthy);
         let mut client = running.remote.client(0);
         write_some(&mut client, 1);
         check_some(&mut client, 1);
@@ -227,25 +222,13 @@ fn a_spare_takes_over_and_the_next_loss_is_borne() {
         let facts = running.remote.facts(0).expect("it lives");
         let mut client = running.remote.client(0);
         write_some(&mut client, 9);
-        running
-            .remote
-            .command(0, Command::Fail(Member(1)))
-            .expect("it lives")
-            .expect("it fails");
+        fail(&running, Member(1));
         check_some(&mut client, 9);
         wait_for_task(&facts);
-        assert_eq!(state(&running), ArrayState::Healthy);
-        running
-            .remote
-            .command(0, Command::Fail(Member(2)))
-            .expect("it lives")
-            .expect("it fails");
+        assert_eq!(status(&running).state, ArrayState::Healthy);
+        fail(&running, Member(2));
         check_some(&mut client, 9);
-        let status = running
-            .remote
-            .status(0)
-            .expect("it lives")
-            .expect("array 0");
+        let status = status(&running);
         assert_eq!(status.state, ArrayState::Degraded);
         assert_eq!(status.members[2].state, MemberState::Failed);
         stop(running);
@@ -255,9 +238,8 @@ fn a_spare_takes_over_and_the_next_loss_is_borne() {
 fn wait_for_task(facts: &mpsc::Receiver<(Nanos, restripe_array::Fact)>) {
     use restripe_array::{Fact, TaskOutcome};
     loop {
-        let (_, fact) = facts
-            .recv_timeout(Duration::from_secs(60))
-            .expect("the rebuild ends");
+        let told = facts.recv_timeout(Duration::from_secs(60));
+        let (_, fact) = told.expect("the rebuild ends");
         if let Fact::TaskEnded { outcome, .. } = fact {
             assert_eq!(outcome, TaskOutcome::Done);
             return;
@@ -275,13 +257,14 @@ fn ram_array(level: Level, count: usize) -> Vec<OpenMember> {
 #[test]
 fn every_level_serves_from_memory() {
     let raid6 = Level::Raid6(Rotation::LeftSymmetric);
+    let raid10 = Level::Raid10 { copies: 2 };
     for level in [
         Level::Raid0,
         Level::Raid1,
         Level::Raid4,
         RAID5,
         raid6,
-        Level::Raid10 { copies: 2 },
+        raid10,
     ] {
         let running = serve(BackendChoice::Automatic, ram_array(level, 4), None);
         let mut client = running.remote.client(0);
@@ -289,48 +272,25 @@ fn every_level_serves_from_memory() {
         check_some(&mut client, 3);
         client.trim(0, MIB).expect("it is trimmed");
         client.zero(5 * MIB, MIB, false).expect("it is zeroed");
-        assert_eq!(
-            client.read(5 * MIB, MIB).expect("it is read"),
-            vec![0; MIB as usize]
-        );
+        let zeroed = client.read(5 * MIB, MIB).expect("it is read");
+        assert_eq!(zeroed, vec![0; MIB as usize]);
         stop(running);
     }
 }
 
 #[test]
 fn many_requests_at_once_within_little_memory_are_all_answered() {
-    let options = ShellOptions {
-        backend: BackendChoice::Automatic,
-        memory: MIB,
-    };
     let spec = spec(ram_array(RAID5, 4), None);
-    let running =
-        Shell::spawn(options, move |shell| shell.host(spec).map(drop)).expect("a reactor");
-    let start = Command::Start(StartMode::default());
-    running
-        .remote
-        .command(0, start)
-        .expect("it lives")
-        .expect("the array starts");
+    let running = serve_within(BackendChoice::Automatic, MIB, [spec]);
     let mut client = running.remote.client(0);
     for i in 0..1000 {
-        let data = pattern(i, 65536);
-        client
-            .submit(
-                restripe_array::RequestOp::Write,
-                i % 50 * 65536,
-                65536,
-                data,
-                false,
-            )
-            .expect("it lives");
+        let (write, at) = (restripe_array::RequestOp::Write, i % 50 * 65536);
+        let submitted = client.submit(write, at, 65536, pattern(i, 65536), false);
+        submitted.expect("it lives");
     }
     for _ in 0..1000 {
-        client
-            .next_reply()
-            .expect("it lives")
-            .result
-            .expect("it is written");
+        let reply = client.next_reply().expect("it lives");
+        reply.result.expect("it is written");
     }
     let last = client.read(3 * 65536, 65536).expect("it is read");
     assert!(last == pattern(953, 65536), "the last of its writes");
@@ -342,19 +302,15 @@ fn a_recorded_run_replays_to_the_same_actions() {
     let path = std::env::temp_dir().join(format!("restripe-record-{}", std::process::id()));
     let running = serve(BackendChoice::Automatic, ram_array(RAID5, 4), Some(&path));
     write_some(&mut running.remote.client(0), 2);
-    running
-        .remote
-        .command(0, Command::Fail(Member(1)))
-        .expect("it lives")
-        .expect("it fails");
+    fail(&running, Member(1));
     check_some(&mut running.remote.client(0), 2);
     stop(running);
     let record = std::fs::read(&path).expect("it was written");
     std::fs::remove_file(&path).expect("ours");
     let replayed = crate::record::replay(&record, |_| {}).expect("the same engine does the same");
     assert!(replayed.steps > 20 && !replayed.cut);
-    let cut = crate::record::replay(&record[..record.len() - 3], |_| {})
-        .expect("a cut record is a shorter one");
+    let cut = crate::record::replay(&record[..record.len() - 3], |_| {});
+    let cut = cut.expect("a cut record is a shorter one");
     assert!(cut.cut && cut.steps < replayed.steps);
 }
 
@@ -364,12 +320,10 @@ fn read_over_pipes(running: &Running, bytes: u32) -> Vec<u8> {
     let (their_input, mut requests) = std::io::pipe().expect("a pipe");
     let (mut replies, their_output) = std::io::pipe().expect("a pipe");
     let wire = Wire::pair(their_input.into(), their_output.into());
-    let maker: ProtocolMaker =
-        std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
-    running.remote.adopt(wire, maker).expect("it lives");
+    running.remote.adopt(wire, nbd()).expect("it lives");
     let mut client = Client::new("", Replies::Simple);
-    let (mut inbox, mut out, mut buffer, mut block) =
-        (Vec::new(), Vec::new(), [0; 1024], vec![0; bytes as usize]);
+    let (mut inbox, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 1024]);
+    let mut block = vec![0; bytes as usize];
     loop {
         let step = client.received(&inbox, &mut out).expect("a sound server");
         inbox.drain(..step.consumed);
@@ -413,15 +367,10 @@ fn pipes_carry_a_connection_on_every_backend() {
     for backend in backends() {
         let running = serve(backend, ram_array(RAID5, 3), None);
         let bytes = pattern(4, 300 * 1024);
-        running
-            .remote
-            .client(0)
-            .write(0, bytes.clone(), false)
-            .expect("it is written");
-        assert!(
-            read_over_pipes(&running, 300 * 1024) == bytes,
-            "more than a pipe holds comes through whole"
-        );
+        let written = running.remote.client(0).write(0, bytes.clone(), false);
+        written.expect("it is written");
+        // More than a pipe holds comes through whole.
+        assert!(read_over_pipes(&running, 300 * 1024) == bytes);
         while running.remote.connections().expect("it lives") > 0 {
             std::thread::yield_now();
         }
@@ -431,37 +380,22 @@ fn pipes_carry_a_connection_on_every_backend() {
 
 #[test]
 fn one_reactor_serves_several_arrays() {
-    let specs = [
-        spec(ram_array(RAID5, 3), None),
-        spec(ram_array(Level::Raid1, 2), None),
-    ];
-    let prepare = move |shell: &mut Shell| {
-        specs
-            .into_iter()
-            .try_for_each(|spec| shell.host(spec).map(drop))
-    };
-    let running = Shell::spawn(ShellOptions::default(), prepare).expect("a reactor");
-    for array in 0..2 {
-        let start = Command::Start(StartMode::default());
-        running
-            .remote
-            .command(array, start)
-            .expect("it lives")
-            .expect("the array starts");
-    }
+    let (one, other) = (ram_array(RAID5, 3), ram_array(Level::Raid1, 2));
+    let specs = [spec(one, None), spec(other, None)];
+    let running = serve_within(
+        BackendChoice::Automatic,
+        ShellOptions::default().memory,
+        specs,
+    );
     let (mut first, mut second) = (running.remote.client(0), running.remote.client(1));
-    first
-        .write(0, pattern(1, 8192), false)
-        .expect("it is written");
-    second
-        .write(0, pattern(2, 8192), false)
-        .expect("it is written");
+    for (client, seed) in [(&mut first, 1), (&mut second, 2)] {
+        let written = client.write(0, pattern(seed, 8192), false);
+        written.expect("it is written");
+    }
     assert!(first.read(0, 8192).expect("it is read") == pattern(1, 8192));
     assert!(second.read(0, 8192).expect("it is read") == pattern(2, 8192));
-    assert!(
-        running.remote.status(2).expect("it lives").is_none(),
-        "there is no third"
-    );
+    let third = running.remote.status(2).expect("it lives");
+    assert!(third.is_none());
     stop(running);
 }
 
@@ -469,19 +403,15 @@ fn one_reactor_serves_several_arrays() {
 fn nonsense_from_this_process_is_refused() {
     let running = serve(BackendChoice::Automatic, ram_array(RAID5, 3), None);
     let mut client = running.remote.client(0);
-    assert!(client.read(1 << 60, 4096).is_err(), "beyond the end");
-    assert!(
-        client.read(u64::MAX - 5, 4096).is_err(),
-        "around the end of all numbers"
-    );
-    assert!(
-        client.read(0, 1 << 40).is_err(),
-        "more than one request may have"
-    );
-    assert!(
-        running.remote.client(7).read(0, 512).is_err(),
-        "of no array"
-    );
+    for (offset, bytes, what) in [
+        (1 << 60, 4096, "beyond the end"),
+        (u64::MAX - 5, 4096, "around the end of all numbers"),
+        (0, 1 << 40, "more than one request may have"),
+    ] {
+        assert!(client.read(offset, bytes).is_err(), "{what}");
+    }
+    let of_no_array = running.remote.client(7).read(0, 512);
+    assert!(of_no_array.is_err());
     assert!(client.read(0, 512).is_ok());
     stop(running);
 }
@@ -497,13 +427,12 @@ fn attach(path: &Path) -> UnixStream {
         let mut header = [0; 20];
         stream.read_exact(&mut header).expect("it answers");
         let word = |at: usize| {
-            header[at..]
-                .first_chunk()
-                .map(|word| u32::from_be_bytes(*word))
+            let word = header[at..].first_chunk().expect("a header has it");
+            u32::from_be_bytes(*word)
         };
-        let mut data = vec![0; word(16).expect("a length") as usize];
+        let mut data = vec![0; word(16) as usize];
         stream.read_exact(&mut data).expect("it answers");
-        if word(12) == Some(1) {
+        if word(12) == 1 {
             return stream;
         }
     }
@@ -527,21 +456,11 @@ fn ask_to_read(stream: &mut UnixStream, bytes: u32, times: usize) {
 #[test]
 fn clients_that_do_not_read_keep_nobody_waiting() {
     for backend in backends() {
-        let options = ShellOptions {
-            backend,
-            ..ShellOptions::default()
-        };
         let spec = spec(ram_array(RAID5, 3), None);
-        let running =
-            Shell::spawn(options, move |shell| shell.host(spec).map(drop)).expect("a reactor");
-        let start = Command::Start(StartMode::default());
-        let started = running.remote.command(0, start).expect("it lives");
-        started.expect("the array starts");
+        let running = serve_within(backend, ShellOptions::default().memory, [spec]);
         let path = std::env::temp_dir().join(format!("restripe-stalled-{}", std::process::id()));
         let listener = Listener::unix(&path).expect("a free path");
-        let maker: ProtocolMaker =
-            std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
-        running.remote.listen(listener, maker).expect("it lives");
+        running.remote.listen(listener, nbd()).expect("it lives");
         let mut stalled: Vec<UnixStream> = (0..8).map(|_| attach(&path)).collect();
         for stream in &mut stalled {
             ask_to_read(stream, 1 << 20, 1000);

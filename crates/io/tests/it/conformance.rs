@@ -206,10 +206,7 @@ impl Real {
                 let Owner::Device { flight, .. } = Owner::of(completion.token) else {
                     panic!("only files here")
                 };
-                let mut world = World {
-                    backend: &mut *self.backend,
-                    users: &mut self.users,
-                };
+                let mut world = World::new(&mut *self.backend, &mut self.users);
                 self.host.completed(flight, completion, &mut world);
             }
         }
@@ -226,10 +223,7 @@ fn tag_of(event: &Event) -> Tag {
 
 impl Side for Real {
     fn settle(&mut self, now: Nanos) {
-        let mut world = World {
-            backend: &mut *self.backend,
-            users: &mut self.users,
-        };
+        let mut world = World::new(&mut *self.backend, &mut self.users);
         self.host.settle(now, u32::MAX, &mut world);
         self.drain();
     }

@@ -31,22 +31,11 @@ impl Lender {
     }
 
     fn serve(test: &str, backend: BackendChoice, members: Vec<OpenMember>) -> Lender {
-        let options = ShellOptions {
-            backend,
-            memory: 32 * MIB,
-        };
-        let spec = spec(members, None);
-        let running =
-            Shell::spawn(options, move |shell| shell.host(spec).map(drop)).expect("a reactor");
-        let start = Command::Start(StartMode::default());
-        let started = running.remote.command(0, start).expect("it lives");
-        started.expect("the array starts");
+        let running = serve_within(backend, 32 * MIB, [spec(members, None)]);
         let name = format!("restripe-lease-{}-{test}", std::process::id());
         let path = std::env::temp_dir().join(name);
         let listener = Listener::unix(&path).expect("a free path");
-        let maker: ProtocolMaker =
-            std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
-        running.remote.listen(listener, maker).expect("it lives");
+        running.remote.listen(listener, nbd()).expect("it lives");
         Lender { running, path }
     }
 
@@ -77,13 +66,10 @@ impl Lender {
 
     /// Where a lease starts in the array, and who borrows it.
     fn find(&self, text: &str) -> Option<(u64, Option<Uuid>)> {
-        let status = self.running.remote.status(0).expect("it lives");
-        let lent = status.expect("array 0").set.lent;
-        let mut leases = lent
-            .iter()
-            .filter_map(|parcel| Some((parcel.start * 512, parcel.lease?)));
-        let found = leases.find(|(_, lease)| lease.name == name(text));
-        found.map(|(start, lease)| (start, lease.borrower))
+        status(&self.running).set.lent.iter().find_map(|parcel| {
+            let lease = parcel.lease.filter(|lease| lease.name == name(text))?;
+            Some((parcel.start * 512, lease.borrower))
+        })
     }
 
     fn wait_for_borrower(&self, text: &str, borrower: Option<Uuid>) {
@@ -195,10 +181,8 @@ fn a_lease_is_a_window_of_its_own() {
     for backend in backends() {
         let lender = Lender::new("window", backend);
         let mut users = lender.attach("").expect("the array is the default");
-        let (mut a, mut b) = (
-            lender.attach("lease/test/a").expect("it is served"),
-            lender.attach("lease/test/b").expect("it is served"),
-        );
+        let [mut a, mut b] = ["lease/test/a", "lease/test/b"]
+            .map(|export| lender.attach(export).expect("it is served"));
         assert_eq!((a.size, b.size), (LEASE, LEASE));
         let start_of = |lease| lender.find(lease).expect("it is there").0;
         assert!(start_of("a") >= users.size && start_of("b") >= start_of("a") + LEASE);
@@ -208,10 +192,8 @@ fn a_lease_is_a_window_of_its_own() {
             assert!(client.read(LEASE, 512).is_err() && client.read(u64::MAX - 511, 512).is_err());
         }
         assert_eq!(users.write(users.size - 4096, &pattern(3, 4096)), 0);
-        assert!(
-            users.read(users.size, 512).is_err(),
-            "what is lent is no user's"
-        );
+        let lent = users.read(users.size, 512);
+        assert!(lent.is_err(), "it is no user's");
         for (client, seed) in [(&mut a, 1), (&mut b, 2)] {
             assert_eq!(client.read(LEASE - 8192, 8192), Ok(pattern(seed, 8192)));
         }
@@ -229,10 +211,8 @@ fn a_lease_has_one_client_at_a_time() {
     let first = lender.attach("lease/test/a").expect("it is free");
     let policy = (1 << 31) | 2;
     assert_eq!(lender.attach("lease/test/a").err(), Some(policy));
-    assert!(matches!(
-        lender.remove("a", false),
-        Err(CommandError::Busy(_))
-    ));
+    let removed = lender.remove("a", false);
+    assert!(matches!(removed, Err(CommandError::Busy(_))));
     let uses = lender.running.remote.lease_uses(0).expect("it lives");
     let attached = |one: &LeaseUse| one.attached.then_some(one.name);
     assert!(uses.iter().filter_map(attached).eq([name("a")]));
@@ -240,10 +220,8 @@ fn a_lease_has_one_client_at_a_time() {
     let mut next = lender.attach_next("lease/test/a");
     assert_eq!(next.write(0, &pattern(1, 4096)), 0);
     lender.remove("a", true).expect("by force");
-    assert!(
-        matches!(next.stream.read(&mut [0; 16]), Ok(0) | Err(_)),
-        "it is hung up on"
-    );
+    let end = next.stream.read(&mut [0; 16]);
+    assert!(matches!(end, Ok(0) | Err(_)), "it is hung up on");
     let unknown = (1 << 31) | 6;
     assert_eq!(lender.attach("lease/test/a").err(), Some(unknown));
     assert!(lender.attach("lease/test/b").is_ok());
@@ -293,9 +271,8 @@ fn users_leave_borrowers_their_connections() {
     let mut hello = b"\0\0\0\x03".to_vec();
     encode_option(7, &[&encode_info_query("", &[])], &mut hello);
     one_more.write_all(&hello).expect("room");
-    one_more
-        .read_to_end(&mut Vec::new())
-        .expect("it is hung up on");
+    let end = one_more.read_to_end(&mut Vec::new());
+    end.expect("it is hung up on");
     for lease in ["a", "b"] {
         let mut borrower = lender.attach_next(&format!("lease/test/{lease}"));
         assert_eq!(borrower.write(0, &pattern(1, 4096)), 0);
@@ -306,11 +283,16 @@ fn users_leave_borrowers_their_connections() {
 
 /// The superblock of a surrogate, as its `create` writes it.
 fn surrogates_head(of: Uuid) -> Vec<u8> {
+    surrogate_up_to(16384, of)
+}
+
+/// So many bytes of its member.
+fn surrogate_up_to(bytes: usize, of: Uuid) -> Vec<u8> {
     let members = plain(&["ram:8M".to_owned()]);
     create_with(&members, Level::Raid0, |options| {
         options.partner = Some(Partner::new(PartnerRole::Surrogate, of));
     });
-    let mut head = vec![0; 16384];
+    let mut head = vec![0; bytes];
     members[0].read(0, &mut head).expect("it is read");
     head
 }
@@ -340,16 +322,12 @@ fn who_borrows_is_what_lies_at_the_start() {
     let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
     lender.wait_for_borrower("a", Some(other));
     let refused = lender.remove_when_looked_up("a");
-    let borrowed = matches!(
-        refused,
-        Err(CommandError::Lease(LeaseError::Borrowed { .. }))
-    );
-    assert!(borrowed, "{refused:?}");
+    let (name, by) = (name("a"), other);
+    let borrowed = LeaseError::Borrowed { name, by };
+    assert_eq!(refused, Err(CommandError::Lease(borrowed)));
     // A table that says something else is put right when the array starts.
-    let wrong = LeaseCommand::Bind {
-        name: name("a"),
-        borrower: Some(one),
-    };
+    let borrower = Some(one);
+    let wrong = LeaseCommand::Bind { name, borrower };
     lender.order(wrong).expect("it is there");
     stop(lender.running);
     let lender = Lender::serve("borrower", BackendChoice::Automatic, open(&images.names()));
@@ -370,19 +348,13 @@ impl Bench {
         let members = members.into_iter().map(Plain::into_member).collect();
         let mut shell = Shell::new(ShellOptions::default()).expect("a reactor");
         shell.host(spec(members, None)).expect("it is taken in");
-        let path =
-            std::env::temp_dir().join(format!("restripe-bench-{}-{test}", std::process::id()));
-        let maker: ProtocolMaker =
-            std::sync::Arc::new(|| Box::new(crate::front::nbd::Connection::new()));
-        shell.listen(Listener::unix(&path).expect("a free path"), maker);
+        let name = format!("restripe-bench-{}-{test}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        shell.listen(Listener::unix(&path).expect("a free path"), nbd());
         let mut bench = Bench { shell, path };
-        bench
-            .done(Command::Start(StartMode::default()))
-            .expect("it starts");
-        let (name, sectors) = (name("a"), LEASE / 512);
-        bench
-            .lease(LeaseCommand::Add { name, sectors })
-            .expect("room");
+        let started = bench.done(Command::Start(StartMode::default()));
+        started.expect("it starts");
+        bench.lend();
         bench.turn_until(|bench| bench.borrower() != BorrowerIs::LookedUp);
         bench
     }
@@ -391,10 +363,8 @@ impl Bench {
         let shell = &mut self.shell;
         shell.turn().expect("it turns");
         let moment = Some(Duration::from_millis(1));
-        shell
-            .backend
-            .wait(moment, &mut shell.done)
-            .expect("it waits");
+        let waited = shell.backend.wait(moment, &mut shell.done);
+        waited.expect("it waits");
     }
 
     fn turn_until(&mut self, wanted: impl Fn(&Bench) -> bool) {
@@ -432,6 +402,12 @@ impl Bench {
         self.done(Command::Lease(command))
     }
 
+    fn lend(&mut self) {
+        let (name, sectors) = (name("a"), LEASE / 512);
+        let lent = self.lease(LeaseCommand::Add { name, sectors });
+        lent.expect("room");
+    }
+
     fn take_back(&mut self, force: bool) -> Result<(), CommandError> {
         let name = name("a");
         self.lease(LeaseCommand::Remove { name, force })
@@ -449,10 +425,9 @@ impl Bench {
     /// What is done to the members from now on waits, or does so no longer.
     fn hold(&mut self, held: bool) {
         let host = &mut self.shell.hosts[0];
-        host.deliver(if held {
-            Delivery::Held
-        } else {
-            Delivery::Prompt
+        host.deliver(match held {
+            true => Delivery::Held,
+            false => Delivery::Prompt,
         });
         while !held && !host.held().is_empty() {
             host.release(0);
@@ -470,12 +445,8 @@ impl Bench {
             client
         });
         self.turn_until(|bench| !bench.shell.hosts[0].held().is_empty());
-        let (number, connection) = self
-            .shell
-            .connections
-            .iter_mut()
-            .next()
-            .expect("it is here");
+        let first = self.shell.connections.iter_mut().next();
+        let (number, connection) = first.expect("it is here");
         connection.kill();
         self.shell.dirty.push(number);
         drop(client);
@@ -519,10 +490,8 @@ fn a_lease_is_not_taken_back_while_it_is_looked_up_who_borrows_it() {
 fn a_lease_with_a_write_under_way_is_not_taken_back() {
     let mut bench = Bench::new("under-way");
     bench.writes_and_is_cut(1 << 19, pattern(1, 4096));
-    let busy = Err(CommandError::Busy(
-        "requests through the lease are still in flight",
-    ));
-    assert_eq!(bench.take_back(false), busy);
+    let why = "requests through the lease are still in flight";
+    assert_eq!(bench.take_back(false), Err(CommandError::Busy(why)));
     bench.hold(false);
     bench.turn_until(|bench| !bench.shell.hosts[0].busy() && bench.shell.hosts[0].in_flight() == 0);
     assert_eq!(bench.take_back(false), Ok(()));
@@ -546,16 +515,10 @@ fn a_lease_leaves_its_place_to_the_next() {
         bench.shell.look_at(bench.shell.exposed.len() - 1);
         bench.take_back(true).expect("by force");
         drop(client);
-        let (name, sectors) = (name("a"), LEASE / 512);
-        bench
-            .lease(LeaseCommand::Add { name, sectors })
-            .expect("room");
+        bench.lend();
     }
-    assert!(
-        bench.shell.exposed.len() <= 3,
-        "{}",
-        bench.shell.exposed.len()
-    );
+    let kept = bench.shell.exposed.len();
+    assert!(kept <= 3, "{kept}");
 }
 
 /// Who takes a lease back wipes it: a write that was under way must not land behind that.
@@ -639,23 +602,13 @@ fn a_borrower_that_could_not_be_noted_keeps_its_lease() {
     assert_eq!(bench.take_back(false), Ok(()));
 }
 
-/// A member of an array as `create` makes it, up to the end of its second superblock.
-fn surrogates_heads(of: Uuid) -> Vec<u8> {
-    let members = plain(&["ram:8M".to_owned()]);
-    create_with(&members, Level::Raid0, |options| {
-        options.partner = Some(Partner::new(PartnerRole::Surrogate, of));
-    });
-    let mut heads = vec![0; 1 << 20];
-    members[0].read(0, &mut heads).expect("it is read");
-    heads
-}
-
 #[test]
 fn the_second_superblock_tells_who_borrows_when_the_first_is_damaged() {
     let lender = Lender::new("second-copy", BackendChoice::Automatic);
     let one = Uuid([1; 16]);
     let mut client = lender.attach("lease/test/a").expect("it is free");
-    assert_eq!(client.write(0, &surrogates_heads(one)), 0);
+    // Up to the end of the second superblock.
+    assert_eq!(client.write(0, &surrogate_up_to(1 << 20, one)), 0);
     lender.wait_for_borrower("a", Some(one));
     // Its first copy does not count any more, then says nothing at all.
     let mut damaged = surrogates_head(one);
@@ -664,11 +617,9 @@ fn the_second_superblock_tells_who_borrows_when_the_first_is_damaged() {
         assert_eq!(client.write(0, &first), 0);
         drop(client);
         let refused = lender.remove_when_looked_up("a");
-        let by = LeaseError::Borrowed {
-            name: name("a"),
-            by: one,
-        };
-        assert_eq!(refused, Err(CommandError::Lease(by)));
+        let (name, by) = (name("a"), one);
+        let borrowed = LeaseError::Borrowed { name, by };
+        assert_eq!(refused, Err(CommandError::Lease(borrowed)));
         client = lender.attach_next("lease/test/a");
     }
     // Both gone, it is nobody's.
