@@ -338,7 +338,7 @@ impl Shared {
             let mut header = [0; REQUEST_BYTES];
             reader.read_exact(&mut header)?;
             let request = Request::decode(&header).ok_or(io::ErrorKind::InvalidData)?;
-            let verb = Verb::from_code(request.command);
+            let verb = Verb::of_code(request.command);
             if verb == Some(Verb::Disconnect) {
                 return Ok(());
             }
