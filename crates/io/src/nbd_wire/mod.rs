@@ -118,7 +118,7 @@ codes! {
 
 impl Errno {
     /// What a value on the wire means; the specification has unknown ones read as `Invalid`.
-    pub fn from_code(code: u32) -> Errno {
+    pub(crate) fn from_code(code: u32) -> Errno {
         Errno::of_code(code).unwrap_or(Errno::Invalid)
     }
 
