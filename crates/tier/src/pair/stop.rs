@@ -5,7 +5,7 @@
 
 use super::children::{Owner, child_command, flush};
 use super::facts::{Stage, Stopping};
-use super::start::starting::Starting;
+use super::start::Starting;
 use crate::overlay::{Overlay, SealCause, Site};
 use restripe_array::meta::superblock::BufferMark;
 use restripe_array::parts::Bug;

@@ -11,8 +11,8 @@
 //!
 //! If nothing in it counts, home goes on alone without it, or it is begun anew; not where it is another array's, or unsuited.
 
+use super::Starting;
 use super::serve::{LOGLESS, LOGLESS_SHAPE, NOTHING};
-use super::starting::Starting;
 use super::state::{Phase, Slots, can_be_had, found_of, record_sectors};
 use crate::config::{RECORD_SECTORS, Redirect};
 use crate::overlay::format::slot::HALF_SECTORS;

@@ -18,13 +18,235 @@
 //! cannot be found, the start is refused. What was accepted as lost is forgotten with the epoch.
 //!
 //! A start that failed may be tried again: sets that serve already go on to.
+//!
+//! Two floors: [`reading`] and [`slots`] read; above, [`log`] judges what was found, and [`serve`] begins to
+//! serve users.
 
-mod again;
 mod log;
-pub(crate) mod reader;
 pub(crate) mod reading;
 mod serve;
-mod session;
 mod slots;
-pub(crate) mod starting;
 mod state;
+
+use super::append::Rounds;
+use super::children::child_command;
+use super::facts::Stage;
+use super::route::SITES;
+use crate::overlay::format::Recovered;
+use crate::overlay::{Kind, Site};
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use reading::LogReader;
+use restripe_array::parts::RunSet;
+use restripe_array::{Command, CommandError, CommandTag, Event, Fact, StartMode};
+use state::{Phase, Slots, Start, can_be_had};
+
+pub(crate) struct Starting {
+    pub(crate) below: LogReader,
+}
+
+floor!(Starting over LogReader {});
+
+impl Starting {
+    pub(crate) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
+        if self.stage != Stage::Idle {
+            return self.answer_busy(tag, "the array is running");
+        }
+        self.stage = Stage::Starting;
+        self.absent = None;
+        self.buffer_absent = None;
+        if !self.holds_overlay() {
+            self.rounds = Rounds::default();
+            self.table = None;
+        }
+        self.start = Some(Box::new(Start {
+            tag,
+            mode,
+            phase: Phase::Sets,
+            reads: Vec::new(),
+            next: None,
+            doubt: None,
+            cut: None,
+            slots: Slots::default(),
+        }));
+        self.lost = Some(Vec::new());
+        for site in SITES {
+            let set = &mut self.sets[site];
+            set.wait_for_tier(true);
+            set.ties_mut().is_part = site != Site::Home;
+        }
+        if self.started[Site::Log] || self.surrogate.members == 0 {
+            self.start_buffer(mode);
+        } else {
+            self.start_set(Site::Log, mode);
+        }
+    }
+
+    fn start_set(&mut self, site: Site, mut mode: StartMode) {
+        mode.from_minority |= self.starts_from_those_that_served(site);
+        self.tell(
+            site,
+            Event::Command(child_command(site), Command::Start(mode)),
+        );
+        self.revives_without_loss(site);
+    }
+
+    fn start_buffer(&mut self, mode: StartMode) {
+        let has = self.surrogate.buffer_members > 0 && self.absent.is_none();
+        match has && !self.started[Site::Nvram] {
+            true => self.start_set(Site::Nvram, mode),
+            false => self.start_home(),
+        }
+    }
+
+    fn start_home(&mut self) {
+        let attached = self.absent.is_none() && self.surrogate.members > 0;
+        let ties = self.sets[Site::Home].ties_mut();
+        ties.attached = attached;
+        // Until the log is read it is not known whether first copies are needed for what they have.
+        ties.primaries_first = ties.attached;
+        let serves = self.started[Site::Home];
+        match self.absent.clone().filter(|_| serves) {
+            Some(error) => self.fail_start(error),
+            None if serves => self.open_log(),
+            None => {
+                let mut mode = self.start_mut().mode;
+                // Home may be asked again, once it is known whether the log counts.
+                mode.accept_loss &= !self.log_can_be_had(mode);
+                self.start_set(Site::Home, mode);
+            }
+        }
+    }
+
+    /// Whether what the log has is not lost, whatever is accepted: it starts once that is done which its error asks for.
+    fn log_can_be_had(&self, mode: StartMode) -> bool {
+        let absent = self.absent.as_ref();
+        absent.is_some_and(|error| can_be_had(error, mode))
+    }
+
+    pub(crate) fn set_answered(&mut self, site: Site, result: Result<(), CommandError>) {
+        match (site, result) {
+            (_, Err(error)) if matches!(error.innermost(), CommandError::Owned { .. }) => {
+                self.fail_start(error)
+            }
+            (Site::Log, Ok(())) => {
+                self.started[Site::Log] = true;
+                let mode = self.start_mut().mode;
+                self.start_buffer(mode);
+            }
+            (Site::Nvram, result) => {
+                self.started[Site::Nvram] = result.is_ok();
+                self.buffer_absent = result.err();
+                self.start_home();
+            }
+            (Site::Log, Err(error)) => {
+                if let CommandError::OfSurrogate(why) = &error {
+                    let why = why.clone();
+                    self.tell_of_start(Fact::SurrogateAbsent { why });
+                }
+                self.absent = Some(error);
+                self.start_home();
+            }
+            (Site::Home, Ok(())) => {
+                self.started[Site::Home] = true;
+                match self.absent {
+                    Some(_) => self.end_start(Ok(()), Stage::Alone),
+                    None => self.open_log(),
+                }
+            }
+            (Site::Home, Err(CommandError::WouldLose { extents })) if self.log_may_have() => {
+                self.start_mut().doubt = Some(extents);
+                self.open_log();
+            }
+            (Site::Home, Err(CommandError::WouldLose { .. })) if self.withheld_in_vain() => {
+                let mode = self.start_mut().mode;
+                self.start_set(Site::Home, mode);
+            }
+            (Site::Home, Err(error)) => {
+                let error = self.told_of_absence(error);
+                self.fail_start(error);
+            }
+        }
+    }
+
+    /// Whether the log may have what home would lose.
+    fn log_may_have(&self) -> bool {
+        self.absent.is_none() && self.log_counts()
+    }
+
+    /// Home was not told that losses are accepted, for the sake of a log that can be had; and nothing in that counts. Home's own
+    /// superblock and map say so, and have been read by now.
+    fn withheld_in_vain(&mut self) -> bool {
+        let mode = self.start_mut().mode;
+        mode.accept_loss && self.log_can_be_had(mode) && !self.log_counts()
+    }
+
+    /// Home misses its surrogate, or what that may have: what it could be started by, if it could, says more.
+    fn told_of_absence(&mut self, error: CommandError) -> CommandError {
+        let missing = matches!(error, CommandError::SurrogateMissing { .. });
+        let CommandError::OfSurrogate(why) = self.absent.clone().unwrap_or(CommandError::NoArray)
+        else {
+            return error;
+        };
+        let mode = self.start_mut().mode;
+        let can_be_had = can_be_had(&why, mode);
+        let would_lose = |error: &CommandError| matches!(error, CommandError::WouldLose { .. });
+        let could_start = can_be_had || would_lose(&why) && !mode.accept_loss;
+        let may_have = can_be_had && self.log_counts();
+        match missing && could_start || would_lose(&error) && may_have {
+            true => CommandError::OfSurrogate(why),
+            false => error,
+        }
+    }
+
+    /// What of these extents of home the log does not have.
+    fn not_in_log(&self, found: &Recovered, extents: &[(u64, u64)], gap: u64) -> Vec<(u64, u64)> {
+        let mut left = RunSet::from_runs(extents);
+        let sure = found.unread.first().copied().unwrap_or(u64::MAX);
+        for extent in &found.extents {
+            if extent.kind != Kind::Clean && extent.sequence < sure {
+                left.remove(extent.home, u64::from(extent.sectors));
+            }
+        }
+        let slots = self.start.as_ref().map(|start| &start.slots);
+        for (_, version) in slots.map_or(Vec::new(), |slots| slots.chain(gap)) {
+            for extent in &version.extents {
+                left.remove(extent.home, u64::from(extent.sectors));
+            }
+        }
+        left.runs().to_vec()
+    }
+
+    /// The log has been read, to know what home would lose indeed. If that is nothing, home starts.
+    pub(crate) fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)], gap: u64) {
+        let extents = self.not_in_log(found, extents, gap);
+        if !extents.is_empty() {
+            return self.fail_start(CommandError::WouldLose { extents });
+        }
+        let start = self.start_mut();
+        start.phase = Phase::Sets;
+        let mode = StartMode {
+            accept_loss: true,
+            ..start.mode
+        };
+        self.start_set(Site::Home, mode);
+    }
+
+    /// Goes on with a start; false if it has to wait.
+    pub(crate) fn advance_start(&mut self) -> bool {
+        let Some(start) = &mut self.start else {
+            return false;
+        };
+        match &start.phase {
+            Phase::Anchors { .. } | Phase::Scan(_) => self.read_on() || self.all_read(),
+            Phase::Slots { .. } | Phase::Moving { .. } => self.slots_on(),
+            Phase::Closing { .. } | Phase::Beginning { .. } => self.write_anchors(),
+            Phase::Numbering { .. } => self.number(),
+            Phase::Losing { layout } => {
+                let layout = *layout;
+                self.forget_log(layout)
+            }
+            Phase::Sets | Phase::Flushing(_) => false,
+        }
+    }
+}

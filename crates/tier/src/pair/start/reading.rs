@@ -1,18 +1,73 @@
 //! What a start reads of the log, one page or payload after the other, as far as there are buffers for it.
+//! Also how a start ends. Owns the state of the start under way.
+//!
+//! What reads wrong is read again from what redundancy has, before anything is made of it.
+//!
+//! A member may hold other bytes than it was given, and not say so. A page or payload with a checksum shows that, but not
+//! whose fault it is. So it is read as though one member after the other were missing, then two of them, and so on, as far as
+//! redundancy goes; what then has the right checksum, and says what may stand there, is written where it was
+//! wrong. After a crash it may be what was on its way there when the crash came, and counts or does not as if it had
+//! arrived.
+//!
+//! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other readings give the same
+//! bytes, [`AGREEING`] of them or more, nobody is thought wrong, and no more are tried: two members that hold the same wrong bytes there,
+//! zeros mostly, are found out, and more as far as these readings go. Anchors are few, and are looked for as far as redundancy goes.
 
-use super::reader::LogReader;
-use super::state::{Brought, Phase, Reading, Step, Wanted, record_sectors};
+use super::state::{
+    Again, Brought, Phase, Reading, Start, Step, Wanted, of_buffer, record_sectors,
+};
 use crate::overlay::Site;
-use crate::overlay::format::{PayloadFound, Read, RecordHeader, record};
+use crate::overlay::format::{
+    LogLayout, LogOwner, PayloadFound, Read, RecordHeader, anchor, record,
+};
 use crate::pair::children::Owner;
-use restripe_array::parts::Copies;
+use crate::pair::facts::Stage;
+use crate::pair::remove::Removal;
+use crate::pair::route::SITES;
+use alloc::boxed::Box;
+use restripe_array::meta::crc::crc32c;
+use restripe_array::parts::{Attempt, Bug, Copies, TAG};
 use restripe_array::{
-    Buf, BufRef, ComputeOp, PAGE_SECTORS, Page, RequestError, SECTOR_BYTES, SMALL_BYTES, Verdict,
-    zeroed_page,
+    Action, Buf, BufRef, CommandError, ComputeOp, Fact, PAGE_SECTORS, Page, RequestError,
+    SECTOR_BYTES, SMALL_BYTES, Verdict, zeroed_page,
 };
 
 /// Computations of the start have tags from here on.
 pub(crate) const START_TAGS: u32 = 1 << 24;
+/// Readings that agree on what is no header, before it is believed: so many at least. Those without one member or two are as many as
+/// a row has cells, since one of them always has the page itself.
+const AGREEING: usize = 16;
+
+fn is_header(wanted: Wanted) -> bool {
+    matches!(wanted, Wanted::Header(_))
+}
+
+fn is_page(wanted: Wanted) -> bool {
+    !matches!(wanted, Wanted::Payload(_))
+}
+
+fn checksum((page, verdict): &Brought) -> Option<u32> {
+    match (page, verdict) {
+        (Some(page), _) => Some(crc32c(&page[..])),
+        (None, Some(Verdict::Checksum(crc))) => Some(*crc),
+        _ => None,
+    }
+}
+
+/// Of a page, one that is none is as good as the other.
+fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
+    let page = plain.filter(|_| is_page(wanted)).map(|_| zeroed_page());
+    (page, plain.map(Verdict::Checksum))
+}
+
+pub(crate) struct LogReader {
+    pub(crate) below: Removal,
+    pub(crate) start: Option<Box<Start>>,
+    /// How an attempt's start ended ([`crate::pair::revive`]).
+    pub(crate) outcome: Option<Result<(), CommandError>>,
+}
+
+floor!(LogReader over Removal { start, outcome });
 
 impl LogReader {
     pub(crate) fn read_on(&mut self) -> bool {
@@ -247,5 +302,243 @@ impl LogReader {
     fn put_for_start(&mut self, read: u32, target: BufRef, page: Page) {
         let (tag, op) = (START_TAGS + read, ComputeOp::PutPage);
         self.compute(tag, op, None, Some(target), Some(page));
+    }
+
+    // ------------------------------------------------------------------------- readings without some members
+
+    /// What to go on with, if a read has brought what it should, or nobody has anything better. None: it is read again.
+    pub(crate) fn believed(&mut self, read: u32, brought: Brought) -> Option<Brought> {
+        let Reading { wanted, again, .. } = self.reading(read);
+        let sound = self.is_sound(wanted, &brought);
+        let Some(now) = again else {
+            let plain = checksum(&brought);
+            return match sound || self.log().planted(Bug::RotBelieved) {
+                true => Some(brought),
+                false => self.ask_others(read, plain, true, None),
+            };
+        };
+        if now.attempt.suspects.repairs {
+            if sound {
+                self.note_rot(wanted);
+            }
+            return Some(brought);
+        }
+        let read_only = self.start_mut().mode.read_only;
+        match sound {
+            true if read_only => Some(brought),
+            true => {
+                let attempt = now.attempt.repairing();
+                self.ask_without(read, Again { attempt, ..now });
+                None
+            }
+            false => {
+                // What cannot be read says nothing.
+                let sum = checksum(&brought);
+                let agreed = now.agreed && (sum.is_none() || sum == now.plain);
+                self.ask_others(read, now.plain, agreed, Some(now.attempt))
+            }
+        }
+    }
+
+    /// Reads without the next set of suspects; what was read at first, if there are no more, or redundancy agrees with it.
+    fn ask_others(
+        &mut self,
+        read: u32,
+        plain: Option<u32>,
+        agreed: bool,
+        last: Option<Attempt>,
+    ) -> Option<Brought> {
+        let wanted = self.reading(read).wanted;
+        let (at, sectors, _) = self.place_again(wanted);
+        let enough = usize::from(self.log().layout().width()).max(AGREEING);
+        let believed = |next: &Attempt| agreed && is_header(wanted) && next.nth() >= enough;
+        let next = self.log().next_attempt(at..at + sectors, last);
+        let Some(attempt) = next.filter(|next| !believed(next)) else {
+            return Some(as_first_read(wanted, plain));
+        };
+        self.ask_without(
+            read,
+            Again {
+                agreed,
+                plain,
+                attempt,
+            },
+        );
+        None
+    }
+
+    fn ask_without(&mut self, read: u32, again: Again) {
+        let reading = self.start_mut().reads[read as usize].as_mut();
+        reading.expect("it is under way").again = Some(again);
+        let Reading { wanted, buf, .. } = self.reading(read);
+        let (at, sectors, from) = self.place_again(wanted);
+        let into = BufRef::new(buf, from, (sectors * SECTOR_BYTES) as u32);
+        self.ask_part(read, at, into, Copies::Without(again.attempt.suspects));
+    }
+
+    /// What is read again, and where it goes in the buffer: of a payload that was read with its header that alone, for its checksum
+    /// says nothing of the header, which would be written over with whatever parity makes of it.
+    fn place_again(&mut self, wanted: Wanted) -> (u64, u64, u32) {
+        let (at, sectors) = self.place_of(wanted);
+        match wanted {
+            Wanted::Payload(header) => {
+                let from = self.payload_from();
+                let before = u64::from(from) / SECTOR_BYTES;
+                (at + before, u64::from(header.payload_sectors), from)
+            }
+            _ => (at, sectors, 0),
+        }
+    }
+
+    /// Whether it is what may stand there.
+    fn is_sound(&mut self, wanted: Wanted, brought: &Brought) -> bool {
+        let owner = self.log_owner();
+        match (&self.start_mut().phase, wanted, brought) {
+            (Phase::Anchors { layout, .. }, Wanted::Anchor(home), (Some(page), _)) => {
+                anchor::is_sound(&owner, layout, home, page)
+            }
+            (Phase::Scan(scan), Wanted::Header(at), (Some(page), _)) => scan.expects(at, page),
+            (_, Wanted::Payload(header), (_, Some(Verdict::Checksum(crc)))) => {
+                *crc == header.payload_crc
+            }
+            _ => false,
+        }
+    }
+
+    /// Something of the log was wrong, and is as it was: the repair has been told of.
+    fn note_rot(&mut self, wanted: Wanted) {
+        if let (Phase::Scan(scan), Wanted::Header(at)) = (&mut self.start_mut().phase, wanted) {
+            scan.mistrust(at);
+        }
+    }
+
+    // -------------------------------------------------------------------------------------- how a start ends
+
+    pub(crate) fn start_mut(&mut self) -> &mut Start {
+        self.start.as_mut().expect("a start is under way")
+    }
+
+    /// Not while it is only asked what is there.
+    pub(crate) fn may_write(&mut self) -> bool {
+        let start = self.start_mut();
+        !start.mode.read_only && start.doubt.is_none()
+    }
+
+    pub(crate) fn accepts_loss(&mut self) -> bool {
+        self.start_mut().mode.accept_loss && self.may_write()
+    }
+
+    pub(crate) fn log_owner(&self) -> LogOwner {
+        let home = self.home();
+        let partner = home.partner().expect("it was compared");
+        LogOwner {
+            array: home.id(),
+            epoch: partner.epoch.into(),
+        }
+    }
+
+    pub(crate) fn read_log(&mut self, layout: LogLayout) {
+        let count = 2 * layout.anchors() as usize;
+        self.start_mut().phase = Phase::Anchors {
+            layout,
+            homes: (0..count).map(|_| None).collect(),
+            asked: 0,
+            ended: 0,
+        };
+    }
+
+    pub(crate) fn end_start(&mut self, result: Result<(), CommandError>, stage: Stage) {
+        let start = self.start.take().expect("a start is under way");
+        let lost = self.lost.take().unwrap_or_default();
+        self.stage = stage;
+        let home = &mut self.sets[Site::Home];
+        let ties = home.ties_mut();
+        ties.primaries_first &= stage != Stage::Alone;
+        ties.counted_above = stage == Stage::Serving;
+        ties.cached_above = stage == Stage::Serving;
+        if start.tag == TAG {
+            self.outcome = Some(result.clone());
+        }
+        if result.is_ok() {
+            let home = self.home();
+            let fact = Fact::Started {
+                generation: home.generation(),
+                recovered_rows: home.recovered_rows(),
+            };
+            if start.tag != TAG {
+                self.answer_command(start.tag, Ok(()));
+                self.out.push(Action::Fact(fact));
+            }
+            for site in SITES {
+                self.at(site, |set| set.wait_for_tier(false));
+            }
+        } else if start.tag != TAG {
+            self.answer_command(start.tag, result);
+        }
+        for (lba, sectors) in lost {
+            self.tell_lost(lba, sectors);
+        }
+    }
+
+    pub(crate) fn fail_start(&mut self, error: CommandError) {
+        self.end_start(Err(error), Stage::Idle);
+    }
+
+    pub(crate) fn refuse(&mut self, error: CommandError) {
+        let error = CommandError::OfSurrogate(Box::new(error));
+        self.fail_start(error);
+    }
+
+    pub(crate) fn refuse_buffer(&mut self, error: CommandError) {
+        self.fail_start(of_buffer(error));
+    }
+
+    /// A log that too few members are left of while the start is on its way is missing, as one that was not
+    /// there.
+    pub(crate) fn refuse_without(&mut self, error: CommandError) {
+        let missing = matches!(error, CommandError::TooFew { .. });
+        match missing && !self.home().halted() && !self.firsts_have_it() {
+            true => self.fail_start(self.log_missing()),
+            false => self.refuse(error),
+        }
+    }
+
+    fn log_missing(&self) -> CommandError {
+        CommandError::SurrogateMissing {
+            surrogate: self.log().id(),
+            extents: self.home().redirected_extents(),
+        }
+    }
+
+    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with
+    /// it, whatever is accepted.
+    pub(crate) fn firsts_have_it(&mut self) -> bool {
+        self.home().records_primary_first() && self.start_mut().doubt.is_none()
+    }
+
+    /// The log cannot be written. If nothing counts in it, home goes on alone.
+    pub(crate) fn cannot_write(&mut self) {
+        match &self.start_mut().phase {
+            Phase::Beginning { found } if found.extents.is_empty() => {
+                self.go_on_alone();
+            }
+            _ => {
+                let error = self.why_unwritable();
+                self.refuse_without(error);
+            }
+        }
+    }
+
+    pub(crate) fn why_unwritable(&self) -> CommandError {
+        let log = self.log();
+        log.halt()
+            .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
+    }
+
+    /// Nothing counts in a log that cannot be written.
+    pub(crate) fn go_on_alone(&mut self) {
+        let why = Box::new(self.why_unwritable());
+        self.tell_of_start(Fact::SurrogateAbsent { why });
+        self.end_start(Ok(()), Stage::Alone);
     }
 }

@@ -14,7 +14,7 @@
 //! and the wrong copy is written again. If nothing is found, nothing is there; unless a copy that is here could not be read, or one
 //! that is to go into the log was there before: then the start is refused, or what that had is given up, and told.
 
-use super::reader::LogReader;
+use super::reading::LogReader;
 use super::state::{Half, HalfStep, Phase, can_be_had, of_buffer};
 use crate::overlay::Site;
 use crate::overlay::format::slot::{self, HALF_SECTORS};

@@ -26,7 +26,7 @@ pub(crate) enum Phase {
     Moving {
         layout: LogLayout,
     },
-    /// Both sets get the start's number on record ([`super::session`]).
+    /// Both sets get the start's number on record ([`super::serve`]).
     Numbering {
         layout: LogLayout,
         session: u32,
