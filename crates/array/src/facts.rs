@@ -5,12 +5,10 @@
 //! notice.
 
 use crate::config::Config;
-use crate::contract::DroppedTask;
 use crate::contract::{
-    Action, Actions, ArrayOwner, CommandError, CommandTag, DeviceIo, Fact, Halt, IoOp,
-    RequestError, RequestTag, Rival, StartMode, TaskKind,
+    Action, Actions, ArrayOwner, Bug, CommandError, CommandTag, DeviceIo, DroppedTask, Fact, Halt,
+    IoOp, PLANTED, RequestError, RequestTag, Rival, StartMode, TaskKind,
 };
-use crate::contract::{Bug, PLANTED};
 use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, RowMap};

@@ -33,9 +33,8 @@ pub(crate) mod ownership;
 
 use crate::choose::{Candidate, Choice, newest_of};
 use crate::config::Config;
-use crate::contract::Bug;
 use crate::contract::{
-    Action, ArrayOwner, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
+    Action, ArrayOwner, Bug, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
 };
 use crate::facts::{NEVER, Notice, StartStage, Wake};
 use crate::members::device::Health;

@@ -2,8 +2,7 @@
 
 use super::Clients;
 use super::requests::Copies;
-use crate::contract::Bug;
-use crate::contract::{BufRef, RequestError};
+use crate::contract::{BufRef, Bug, RequestError};
 use crate::members::ops::Owner;
 use crate::standing::Home;
 use crate::units::{Row, SECTOR_BYTES};

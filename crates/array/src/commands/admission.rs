@@ -19,8 +19,9 @@
 use super::Commands;
 use super::waiting::{Admission, PLACES, Twin};
 use crate::choose::{Candidate, admit, copies_of, newest_of};
-use crate::contract::Bug;
-use crate::contract::{Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment};
+use crate::contract::{
+    Bug, Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment,
+};
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
 use crate::metadata::reads::{super_place, superblock_in};

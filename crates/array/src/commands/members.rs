@@ -1,8 +1,7 @@
 //! Commands about members: to fail, remove, add and replace them.
 
 use super::Commands;
-use crate::contract::Bug;
-use crate::contract::{CommandError, FailCause, MemberInfo, TaskKind};
+use crate::contract::{Bug, CommandError, FailCause, MemberInfo, TaskKind};
 use crate::durability::flusher::Waiter;
 use crate::members::device::{Device, Health, Places};
 use crate::runset::RunSet;

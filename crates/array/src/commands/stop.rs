@@ -2,8 +2,7 @@
 //! clean.
 
 use super::Commands;
-use crate::contract::Bug;
-use crate::contract::{Action, CommandError, CommandTag, Fact};
+use crate::contract::{Action, Bug, CommandError, CommandTag, Fact};
 use crate::durability::flusher::Waiter;
 use crate::report::ArrayState;
 

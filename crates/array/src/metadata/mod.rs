@@ -14,8 +14,7 @@ pub(crate) mod writer;
 mod written;
 
 use crate::config::Config;
-use crate::contract::Bug;
-use crate::contract::{CommandError, Halt, RequestError, RequestOp};
+use crate::contract::{Bug, CommandError, Halt, RequestError, RequestOp};
 use crate::layout::RowMap;
 use crate::members::Members;
 use crate::members::device::Health;

@@ -12,8 +12,7 @@
 //! a torn write.
 
 use super::Metadata;
-use crate::contract::Bug;
-use crate::contract::Page;
+use crate::contract::{Bug, Page};
 use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;

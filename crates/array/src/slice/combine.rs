@@ -5,8 +5,7 @@ use super::fragment::{Fragment, Source};
 use super::issue::{OUTPUTS, Outputs, PARTIALS_AT, Term};
 use super::rows::Rows;
 use super::table::{Extra, PARTIALS, Phase, Slice};
-use crate::contract::Bug;
-use crate::contract::{BufRef, ComputeOp, RequestError};
+use crate::contract::{BufRef, Bug, ComputeOp, RequestError};
 use crate::layout::{CellSet, RowMap};
 use crate::units::SECTOR_BYTES;
 

@@ -2,8 +2,7 @@
 
 use super::rows::Rows;
 use super::table::{PARTIALS, Phase};
-use crate::contract::Bug;
-use crate::contract::{BufRef, Class, IoOp, Segment};
+use crate::contract::{BufRef, Bug, Class, IoOp, Segment};
 use crate::durability::parity_log::Entry;
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::{Owner, SliceOp};

@@ -3,8 +3,7 @@
 use super::findings::Scrubbed;
 use super::rows::{Need, Rows};
 use super::table::Kind;
-use crate::contract::Bug;
-use crate::contract::{BAND_SECTORS_MAX, Cure, Fact, TaskKind};
+use crate::contract::{BAND_SECTORS_MAX, Bug, Cure, Fact, TaskKind};
 use crate::task::table::LOOKED_AT_CLOSELY;
 use crate::units::Row;
 use alloc::vec::Vec;

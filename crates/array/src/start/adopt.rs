@@ -16,8 +16,7 @@
 
 use super::Start;
 use crate::choose::{Choice, choose, copies_of};
-use crate::contract::Bug;
-use crate::contract::{CommandError, StartMode};
+use crate::contract::{Bug, CommandError, StartMode};
 use crate::members::Members;
 use crate::members::device::{Device, Health, Places};
 use crate::metadata::maps::{BitMap, LostMap};

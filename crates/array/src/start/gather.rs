@@ -1,8 +1,7 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
 use super::{Boot, LOG_PAGES, MapVersion, Read, Start};
-use crate::contract::DroppedTask;
-use crate::contract::{CommandError, DeviceIo, Fact, ScrubMode, Segment, TaskKind};
+use crate::contract::{CommandError, DeviceIo, DroppedTask, Fact, ScrubMode, Segment, TaskKind};
 use crate::facts::StartStage;
 use crate::layout::CellSet;
 use crate::metadata::maps::BitMap;

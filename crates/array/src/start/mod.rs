@@ -33,9 +33,8 @@ use crate::choose::Candidate;
 use crate::claims::Claims;
 use crate::claims::ownership::Ownership;
 use crate::config::Config;
-use crate::contract::Bug;
 use crate::contract::{
-    Action, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
+    Action, Bug, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
 };
 use crate::durability::parity_log::Logs;
 use crate::facts::StartStage;

@@ -21,8 +21,7 @@
 //! readable, it tells nothing.
 
 use super::Start;
-use crate::contract::Bug;
-use crate::contract::{FailCause, TaskKind};
+use crate::contract::{Bug, FailCause, TaskKind};
 use crate::facts::{Notice, StartStage};
 use crate::layout::CellSet;
 use crate::runset::RunSet;

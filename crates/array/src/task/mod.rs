@@ -23,8 +23,7 @@ mod scrub;
 pub(crate) mod table;
 
 use crate::config::Config;
-use crate::contract::Order;
-use crate::contract::{Fact, ScrubMode, ScrubState, TaskKind, TaskOutcome};
+use crate::contract::{Fact, Order, ScrubMode, ScrubState, TaskKind, TaskOutcome};
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::intake::Intake;

@@ -42,9 +42,7 @@
 use super::Background;
 use super::reshaping::{Closing, Kind, Reshaping, Step, Window};
 use super::table::{AGAIN_AFTER, State};
-use crate::contract::Bug;
-use crate::contract::refusals;
-use crate::contract::{Class, CommandError, Halt, IoOp, TaskKind};
+use crate::contract::{Bug, Class, CommandError, Halt, IoOp, TaskKind, refusals};
 use crate::durability::flusher::Waiter;
 use crate::facts::Wake;
 use crate::layout::{Geometry, Layout, Level};

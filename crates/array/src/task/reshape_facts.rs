@@ -2,8 +2,7 @@
 //! changes.
 
 use super::reshaping::{Reshaping, Step, Window};
-use crate::contract::Bug;
-use crate::contract::RequestError;
+use crate::contract::{Bug, RequestError};
 use crate::facts::{Facts, Wake};
 use crate::units::Row;
 use core::ops::Range;

@@ -1,7 +1,6 @@
 //! The table of tasks: what each has done, and what it is at. [`super`] goes on with them.
 
-use crate::contract::{DroppedTask, Order, Throttle};
-use crate::contract::{LastScrub, Moves, ScrubMode, TaskKind};
+use crate::contract::{DroppedTask, LastScrub, Moves, Order, ScrubMode, TaskKind, Throttle};
 use crate::policy::order::{Path, Streams};
 use crate::policy::throttle::{DEFAULT, Limits, Pacer};
 use crate::report::{Moved, Pacing};

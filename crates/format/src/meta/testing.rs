@@ -11,9 +11,8 @@ use crate::layout::scaled::History;
 use crate::layout::{Layout, Level, Rotation};
 use crate::units::Uuid;
 use crate::values::{Cure, MemberInfo, ScrubMode, TaskKind};
-use alloc::format;
-use alloc::vec;
 use alloc::vec::Vec;
+use alloc::{format, vec};
 
 /// A uuid that is told apart from others by its number.
 pub fn uuid(number: u16) -> Uuid {
