@@ -63,7 +63,7 @@ pub mod meta {
 #[doc(hidden)]
 pub mod parts {
     pub use crate::claims::ownership::refuse_all;
-    pub use crate::clients::requests::Copies;
+    pub use crate::clients::Copies;
     pub use crate::contract::Bug;
     pub use crate::facts::{NEVER, Ties};
     pub use crate::members::device::Power;

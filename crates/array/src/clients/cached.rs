@@ -4,8 +4,8 @@
 //! the tier asks of the set passes by the cache.
 
 use super::Clients;
+use super::Pending;
 use super::read_cache::{BLOCK_SECTORS, ReadCache, blocks_in, price, touched, whole_blocks};
-use super::requests::Pending;
 use crate::contract::{BufRef, Bug, SMALL_BYTES};
 use crate::layout::{Geometry, Level};
 use crate::members::ops::{BlockCopy, Owner};

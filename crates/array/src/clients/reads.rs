@@ -1,7 +1,7 @@
 //! Reads without a slice: which member answers them, and parts that no member has to answer.
 
 use super::Clients;
-use super::requests::Copies;
+use super::Copies;
 use crate::contract::{BufRef, Bug, RequestError};
 use crate::members::ops::Owner;
 use crate::standing::Home;

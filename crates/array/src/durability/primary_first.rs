@@ -3,7 +3,7 @@
 //!
 //! The tier asks for it. It knows these sectors, reads them from primary copies only, and does not use the
 //! secondary copies. The set keeps to the copies that a request names
-//! ([`Copies`](crate::clients::requests::Copies)) and repairs no primary copy from a secondary one meanwhile.
+//! ([`Copies`](crate::clients::Copies)) and repairs no primary copy from a secondary one meanwhile.
 //! Before, it marks every region dirty. So a crash is followed by a resync of the secondary copies, and no
 //! map has to be written while mirrors are in standby.
 

@@ -8,7 +8,7 @@ mod notices;
 mod standby;
 mod status;
 
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::commands::Commands;
 use crate::config::Config;
 use crate::contract::{Actions, Event, IoError, Request};

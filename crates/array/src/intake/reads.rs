@@ -3,7 +3,7 @@
 
 use super::Intake;
 use crate::clients::read_cache::blocks_in;
-use crate::clients::requests::{Copies, Pending};
+use crate::clients::{Copies, Pending};
 use crate::contract::{BufRef, Class, IoOp, Segment};
 use crate::layout::Place;
 use crate::members::ops::Owner;

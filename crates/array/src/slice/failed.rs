@@ -3,7 +3,7 @@
 use super::made::Aim;
 use super::rows::Rows;
 use super::table::Kind;
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::contract::{Fact, FailCause, IoError, RequestError, ScrubMode, Verdict};
 use crate::layout::RowMap;
 use crate::members::ops::SliceOp;

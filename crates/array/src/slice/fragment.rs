@@ -1,6 +1,6 @@
 //! New data of a write: fragments of cells, and the bands that are made of them.
 
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::contract::{BufRef, IoOp, Segment};
 use crate::units::{Row, SECTOR_BYTES};
 

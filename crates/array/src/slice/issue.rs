@@ -4,7 +4,7 @@ use super::fragment::{Fragment, Source};
 use super::rows::Rows;
 use super::table::{Extra, Kind, PARTIALS_MAX, Phase};
 use super::transfer::Handed;
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::contract::{Action, BufRef, Class, ComputeOp, Fact, IoOp, LinearOutput, Segment};
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, Recipe, Role, RowMap};

@@ -3,8 +3,8 @@
 use super::fragment::Source;
 use super::rows::{Need, Rows};
 use super::table::{Kind, Phase};
+use crate::clients::Copies;
 use crate::clients::read_cache::blocks_in;
-use crate::clients::requests::Copies;
 use crate::contract::{BufRef, RequestError};
 use crate::layout::CellSet;
 use crate::units::{Member, SECTOR_BYTES};

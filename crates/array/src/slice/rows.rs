@@ -6,7 +6,7 @@
 use super::findings::Scrubbed;
 use super::table::{Extra, Kind, Phase, Slices};
 use super::transfer::Transfers;
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::config::Config;
 use crate::contract::BufRef;
 use crate::layout::CellSet;

@@ -3,7 +3,7 @@
 use super::findings::{Found, Scrubbed, Verdicts};
 use super::fragment::{BandKind, Fragment};
 use super::made::{Aim, Made};
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::contract::{Buf, BufRef, RequestError, ScrubMode, Verdict};
 use crate::layout::RowMap;
 use crate::layout::code::CellSet;

@@ -9,7 +9,7 @@ use super::record::Next;
 use super::rows::{Need, Rows};
 use super::table::{Kind, Phase, Slice};
 use super::{combine, record, reset};
-use crate::clients::requests::Copies;
+use crate::clients::Copies;
 use crate::contract::{BAND_SECTORS_MAX, Bug, IoOp, RequestError, RequestOp};
 use crate::durability::flusher::Waiter;
 use crate::layout::{CellSet, RowMap};
