@@ -73,7 +73,7 @@ pub mod parts {
     pub use crate::part::{Noted, Part};
     pub use crate::revival::{RETRY, Refused, TAG, keep_untold};
     pub use crate::runset::RunSet;
-    pub use crate::slice::transfer::Handed;
+    pub use crate::slice::rows::Handed;
 }
 
 pub use config::{CacheLimits, Config, Limits};

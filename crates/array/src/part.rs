@@ -14,7 +14,7 @@ use crate::members::pool::Share;
 use crate::metadata::suspects::Attempt;
 use crate::report::{ArrayState, HeatMap};
 use crate::runset::RunSet;
-use crate::slice::transfer::Handed;
+use crate::slice::rows::Handed;
 use crate::units::{Member, Slot, Uuid};
 use core::ops::Range;
 use restripe_format::meta::superblock::{BufferMark, Partner};

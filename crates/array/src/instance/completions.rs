@@ -4,11 +4,10 @@
 //! it, comes before the operation itself ends.
 
 use super::Instance;
-use crate::contract::{Compute, DeviceIo, FailCause, IoError, Verdict};
+use crate::contract::{Compute, DeviceIo, FailCause, IoError, Segment, Verdict};
 use crate::facts::{NEVER, Wake};
 use crate::members::ops::{Owner, SliceOp};
-use crate::slice::coalesce::pieces_of;
-use crate::units::Member;
+use crate::units::{Member, SECTOR_BYTES};
 use alloc::boxed::Box;
 use restripe_format::meta::pages::MapKind;
 
@@ -230,4 +229,15 @@ impl Instance {
         // Whatever it was doing, nobody waits for it any longer.
         self.abandon(member);
     }
+}
+
+/// How many of the first segments make up this number of sectors.
+fn pieces_of(segments: &[Segment], sectors: u64) -> usize {
+    let mut left = sectors * SECTOR_BYTES;
+    let whole = |segment: &&Segment| {
+        let taken = left > 0;
+        left = left.saturating_sub(u64::from(segment.bytes()));
+        taken
+    };
+    segments.iter().take_while(whole).count()
 }

@@ -14,7 +14,7 @@ use crate::config::Config;
 use crate::contract::{Actions, Event, IoError, Request};
 use crate::facts::{NEVER, Wake};
 use crate::members::pool::Share;
-use crate::slice::coalesce;
+use crate::slice::relocate;
 use crate::units::Nanos;
 use restripe_format::meta::pages::MapKind;
 
@@ -82,7 +82,7 @@ impl Instance {
         }
         self.hold_while_unsure();
         self.drop_held_in_vain();
-        coalesce::join_moves(self);
+        relocate::join_moves(self);
         core::mem::swap(&mut self.out, actions);
     }
 

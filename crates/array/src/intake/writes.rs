@@ -6,7 +6,7 @@ use crate::clients::Copies;
 use crate::contract::{IoOp, Request, RequestOp, Work};
 use crate::layout::Place;
 use crate::layout::code::CellSet;
-use crate::slice::fragment::{Band, BandKind, Fragment, Source};
+use crate::slice::table::{Band, BandKind, Fragment, Source};
 use crate::slice::{read, write};
 use crate::units::{Row, SECTOR_BYTES};
 

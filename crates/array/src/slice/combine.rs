@@ -1,10 +1,9 @@
 //! What a write makes of its data: sub-block parts merged into blocks, and the parity of a pass. Parity is
 //! computed by strips whose sources are contiguous.
 
-use super::fragment::{Fragment, Source};
 use super::issue::{OUTPUTS, Outputs, PARTIALS_AT, Term};
 use super::rows::Rows;
-use super::table::{Extra, PARTIALS, Phase, Slice};
+use super::table::{Extra, Fragment, PARTIALS, Phase, Slice, Source};
 use crate::contract::{BufRef, Bug, ComputeOp, RequestError};
 use crate::layout::{CellSet, RowMap};
 use crate::units::SECTOR_BYTES;

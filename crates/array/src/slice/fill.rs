@@ -1,9 +1,7 @@
 //! Fills a cell of a row for the incoming member of a slot.
 
-use super::fragment::Source;
-use super::reset;
 use super::rows::Rows;
-use super::table::Phase;
+use super::table::{Phase, Source};
 use crate::standing::Home;
 use crate::units::Slot;
 
@@ -11,7 +9,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, slot: u16) {
     match rows.slices[id].phase {
         Phase::Preparing => begin(rows, id, slot),
         Phase::Reading | Phase::Recovering => plan(rows, id, slot),
-        Phase::Combining => reset::write(rows, id, Some(slot)),
+        Phase::Combining => rows.write_reset(id, Some(slot)),
         Phase::Writing => rows.band_done(id),
         other => unreachable!("a fill is never {other:?}"),
     }
@@ -22,7 +20,7 @@ fn begin(rows: &mut Rows, id: u32, slot: u16) {
     // The member that is filled gets nothing of what was moved away from the slot. After a crash, no read may
     // expect it there.
     let stays_moved = rows.durably_moved(row.0..row.0 + 1);
-    if rows.extent_in_motion(row) || !stays_moved || !reset::losses_settled(rows, id) {
+    if rows.extent_in_motion(row) || !stays_moved || !rows.losses_settled(id) {
         return rows.slices.await_metadata(id);
     }
     if !rows.is_written(row) || rows.standing_at(Slot(slot), row).incoming.is_none() {
@@ -43,7 +41,7 @@ fn plan(rows: &mut Rows, id: u32, slot: u16) {
     if slice.have.contains(cell) {
         write(rows, id, cell, target);
     } else if !slice.zeroed.is_empty() {
-        reset::plan(rows, id, &map);
+        rows.plan_reset(id, &map);
     } else if !rows.fetch(id, cell) && !rows.narrow(id) {
         let unreadable = map.data_set().minus(rows.readable(id));
         rows.declare_lost(id, unreadable);

@@ -1,8 +1,7 @@
 //! Reads that no single member can answer: recovered from the row's other cells, repaired on the way.
 
-use super::fragment::Source;
 use super::rows::{Need, Rows};
-use super::table::{Kind, Phase};
+use super::table::{Kind, Phase, Source};
 use crate::clients::Copies;
 use crate::clients::read_cache::blocks_in;
 use crate::contract::{BufRef, RequestError};

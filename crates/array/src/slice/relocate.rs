@@ -4,23 +4,25 @@
 //! parity is made to fit, and then they are moved like the others.
 //!
 //! Rows of a region move together: writes of one wait while another is still being read. So neighbouring
-//! chunks of a member are read, and written, in one operation (`coalesce`).
+//! chunks of a member are read, and written, in one operation ([`join_moves`]).
 
-use super::fragment::Source;
-use super::reset;
 use super::rows::Rows;
-use super::table::{Extra, Phase, Slice};
-use crate::contract::Moves;
+use super::table::{Extra, Kind, Phase, Slice, Source};
+use crate::contract::{Action, Class, DeviceIo, Moves};
 use crate::layout::{CellSet, RowMap};
+use crate::members::ops::Owner;
 use crate::units::Row;
 use alloc::vec::Vec;
+
+/// The most pieces of memory of one operation.
+const SEGMENTS_MAX: usize = 32;
 
 pub(super) fn step(rows: &mut Rows, id: u32) {
     let slice = &rows.slices[id];
     let resets = !slice.zeroed.is_empty();
     match slice.phase {
         Phase::Preparing => begin(rows, id),
-        Phase::Combining if resets => reset::write(rows, id, None),
+        Phase::Combining if resets => rows.write_reset(id, None),
         Phase::Reading | Phase::Recovering | Phase::Combining | Phase::Merging => plan(rows, id),
         Phase::Writing => band_moved(rows, id),
         other => unreachable!("a move is never {other:?}"),
@@ -30,7 +32,7 @@ pub(super) fn step(rows: &mut Rows, id: u32) {
 
 fn begin(rows: &mut Rows, id: u32) {
     let row = rows.slices[id].map.row;
-    if rows.extent_in_motion(row) || !reset::losses_settled(rows, id) {
+    if rows.extent_in_motion(row) || !rows.losses_settled(id) {
         return rows.slices.await_metadata(id);
     }
     if !rows.complete() {
@@ -150,8 +152,8 @@ fn recover(rows: &mut Rows, id: u32, map: &RowMap, wanted: CellSet, readable: Ce
 /// What is lost becomes zeros where it is; then the band begins anew.
 fn reset(rows: &mut Rows, id: u32, map: &RowMap) {
     match rows.layout.parity() {
-        true => reset::plan(rows, id, map),
-        false => reset::write(rows, id, None),
+        true => rows.plan_reset(id, map),
+        false => rows.write_reset(id, None),
     }
 }
 
@@ -194,4 +196,69 @@ fn band_moved(rows: &mut Rows, id: u32) {
         return leave_row(rows, id);
     }
     rows.band_done(id);
+}
+
+/// Joins the operations that a step starts for a growth, where they are neighbours on a member: one operation
+/// in place of several (McPod, section 3.2).
+///
+/// Each has its own tag, owner and deadline; the first of them is submitted for all. If it fails, each is
+/// tried by itself. So it is known exactly what cannot be read or written.
+pub(crate) fn join_moves(rows: &mut Rows) {
+    if !core::mem::take(&mut rows.tasks.moved_now) || !rows.tasks.moves.coalesces() {
+        return;
+    }
+    let mut actions: Vec<Option<Action>> = rows.out.drain(..).map(Some).collect();
+    let mut moves: Vec<usize> = (0..actions.len())
+        .filter(|index| io_of(&actions[*index]).is_some_and(|io| may_join(rows, io)))
+        .collect();
+    moves.sort_by_key(|index| io_of(&actions[*index]).map(|io| (io.member, io.op as u8, io.at)));
+    let mut head = None;
+    for index in moves {
+        let joins = head.is_some_and(|head: usize| {
+            let pair = (io_of(&actions[head]), io_of(&actions[index]));
+            matches!(pair, (Some(io), Some(next)) if follows(io, next))
+        });
+        match head.filter(|_| joins) {
+            Some(head) => join(rows, &mut actions, head, index),
+            None => head = Some(index),
+        }
+    }
+    rows.out.extend(actions.into_iter().flatten());
+}
+
+fn may_join(rows: &Rows, io: &DeviceIo) -> bool {
+    let moves = match rows.ops.owner(io.tag) {
+        Owner::Slice { slice, .. } => rows.slices[slice].kind == Kind::Move,
+        _ => false,
+    };
+    moves && io.class == Class::Task && !io.durable
+}
+
+fn join(rows: &mut Rows, actions: &mut [Option<Action>], head: usize, index: usize) {
+    let Some(Action::Device(mut rider)) = actions[index].take() else {
+        unreachable!("looked at by the caller")
+    };
+    let Some(Action::Device(io)) = &mut actions[head] else {
+        unreachable!("looked at by the caller")
+    };
+    io.sectors += rider.sectors;
+    io.segments.append(&mut rider.segments);
+    rows.ops.join(io.tag, rider.tag);
+    rows.devices[usize::from(io.member.0)].in_flight -= 1;
+    rows.counters.ios[io.class as usize] -= 1;
+    rows.recycle(rider);
+}
+
+fn io_of(action: &Option<Action>) -> Option<&DeviceIo> {
+    match action {
+        Some(Action::Device(io)) => Some(io),
+        _ => None,
+    }
+}
+
+fn follows(io: &DeviceIo, next: &DeviceIo) -> bool {
+    let alike = io.member == next.member && io.op == next.op;
+    alike
+        && io.at + io.sectors == next.at
+        && io.segments.len() + next.segments.len() <= SEGMENTS_MAX
 }

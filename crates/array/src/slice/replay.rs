@@ -3,7 +3,6 @@
 //! Which cases there are, and why these are all, is in `start/recover.rs`.
 
 use super::issue::{OUTPUTS, Term};
-use super::reset;
 use super::rows::Rows;
 use super::table::{Extra, PARTIALS, Phase};
 use crate::contract::{BufRef, ComputeOp, IoOp, Segment};
@@ -21,7 +20,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, record: u32) {
         Phase::Preparing if unrecorded => rows.slices.await_metadata(id),
         Phase::Preparing | Phase::Reading => plan(rows, id, record),
         Phase::Checksumming => judge(rows, id, record),
-        Phase::Combining => reset::write(rows, id, None),
+        Phase::Combining => rows.write_reset(id, None),
         Phase::Writing => rows.band_done(id),
         other => unreachable!("a replay is never {other:?}"),
     }
@@ -45,7 +44,7 @@ fn plan(rows: &mut Rows, id: u32, record: u32) {
     let here = rows.readable(id);
     let data = map.data_set().minus(rows.slices[id].zeroed);
     if data.within(here) {
-        return reset::plan(rows, id, &map);
+        return rows.plan_reset(id, &map);
     }
     // Without a record that proves durable nothing was written in place, and the row is as it was.
     let Some(cut) = complete_cut(rows, record) else {

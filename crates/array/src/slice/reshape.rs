@@ -4,10 +4,8 @@
 //! other task has a window. Unreadable cells are recovered; lost cells move as zeros, and stay on the lost
 //! list.
 
-use super::fragment::Source;
-use super::made::{Aim, Made};
 use super::rows::{Need, Rows};
-use super::table::{Extra, Kind, Phase};
+use super::table::{Aim, Extra, Kind, Made, Phase, Source};
 use crate::contract::{BAND_SECTORS_MAX, Class, IoOp, RequestError, Segment};
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::{Owner, SliceOp};

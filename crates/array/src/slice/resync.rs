@@ -1,9 +1,7 @@
 //! Brings parity or copies of a row in step with its data.
 
-use super::fragment::Source;
-use super::reset;
 use super::rows::Rows;
-use super::table::Phase;
+use super::table::{Phase, Source};
 use crate::contract::Bug;
 use crate::layout::{CellSet, RowMap};
 
@@ -21,7 +19,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, compares: bool) {
 
 fn begin(rows: &mut Rows, id: u32, compares: bool) {
     let row = rows.slices[id].map.row;
-    if rows.extent_in_motion(row) || !reset::losses_settled(rows, id) {
+    if rows.extent_in_motion(row) || !rows.losses_settled(id) {
         return rows.slices.await_metadata(id);
     }
     if !rows.is_written(row) || rows.in_sync(row) {
@@ -57,7 +55,7 @@ fn plan(rows: &mut Rows, id: u32, compares: bool) {
         false => CellSet::EMPTY,
     };
     if parity.is_empty() {
-        reset::plan(rows, id, &map)
+        rows.plan_reset(id, &map)
     } else {
         rows.read_cells(id, unreadable.union(parity))
     }
@@ -83,7 +81,7 @@ fn computed(rows: &mut Rows, id: u32) {
     let map = rows.slices[id].map;
     let read = rows.slices[id].have.intersection(map.parity_set());
     if read.is_empty() {
-        return reset::write(rows, id, None);
+        return rows.write_reset(id, None);
     }
     rows.slices.set_phase(id, Phase::Comparing);
     rows.compare_parity(id, &map, read);

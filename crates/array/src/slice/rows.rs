@@ -1,18 +1,19 @@
 //! Rows: the floor of slices, with what all slices do alike. A slice is admitted, goes from phase to phase
-//! and from band to band, takes buffers, and ends.
+//! and from band to band, takes buffers, and ends. Where a block is partly lost, it is reset: the lost cells
+//! become zeros, and parity is made to fit.
 //!
 //! Owns the table of slices and the queue of transfers. Asks every floor below.
 
-use super::findings::Scrubbed;
-use super::table::{Extra, Kind, Phase, Slices};
-use super::transfer::Transfers;
+use super::table::{Extra, Kind, Phase, Scrubbed, Slices, Source};
 use crate::clients::Copies;
 use crate::config::Config;
 use crate::contract::BufRef;
-use crate::layout::CellSet;
+use crate::layout::{CellSet, Role, RowMap};
 use crate::members::pool::{Share, Size};
+use crate::runset::RunSet;
 use crate::targets::Targets;
-use crate::units::{Row, SECTOR_BYTES};
+use crate::units::{Row, SECTOR_BYTES, Slot};
+use alloc::collections::VecDeque;
 
 pub struct Rows {
     pub(crate) below: Targets,
@@ -34,6 +35,34 @@ pub(crate) struct Need {
     /// Highest band.
     pub(crate) step: u64,
     pub(crate) buffers: u32,
+}
+
+/// Part of a row, in a buffer that stays as it is until it was copied or refused.
+#[derive(Clone, Copy, Debug)]
+pub struct Handed {
+    pub slice: u32,
+    pub lba: u64,
+    pub buf: BufRef,
+}
+
+/// Data that a task reads of some rows goes to a log set in the same pass. A window of the task holds the
+/// locks of its rows until each buffer that it passed has been copied or refused. So the main set cannot
+/// change the data between the read and the copy.
+#[derive(Default)]
+pub(crate) struct Transfers {
+    /// Zones whose data are wanted.
+    pub(crate) zones: RunSet,
+    queue: VecDeque<Handed>,
+}
+
+impl Transfers {
+    pub(super) fn add(&mut self, handed: Handed) {
+        self.queue.push_back(handed);
+    }
+
+    pub(crate) fn next(&mut self) -> Option<Handed> {
+        self.queue.pop_front()
+    }
 }
 
 impl Rows {
@@ -189,5 +218,64 @@ impl Rows {
             slice.made.drop_buffers(&mut self.below.buffers);
         }
         slice.have = CellSet::default();
+    }
+
+    /// Whether it is on record what the slice has called lost, and the cells may become zeros where they
+    /// stand.
+    pub(super) fn losses_settled(&mut self, id: u32) -> bool {
+        let slice = &self.slices[id];
+        let (map, zeroed) = (slice.map, slice.zeroed);
+        zeroed.is_empty() || !self.lost.dirty() && self.may_change(&map, zeroed)
+    }
+
+    /// A block in which something is lost for good: the lost cells become zeros, and parity is made to fit.
+    pub(super) fn plan_reset(&mut self, id: u32, map: &RowMap) {
+        let slice = &self.slices[id];
+        let wanted = map.data_set().minus(slice.zeroed).minus(slice.have);
+        let readable = self.readable(id);
+        if !wanted.within(readable) {
+            self.declare_lost(id, wanted.minus(readable))
+        } else if wanted.is_empty() {
+            self.compute_parity(id, map.parity_set())
+        } else {
+            self.read_cells(id, wanted)
+        }
+    }
+
+    /// Writes what a reset decided: zeros and parity, to the serving members and to the one being filled.
+    pub(super) fn write_reset(&mut self, id: u32, slot: Option<u16>) {
+        let map = self.slices[id].map;
+        let live = self.live_cells(&map);
+        let zeroed = self.slices[id].zeroed;
+        self.slices.set_phase(id, Phase::Writing);
+        let lost = |cell: &u8| zeroed.contains(data_of(&map, *cell));
+        for cell in live.iter().filter(lost) {
+            self.write_cell(id, cell, Source::Zero, None);
+        }
+        self.write_parity(id, &map, live);
+        self.offer(id);
+        if let Some(slot) = slot.map(Slot)
+            && let Some(target) = self.standing_at(slot, map.row).incoming
+            && let Some(cell) = map.cell_on(slot)
+        {
+            let slice = &self.slices[id];
+            let source = match map.parity_at(cell) {
+                Some(parity) => slice.extra_ref(Extra::New(parity)).map(Source::Buf),
+                None if lost(&cell) => Some(Source::Zero),
+                None => Some(Source::Buf(slice.cell_ref(cell))),
+            };
+            if let Some(source) = source {
+                self.write_cell(id, cell, source, Some(target));
+            }
+        }
+        self.slices.requeue_if_idle(id);
+    }
+}
+
+/// The data cell whose content a cell holds; a parity cell holds its own.
+fn data_of(map: &RowMap, cell: u8) -> u8 {
+    match map.cells[cell as usize].role {
+        Role::Copy { of } => of,
+        Role::Data(_) | Role::P | Role::Q | Role::Parity(_) => cell,
     }
 }

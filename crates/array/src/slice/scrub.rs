@@ -8,11 +8,9 @@
 //! written, the superblocks record its region as owed: a member that leaves before the flush would come back
 //! without the repair.
 
-use super::findings::{Found, Scrubbed, Verdicts};
-use super::fragment::Source;
 use super::issue::{OUTPUTS, Term};
 use super::rows::Rows;
-use super::table::{Extra, PARTIALS, Phase};
+use super::table::{Extra, Found, PARTIALS, Phase, Scrubbed, Source, Verdicts};
 use crate::contract::{ComputeOp, Cure, Guilty, ScrubMode};
 use crate::layout::{CellSet, RowMap};
 use crate::units::CELLS_MAX;

@@ -1,19 +1,170 @@
 //! The table of slices: what each is for, how far it has come, and which go before it in its row.
 
-use super::findings::{Found, Scrubbed, Verdicts};
-use super::fragment::{BandKind, Fragment};
-use super::made::{Aim, Made};
 use crate::clients::Copies;
-use crate::contract::{Buf, BufRef, RequestError, ScrubMode, Verdict};
-use crate::layout::RowMap;
-use crate::layout::code::CellSet;
+use crate::contract::{Buf, BufRef, Cure, Guilty, IoOp, RequestError, ScrubMode, Segment, Verdict};
 use crate::layout::reed_solomon::PARITIES_MAX;
-use crate::members::pool::Size;
+use crate::layout::{CellSet, RowMap};
+use crate::members::pool::{Buffers, Size};
 use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut, Range};
+
+/// Where new data comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Source {
+    Buf(BufRef),
+    Zero,
+}
+
+impl Source {
+    pub(crate) fn part(self, offset_sectors: u64, sectors: u64) -> Source {
+        match self {
+            Source::Buf(buf) => Source::Buf(buf.part(
+                (offset_sectors * SECTOR_BYTES) as u32,
+                (sectors * SECTOR_BYTES) as u32,
+            )),
+            Source::Zero => Source::Zero,
+        }
+    }
+}
+
+/// New data for part of one cell, on behalf of one request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Fragment {
+    pub(crate) cell: u8,
+    /// Sectors from the start of the chunk.
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) source: Source,
+    pub(crate) request: u32,
+}
+
+impl Fragment {
+    pub(crate) fn end(&self) -> u64 {
+        self.start + self.sectors
+    }
+
+    /// The part of the fragment that lies in `start..end` of its chunk.
+    pub(crate) fn segment(&self, start: u64, end: u64) -> Option<Segment> {
+        let (from, to) = (self.start.max(start), self.end().min(end));
+        (from < to).then(
+            || match self.source.part(from.saturating_sub(self.start), to - from) {
+                Source::Buf(buf) => Segment::Buf(buf),
+                Source::Zero => Segment::Zero(((to - from) * SECTOR_BYTES) as u32),
+            },
+        )
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum BandKind {
+    Data,
+    /// Trim or zero whole cells, all that the code binds.
+    Discard(IoOp),
+    /// Less than a block: the old block is read and the new bytes put over it.
+    Merge {
+        skip: u32,
+        bytes: u32,
+    },
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Band {
+    pub(crate) row: Row,
+    pub(crate) start: u64,
+    pub(crate) sectors: u64,
+    pub(crate) kind: BandKind,
+    pub(crate) durable: bool,
+    pub(crate) copies: Copies,
+}
+
+/// Where a row is made, and of what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Aim {
+    /// In its place, of the former rows.
+    Place,
+    /// In the journal, of the former rows: in its place are some of these.
+    Journal,
+    /// In its place, of the journal.
+    Settle,
+}
+
+/// Data cells of a row of a new shape, as far as they are known.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Made {
+    pub(super) cells: [Option<Buf>; CELLS_MAX],
+    pub(super) known: CellSet,
+    /// Of those, what needs no buffer.
+    pub(super) zeros: CellSet,
+    /// The row that is being read.
+    pub(super) source: Option<Row>,
+}
+
+impl Made {
+    pub(super) fn drop_buffers(&mut self, buffers: &mut Buffers) {
+        for held in &mut self.cells {
+            if let Some(buf) = held.take() {
+                buffers.give_back(buf);
+            }
+        }
+    }
+
+    pub(super) fn know(&mut self, data: u8, content: Option<Buf>) {
+        self.known = self.known.with(data);
+        if content.is_none() {
+            self.zeros = self.zeros.with(data);
+        }
+        self.cells[usize::from(data)] = content;
+    }
+}
+
+/// What the comparisons of a band said.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Verdicts {
+    /// Bit `i`: comparison `i` found a difference.
+    pub(crate) differ: u32,
+    pub(crate) guilty: Option<Guilty>,
+    pub(crate) located: bool,
+    /// The syndromes of P and Q are in their buffers.
+    pub(super) syndromes: bool,
+    /// The copy that the others are compared with.
+    pub(super) against: u8,
+}
+
+/// What a scrub found in a row: all sectors of a cell with the same fault and the same cure.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Found {
+    /// None: some cell of the row, and the code cannot say which.
+    pub(crate) cell: Option<u8>,
+    /// The first sector, in the chunk.
+    pub(crate) at: u64,
+    pub(crate) sectors: u64,
+    pub(crate) unreadable: bool,
+    pub(crate) cure: Cure,
+}
+
+/// What became of the row of a scrub's window.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Scrubbed {
+    #[default]
+    Compared,
+    Unwritten,
+    /// Not all of it could be compared.
+    Passed,
+}
+
+impl Verdicts {
+    pub(crate) fn note(&mut self, index: u32, verdict: Verdict) {
+        match verdict {
+            Verdict::Differ => self.differ |= 1 << index,
+            Verdict::Guilty(guilty) => (self.guilty, self.located) = (Some(guilty), true),
+            Verdict::Ambiguous => self.located = true,
+            Verdict::Equal | Verdict::Done | Verdict::Checksum(_) => {}
+        }
+    }
+}
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Phase {
@@ -208,6 +359,21 @@ impl Slice {
             next_in_row: NONE,
             ..Slice::default()
         }
+    }
+
+    /// Starts on the band at `from`, as high as the step allows.
+    pub(super) fn begin_band(&mut self, from: u64) {
+        self.band = from;
+        self.band_sectors = self.step.min(self.end() - from);
+        self.bad = CellSet::default();
+        self.unconfirmed = false;
+        self.left_out = false;
+        self.have = CellSet::default();
+        self.zeroed = CellSet::default();
+        self.todo = CellSet::default();
+        self.pass = CellSet::default();
+        self.merged = false;
+        self.verdicts = Verdicts::default();
     }
 
     pub(super) fn end(&self) -> u64 {
@@ -439,22 +605,5 @@ impl Slices {
             other => slice.verdicts.note(index, other),
         }
         self.op_ended(id);
-    }
-}
-
-impl Slice {
-    /// Starts on the band at `from`, as high as the step allows.
-    pub(super) fn begin_band(&mut self, from: u64) {
-        self.band = from;
-        self.band_sectors = self.step.min(self.end() - from);
-        self.bad = CellSet::default();
-        self.unconfirmed = false;
-        self.left_out = false;
-        self.have = CellSet::default();
-        self.zeroed = CellSet::default();
-        self.todo = CellSet::default();
-        self.pass = CellSet::default();
-        self.merged = false;
-        self.verdicts = Verdicts::default();
     }
 }

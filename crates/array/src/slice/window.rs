@@ -1,8 +1,7 @@
 //! Windows of tasks: a row of a task is a slice, and what becomes of it is noted with the task.
 
-use super::findings::Scrubbed;
 use super::rows::{Need, Rows};
-use super::table::Kind;
+use super::table::{Kind, Scrubbed};
 use crate::contract::{BAND_SECTORS_MAX, Bug, Cure, Fact, TaskKind};
 use crate::task::table::LOOKED_AT_CLOSELY;
 use crate::units::Row;

@@ -4,11 +4,10 @@
 //! data only parity has after a crash, is written in a pass of its own. So after a crash either one cell was
 //! in flight, which is then old or new, or all cells in flight can be read.
 
-use super::fragment::{Band, BandKind, Fragment, Source};
 use super::record::Next;
 use super::rows::{Need, Rows};
-use super::table::{Kind, Phase, Slice};
-use super::{combine, record, reset};
+use super::table::{Band, BandKind, Fragment, Kind, Phase, Slice, Source};
+use super::{combine, record};
 use crate::clients::Copies;
 use crate::contract::{BAND_SECTORS_MAX, Bug, IoOp, RequestError, RequestOp};
 use crate::durability::flusher::Waiter;
@@ -96,7 +95,7 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
     }
     let extent = rows.extent_ready(row, last);
     let intent = rows.intent_ready(row);
-    let lost = reset::losses_settled(rows, id);
+    let lost = rows.losses_settled(id);
     let whole_row = rows.layout.parity();
     let slice = &mut rows.slices[id];
     let map = slice.map;
