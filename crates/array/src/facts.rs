@@ -9,7 +9,6 @@ use crate::contract::{
     Action, Actions, ArrayOwner, Bug, CommandError, CommandTag, DeviceIo, DroppedTask, Fact, Halt,
     IoOp, PLANTED, RequestError, RequestTag, Rival, StartMode, TaskKind,
 };
-use crate::durability::flusher::Waiter;
 use crate::layout::code::CellSet;
 use crate::layout::{Geometry, Layout, RowMap};
 use crate::members::device::Places;
@@ -95,6 +94,24 @@ pub(crate) enum StartStage {
     /// Members that lag get the chosen version.
     Levelling,
     Settle,
+}
+
+/// Who waits for a flush.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiter {
+    /// A user's flush.
+    Request(u32),
+    /// A log that is full, or a write whose record would clash with an unflushed one.
+    Log,
+    /// A task's checkpoint.
+    Checkpoint,
+    /// The lazy clearing of intent bits.
+    Intent,
+    /// What a start found, and what its recovery wrote.
+    Boot,
+    /// A member that was added.
+    Join,
+    Stop,
 }
 
 /// What a floor has to say to those above it.

@@ -62,7 +62,7 @@ pub mod meta {
 /// Parts of a set that a tier reaches beside the contract.
 #[doc(hidden)]
 pub mod parts {
-    pub use crate::claims::ownership::refuse_all;
+    pub use crate::claims::refuse_all;
     pub use crate::clients::Copies;
     pub use crate::contract::Bug;
     pub use crate::facts::{NEVER, Ties};

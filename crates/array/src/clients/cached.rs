@@ -3,9 +3,8 @@
 //! Where a tier stands between users and the set, it asks and fills the cache, and reports the changes. What
 //! the tier asks of the set passes by the cache.
 
-use super::Clients;
-use super::Pending;
 use super::read_cache::{BLOCK_SECTORS, ReadCache, blocks_in, price, touched, whole_blocks};
+use super::{Clients, Pending};
 use crate::contract::{BufRef, Bug, SMALL_BYTES};
 use crate::layout::{Geometry, Level};
 use crate::members::ops::{BlockCopy, Owner};

@@ -11,7 +11,7 @@ mod reads;
 use crate::config::Config;
 use crate::contract::{Request, RequestError, RequestOp};
 use crate::durability::Durability;
-use crate::durability::flusher::Waiter;
+use crate::facts::Waiter;
 use crate::members::pool::Share;
 use crate::metadata::suspects::Suspects;
 use crate::policy::latency::Latencies;

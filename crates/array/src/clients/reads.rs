@@ -1,7 +1,6 @@
 //! Reads without a slice: which member answers them, and parts that no member has to answer.
 
-use super::Clients;
-use super::Copies;
+use super::{Clients, Copies};
 use crate::contract::{BufRef, Bug, RequestError};
 use crate::members::ops::Owner;
 use crate::standing::Home;

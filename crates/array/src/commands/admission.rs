@@ -16,15 +16,14 @@
 //! | reading again | the newest superblock is another one     | refused         |
 //! | reading again | it is the same                           | as from reading |
 
-use super::Commands;
-use super::waiting::{Admission, PLACES, Twin};
+use super::{Admission, Commands, PLACES, Twin};
 use crate::choose::{Candidate, admit, copies_of, newest_of};
 use crate::contract::{
     Bug, Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment,
 };
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
-use crate::metadata::reads::{super_place, superblock_in};
+use crate::metadata::{super_place, superblock_in};
 use crate::units::Member;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};

@@ -2,7 +2,7 @@
 
 use super::Commands;
 use crate::contract::{Bug, CommandError, FailCause, MemberInfo, TaskKind};
-use crate::durability::flusher::Waiter;
+use crate::facts::Waiter;
 use crate::members::device::{Device, Health, Places};
 use crate::runset::RunSet;
 use crate::standing::{Home, Standing};

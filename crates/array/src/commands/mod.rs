@@ -1,17 +1,15 @@
 //! The floor of commands: checked and carried out, each answered when what it changed is durable.
 //!
-//! Owns the commands that wait, and how far a stop is. Asks every floor below. Sends
-//! [`crate::facts::Notice::CarriedOut`], so that what a command leads to comes before its answer is prepared.
+//! Owns the commands that wait, for what they changed to be durable or for what their device has on record,
+//! and how far a stop is. Asks every floor below. Sends [`crate::facts::Notice::CarriedOut`], so that what a
+//! command leads to comes before its answer is prepared.
 
 mod admission;
-mod lease;
 mod members;
-mod stop;
-mod waiting;
 
 use crate::config::Config;
-use crate::contract::{Action, Command, CommandError, CommandTag, LeaseError, ScrubMode, refusals};
-use crate::facts::Notice;
+use crate::contract::{Action, Bug, Command, CommandError, CommandTag, Fact, ScrubMode, refusals};
+use crate::facts::{Notice, Waiter};
 use crate::members::device::Health;
 use crate::members::pool::Share;
 use crate::policy::throttle::Limits;
@@ -21,11 +19,46 @@ use crate::slice::relocate;
 use crate::start::Start;
 use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
-use restripe_format::meta::superblock::{Partner, PartnerRole};
-use waiting::{Admission, Answer};
+use restripe_format::meta::MetaError;
+use restripe_format::meta::leases::{self, LeaseCommand, LeaseError};
+use restripe_format::meta::superblock::{Partner, PartnerRole, SUPER_B_PLACES, Superblock};
 
 /// Refusal of commands to an array that only reads, because too many members are missing.
 const FAILED: &str = "too many members are missing: attach them again, stop the array, and serve it with all members";
+
+/// The reply to a command, which waits until what it changed is on the members.
+struct Answer {
+    tag: CommandTag,
+    version: u64,
+    /// The member that the command takes in. Its failure meanwhile is the command's.
+    added: Option<Member>,
+}
+
+/// The places where a device may have superblocks.
+const PLACES: usize = 1 + SUPER_B_PLACES.len();
+
+/// A command that waits for what its device has on record.
+struct Admission {
+    tag: CommandTag,
+    command: Command,
+    member: Member,
+    places: [Option<Result<Superblock, MetaError>>; PLACES],
+    outstanding: u32,
+    /// Copy A could not be read.
+    unread: bool,
+    /// Whatever it carries may be overwritten, but for a member that is in use.
+    overwrites: bool,
+    twin: Option<Twin>,
+}
+
+/// The member in use whose superblock the device has.
+struct Twin {
+    member: Member,
+    /// The newest superblock of the device before the step.
+    before: Superblock,
+    /// The version to be awaited; none once the device is read again.
+    version: Option<u64>,
+}
 
 pub struct Commands {
     below: Start,
@@ -232,6 +265,107 @@ impl Commands {
         }
         self.keeper.note_change();
         Ok(())
+    }
+
+    // ------------------------------------------------------------------------------------------------- a
+    // stop
+
+    /// Refuses requests from now on, lets those under way end, flushes, and marks the array clean.
+    fn stop(&mut self, tag: CommandTag) {
+        if !self.serving() {
+            let error = CommandError::Busy("the array is not serving");
+            self.out.push(Action::CommandReply(tag, Err(error)));
+            return;
+        }
+        self.state = ArrayState::Stopping;
+        self.stopping = Some(tag);
+        self.stop_turn();
+    }
+
+    /// Goes on with a stop when nothing is in flight any more.
+    pub(crate) fn stop_turn(&mut self) {
+        if self.state != ArrayState::Stopping || self.stop_flush {
+            return;
+        }
+        let drained = self.requests.idle()
+            && self.slices.idle()
+            && self.makes_no_extents()
+            && self.flusher.idle()
+            && self.admissions.is_empty()
+            && self.reshape_rests();
+        if drained {
+            self.stop_flush = true;
+            self.flush_for(Waiter::Stop);
+        }
+    }
+
+    pub(crate) fn stop_flushed(&mut self) {
+        if self.mode.read_only {
+            return self.stopped();
+        }
+        self.tasks.all_durable();
+        self.scrub_stops();
+        self.heat_due();
+        self.superblock.clean = true;
+        self.superblock.tail.owner = None;
+        self.keeper.note_change();
+        self.stop_version = self.keeper.version_wanted();
+    }
+
+    /// A stop writes two versions, as a start does: a copy of a member from before is two behind
+    /// ([`crate::choose::choose`]). True if the second is to be written now.
+    pub(crate) fn stop_settle(&mut self) -> bool {
+        let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
+        if !durable || self.maps_dirty() || self.heat_pages.dirty() {
+            return false;
+        }
+        let once = self.planted(Bug::StopWritesOnce);
+        if core::mem::replace(&mut self.stop_confirms, true) || once || self.halted() {
+            self.stopped();
+            return false;
+        }
+        self.keeper.note_change();
+        self.stop_version = self.keeper.version_wanted();
+        true
+    }
+
+    fn stopped(&mut self) {
+        self.stop_version = 0;
+        self.stop_confirms = false;
+        self.state = ArrayState::Stopped;
+        let on_record = self.on_record();
+        if on_record.is_ok() {
+            self.fact(Fact::Stopped);
+        }
+        if let Some(tag) = self.stopping.take() {
+            self.out.push(Action::CommandReply(tag, on_record));
+        }
+    }
+
+    // -------------------------------------------------------------------------------------------------
+    // leases
+
+    /// Changes what parts of itself the array lends to other arrays. That is durable on all serving members
+    /// before it is answered or reported. Otherwise a crash could undo a lease that a borrower has written
+    /// to. The engine treats a borrower's requests as any others; the shell checks which part it may reach.
+    fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
+        self.change_leases(command).map_err(CommandError::Lease)?;
+        self.keeper.note_change();
+        Ok(())
+    }
+
+    fn change_leases(&mut self, command: LeaseCommand) -> Result<(), LeaseError> {
+        let row = self.layout.row_sectors();
+        let parcels = &mut self.superblock.lent;
+        match command {
+            LeaseCommand::Add { name, sectors } => {
+                // What cannot be rounded up is more than any array has.
+                let rounded = sectors.max(1).checked_next_multiple_of(row);
+                leases::lend(parcels, name, rounded.unwrap_or(u64::MAX))
+            }
+            LeaseCommand::Remove { name, force } => leases::take_back(parcels, name, force),
+            LeaseCommand::Bind { name, borrower } => leases::bind(parcels, name, borrower),
+        }
     }
 }
 

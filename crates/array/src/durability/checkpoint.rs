@@ -1,8 +1,8 @@
 //! Tasks begin, and what they have done becomes durable: a flush first, then superblocks that say so.
 
 use super::Durability;
-use super::flusher::Waiter;
 use crate::contract::{Fact, TaskKind};
+use crate::facts::Waiter;
 use crate::policy::order::{Path, Streams};
 use crate::runset::RunSet;
 use crate::task::table::{CHECKPOINT_EVERY, GROWTH_CHECKPOINT_EVERY, State, Task};

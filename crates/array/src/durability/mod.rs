@@ -3,24 +3,74 @@
 //! Runs the flushes, and puts on record what tasks have done. Owns who waits for a flush, and the
 //! partial-parity logs. Asks the metadata, the members and the facts. Sends [`crate::facts::Notice::Flushed`]
 //! and [`crate::facts::Notice::FlushEnded`].
+//!
+//! Flushes go one at a time over all members with unflushed writes; what asks meanwhile shares the next. Data
+//! is durable only after a flush by this daemon. So a member counts as unflushed when it is added, also with
+//! data that an earlier daemon wrote, and a start flushes all members before it writes (`start`).
+//!
+//! | state   | cause                                   | next     |
+//! |---------|-----------------------------------------|----------|
+//! | idle    | somebody waits                          | flushing |
+//! | flushing| all members answered, failures on record| listing  |
+//! | listing | done-lists of the logs written          | settling |
+//! | settling| failures and lost-map pages are durable | idle     |
+//!
+//! A member that fails a flush is failed; the flush is never tried again on it. No flush of a halted array
+//! succeeds.
 
 mod checkpoint;
-mod flush;
-pub(crate) mod flusher;
 pub(crate) mod parity_log;
 mod primary_first;
 
 use crate::config::Config;
-use crate::contract::Bug;
-use crate::facts::{NEVER, Wake};
+use crate::contract::{Bug, Class, IoOp};
+use crate::facts::{NEVER, Notice, Waiter, Wake};
 use crate::layout::{CellSet, RowMap};
+use crate::members::device::Health;
+use crate::members::ops::Owner;
 use crate::members::pool::Share;
 use crate::metadata::Metadata;
 use crate::metadata::intent::LAZY;
-use crate::units::Row;
+use crate::units::{Member, Row};
 use ::core::ops::Range;
-use flusher::{Flusher, Waiter};
+use alloc::vec::Vec;
 use parity_log::Logs;
+
+/// Who waits for a flush, and which one runs.
+#[derive(Default)]
+pub(crate) struct Flusher {
+    pub(crate) running: bool,
+    /// All members have answered, and a failure that came with that is not on record yet.
+    pub(crate) answered: bool,
+    pub(crate) listing: bool,
+    pub(crate) outstanding: u32,
+    pub(crate) next: Vec<Waiter>,
+    pub(crate) current: Vec<Waiter>,
+    /// With the number of their flush: failures may hold up one while the next goes on.
+    pub(crate) settling: Vec<(Waiter, u64)>,
+    /// Counts flushes begun; what completed before flush `n` began is durable when it ends.
+    pub(crate) begun: u64,
+}
+
+impl Flusher {
+    /// Nobody waits any longer.
+    pub(crate) fn forget_waiters(&mut self) {
+        self.next.clear();
+        self.current.clear();
+        self.settling.clear();
+    }
+
+    /// Whether what a member held when it was added is being made durable.
+    pub(crate) fn is_joining(&self) -> bool {
+        let settling = self.settling.iter().map(|(waiter, _)| waiter);
+        let waiting = self.next.iter().chain(&self.current).chain(settling);
+        waiting.into_iter().any(|waiter| *waiter == Waiter::Join)
+    }
+
+    pub(crate) fn idle(&self) -> bool {
+        !self.running && self.next.is_empty() && self.settling.is_empty()
+    }
+}
 
 pub struct Durability {
     pub(crate) below: Metadata,
@@ -38,9 +88,7 @@ impl Durability {
             below: Metadata::new(config, share),
         }
     }
-}
 
-impl Durability {
     pub(crate) fn flush_for(&mut self, waiter: Waiter) {
         let shared = !matches!(waiter, Waiter::Request(_));
         if !(shared && self.flusher.next.contains(&waiter)) {
@@ -115,5 +163,113 @@ impl Durability {
             self.checkpoint(index);
         }
         durable && (!moved || self.keeper.all_durable())
+    }
+
+    /// Begins a flush if one is wanted and none runs.
+    pub(crate) fn flusher_turn(&mut self) {
+        if self.flusher.running || self.flusher.next.is_empty() {
+            return;
+        }
+        self.flusher.running = true;
+        self.flusher.begun += 1;
+        self.lost.flush_begun();
+        let flusher = &mut self.flusher;
+        core::mem::swap(&mut flusher.next, &mut flusher.current);
+        let mut skip = self.planted(Bug::FlushSkipsMember);
+        for index in 0..self.devices.len() {
+            let device = &mut self.devices[index];
+            if device.health == Health::Good && device.unflushed {
+                device.unflushed = false;
+                if core::mem::take(&mut skip) {
+                    continue;
+                }
+                self.flusher.outstanding += 1;
+                self.device_io(
+                    Owner::Flush,
+                    Member(index as u16),
+                    IoOp::Flush,
+                    0,
+                    0,
+                    Class::Metadata,
+                    |_| {},
+                );
+            }
+        }
+        if self.flusher.outstanding == 0 {
+            self.flush_ended();
+        }
+    }
+
+    pub(crate) fn member_flushed(&mut self) {
+        self.flusher.outstanding -= 1;
+        if self.flusher.outstanding == 0 && self.flusher.running && !self.flusher.listing {
+            self.flush_ended();
+        }
+    }
+
+    fn flush_ended(&mut self) {
+        let ended = self.flusher.begun;
+        self.flusher.answered = false;
+        if self.halted() {
+            // Nothing was made durable, and no record is over.
+            return self.listing_ended();
+        }
+        if !self.settled() && !self.replaying() {
+            // After a crash now a member that failed its flush would count as current: the records and the
+            // bits of what it did not write are all that tell.
+            self.flusher.answered = true;
+            return;
+        }
+        self.logs.flushed(ended);
+        self.intent_flushed(ended);
+        self.lost.flush_ended();
+        self.flusher.listing = true;
+        self.flusher.outstanding = self.write_done_lists();
+        if self.flusher.outstanding == 0 {
+            self.listing_ended();
+        }
+    }
+
+    /// A failure is on record, or never will be: the flush that met it goes on.
+    pub(crate) fn flush_resume(&mut self) {
+        if self.flusher.answered {
+            self.flush_ended();
+        }
+    }
+
+    pub(crate) fn done_list_written(&mut self) {
+        self.flusher.outstanding -= 1;
+        if self.flusher.outstanding == 0 && self.flusher.listing {
+            self.listing_ended();
+        }
+    }
+
+    fn listing_ended(&mut self) {
+        let flusher = &mut self.flusher;
+        flusher.listing = false;
+        flusher.running = false;
+        let flush = flusher.begun;
+        let ended = flusher.current.drain(..).map(|waiter| (waiter, flush));
+        flusher.settling.extend(ended);
+        self.flusher_settle();
+        self.notify(Notice::FlushEnded);
+    }
+
+    /// Answers the flushes that have ended once nothing durable is owed any more.
+    pub(crate) fn flusher_settle(&mut self) {
+        // A recovery's own flush does not wait for superblocks: they are written when it is over.
+        let settled = self.settled() && !self.lost.dirty();
+        // Nor does it for the list of the lost while nothing may be written.
+        let starting = self.undecided() || self.replaying() && !self.lost.dirty();
+        if self.flusher.settling.is_empty() || !settled && !starting {
+            return;
+        }
+        let mut settling = core::mem::take(&mut self.flusher.settling);
+        for (waiter, flush) in settling.drain(..) {
+            self.notify(Notice::Flushed(waiter, flush));
+        }
+        if self.flusher.settling.is_empty() {
+            self.flusher.settling = settling;
+        }
     }
 }

@@ -17,7 +17,7 @@
 
 use super::Durability;
 use crate::contract::{Class, IoOp, Segment};
-use crate::durability::flusher::Waiter;
+use crate::facts::Waiter;
 use crate::members::ops::Owner;
 use crate::units::{Member, PAGE_SECTORS, Row};
 use alloc::collections::VecDeque;

@@ -3,8 +3,7 @@
 
 use super::Instance;
 use crate::contract::{Action, CommandError, Fact, Halt, IoError, Rival, TaskKind};
-use crate::durability::flusher::Waiter;
-use crate::facts::Notice;
+use crate::facts::{Notice, Waiter};
 use crate::members::ops::Owner;
 use crate::units::Member;
 use alloc::vec::Vec;

@@ -9,11 +9,11 @@ pub(crate) mod ops;
 pub(crate) mod pool;
 pub(crate) mod power;
 mod roles;
-pub(crate) mod space;
 
 use crate::config::Config;
 use crate::contract::{
-    Action, BufRef, Class, ComputeOp, DeviceIo, IoOp, LinearOutput, Request, Segment,
+    Action, BufRef, Class, ComputeOp, DeviceIo, Fact, FailCause, IoOp, LinearOutput, Request,
+    Segment,
 };
 use crate::facts::{Facts, NEVER, Wake};
 use crate::policy::traffic::Traffic;
@@ -24,12 +24,24 @@ use alloc::vec::Vec;
 use device::{Device, Health};
 use ops::{Ops, Owner};
 use pool::{Buffers, Share};
-use space::Full;
 
 /// How many time-outs one operation may take on a member that goes on completing others.
 const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
 const BOOT_OPS: u32 = 256;
+
+/// After a halt, what is being replaced or rebuilt has this long before a user's write is tried.
+pub(crate) const SPARED: Nanos = Nanos::from_secs(10);
+
+#[derive(Default)]
+pub(crate) struct Full {
+    /// Operations that found no space, and are not answered yet.
+    pub(crate) aside: Vec<(Owner, Member, FailCause)>,
+    pub(crate) until: Nanos,
+    /// When a member was last found without space.
+    pub(super) noted: Nanos,
+    pub(crate) spared_until: Nanos,
+}
 
 pub struct Members {
     pub(crate) below: Facts,
@@ -56,9 +68,7 @@ impl Members {
             below: Facts::new(config),
         }
     }
-}
 
-impl Members {
     /// This floor alone, from a floor above.
     #[inline]
     pub(crate) fn members(&mut self) -> &mut Members {
@@ -216,5 +226,48 @@ impl Members {
         for (device, other) in self.devices.iter_mut().zip(&mut other.devices) {
             other.in_flight = core::mem::take(&mut device.in_flight);
         }
+    }
+
+    /// A write or flush found no space on a member that serves.
+    pub(crate) fn note_full(&mut self, member: Member) {
+        self.full.noted = self.now;
+        let device = &mut self.devices[usize::from(member.0)];
+        if !core::mem::replace(&mut device.full, true) {
+            self.fact(Fact::OutOfSpace { member });
+        }
+    }
+
+    /// A user's write to a member ended well: there is room again. Where one such member halts the array, the
+    /// next write to another one will tell of that.
+    pub(crate) fn note_room(&mut self, member: Member) {
+        if self.starts() || self.halted() {
+            return;
+        }
+        // Without redundancy each write finds space or does not, and where old bytes lie there is some.
+        let alone = self.layout.tolerance() == 0;
+        if alone && self.now < self.full.noted.after(SPARED) {
+            return;
+        }
+        for index in 0..self.devices.len() {
+            let this = Member(index as u16);
+            if self.devices[index].full && self.serves(this) && (!alone || this == member) {
+                self.devices[index].full = false;
+                self.fact(Fact::RoomAgain { member: this });
+            }
+        }
+    }
+
+    /// The members in service that had no space when last written to.
+    pub fn full_members(&self) -> impl Iterator<Item = Member> + '_ {
+        let members = (0..self.devices.len()).map(|index| Member(index as u16));
+        members.filter(|member| self.devices[usize::from(member.0)].full && self.serves(*member))
+    }
+
+    /// Whether users' writes are refused untried for now: members without space are being replaced, and a
+    /// write that finds no space would halt the array and cut that short.
+    pub(crate) fn spares_the_full(&self) -> bool {
+        let fills = self.now < self.full.spared_until
+            && self.tasks.list.iter().any(|task| task.kind.fills());
+        fills && self.full_members().next().is_some()
     }
 }

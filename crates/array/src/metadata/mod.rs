@@ -7,24 +7,26 @@
 pub(crate) mod heat_pages;
 pub(crate) mod intent;
 pub(crate) mod maps;
-pub(crate) mod reads;
 mod redirected;
 pub(crate) mod suspects;
 pub(crate) mod writer;
 mod written;
 
 use crate::config::Config;
-use crate::contract::{Bug, CommandError, Halt, RequestError, RequestOp};
+use crate::contract::{Bug, CommandError, DeviceIo, Halt, RequestError, RequestOp, Segment};
 use crate::layout::RowMap;
 use crate::members::Members;
 use crate::members::device::Health;
 use crate::members::pool::Share;
 use crate::policy::heat::Heat;
-use crate::units::{Member, Row, Slot};
+use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, Row, SECTOR_BYTES, Slot};
 use alloc::vec::Vec;
 use heat_pages::{HeatPages, WRITES_APART, WRITING_MAX};
 use maps::{BitMap, LostMap};
+use restripe_format::meta::MetaError;
 use restripe_format::meta::leases::Parcel;
+use restripe_format::meta::rules::check_found;
+use restripe_format::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, Superblock};
 use writer::Keeper;
 
 pub struct Metadata {
@@ -65,9 +67,7 @@ impl Metadata {
             below: Members::new(config, share),
         }
     }
-}
 
-impl Metadata {
     /// No acknowledgement is given while a failure is known here and nowhere else.
     pub(crate) fn settled(&self) -> bool {
         let recorded = self.keeper.failures_durable() && !self.owing;
@@ -214,3 +214,28 @@ impl Metadata {
         self.ops.orphans().any(asked)
     }
 }
+
+/// The sector of a place where a superblock may lie: copy A's, then copy B's in their order.
+pub(crate) fn super_place(index: usize) -> u64 {
+    index
+        .checked_sub(1)
+        .map_or(SUPER_A_AT, |index| SUPER_B_PLACES[index])
+}
+
+/// What was read at a place of a superblock.
+pub(crate) fn superblock_in(io: &DeviceIo) -> Result<Superblock, MetaError> {
+    let superblock = Superblock::decode(&joined(io))?;
+    check_found(&superblock).map(|()| superblock)
+}
+
+fn joined(io: &DeviceIo) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(io.segments.len() * PAGE_BYTES);
+    for segment in &io.segments {
+        if let Segment::Page(page) = segment {
+            bytes.extend_from_slice(&page[..]);
+        }
+    }
+    bytes
+}
+
+const _: () = assert!(PAGE_SECTORS * SECTOR_BYTES == PAGE_BYTES as u64);

@@ -22,10 +22,8 @@
 //! higher rate is more steps a second, and where drives are too slow for it, users do not queue behind it. Alone a task goes as fast as its maximum lets. Ten seconds, since
 //! users who ask for little would otherwise meet full speed with each request.
 
-use super::marks::Marks;
 use super::order::Depth;
-use super::own::{BATCH, FULL_SPEED};
-use super::throttle::{Decision, Limits, View};
+use super::throttle::{BATCH, Decision, FULL_SPEED, Limits, Marks, View};
 use crate::contract::LatencyGoal;
 use crate::report::Aim;
 use crate::units::Nanos;

@@ -16,9 +16,8 @@
 //! since 2025 md also looks at what the array itself has in flight, which is not done here. Orders with a depth of their own
 //! (`sor`, `dor`) have it in place of what md's buffers hold; tests, sleeps and drains are the same.
 
-use super::marks::Marks;
 use super::order::Depth;
-use super::throttle::{Decision, Limits, View};
+use super::throttle::{Decision, Limits, Marks, View};
 use super::traffic::Traffic;
 use crate::units::Nanos;
 

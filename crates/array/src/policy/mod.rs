@@ -3,10 +3,8 @@
 pub(crate) mod goal;
 pub(crate) mod heat;
 pub(crate) mod latency;
-pub(crate) mod marks;
 mod md;
 pub(crate) mod order;
-mod own;
 pub(crate) mod spares;
 pub(crate) mod throttle;
 pub(crate) mod traffic;

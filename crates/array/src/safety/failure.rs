@@ -6,8 +6,7 @@
 
 use super::Safety;
 use crate::contract::{Bug, Fact, FailCause, Halt, IoError};
-use crate::durability::flusher::Waiter;
-use crate::facts::Notice;
+use crate::facts::{Notice, Waiter};
 use crate::members::device::{Health, Power};
 use crate::report::ArrayState;
 use crate::units::Member;

@@ -17,8 +17,7 @@
 //! if all are in that, else of those in the former. Of an extent with both, those in the new shape are
 //! written: it would have been passed as a whole.
 
-use super::Safety;
-use super::inits::{Generations, Init};
+use super::{Generations, Init, Safety};
 use crate::contract::{Bug, Class, IoOp};
 use crate::layout::RowMap;
 use crate::members::ops::{METADATA_OPS, Owner};

@@ -14,8 +14,8 @@
 use super::Safety;
 use crate::contract::{FailCause, Halt, IoError, IoOp};
 use crate::facts::Wake;
+use crate::members::SPARED;
 use crate::members::ops::Owner;
-use crate::members::space::SPARED;
 use crate::units::{Member, Nanos, Slot};
 use alloc::vec::Vec;
 

@@ -8,12 +8,12 @@
 mod failure;
 mod first_write;
 mod full;
-mod inits;
 
 use crate::clients::Clients;
 use crate::config::Config;
 use crate::members::pool::Share;
-use inits::Inits;
+use alloc::vec::Vec;
+use core::ops::Range;
 
 pub struct Safety {
     pub(crate) below: Clients,
@@ -27,6 +27,63 @@ impl Safety {
         Safety {
             inits: Inits::default(),
             below: Clients::new(config, share),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Init {
+    pub(super) extent: u64,
+    /// Its first row that is made real.
+    pub(super) first: u64,
+    /// Of the data cells that it makes real.
+    pub(super) generations: Generations,
+    /// The first row that is not being zeroed yet.
+    pub(super) next: u64,
+    pub(super) outstanding: u32,
+    pub(super) zeroed: bool,
+}
+
+/// From one to another, which is not among them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Generations {
+    pub(super) from: u8,
+    pub(super) to: u8,
+}
+
+/// Extents being made real. Few at a time: writers of one extent share it.
+#[derive(Default)]
+pub(crate) struct Inits {
+    pub(super) list: Vec<Option<Init>>,
+}
+
+impl Inits {
+    pub(super) fn find(&self, extent: u64) -> Option<usize> {
+        self.list
+            .iter()
+            .position(|init| init.is_some_and(|init| init.extent == extent))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.iter().all(Option::is_none)
+    }
+
+    /// Whether any of these extents is being made real.
+    pub(super) fn any_of(&self, extents: &Range<u64>) -> bool {
+        let mut inits = self.list.iter().flatten();
+        inits.any(|init| extents.contains(&init.extent))
+    }
+
+    pub(super) fn add(&mut self, init: Init) -> usize {
+        match self.list.iter().position(Option::is_none) {
+            Some(index) => {
+                self.list[index] = Some(init);
+                index
+            }
+            None => {
+                self.list.push(Some(init));
+                self.list.len() - 1
+            }
         }
     }
 }

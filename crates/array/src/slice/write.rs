@@ -10,7 +10,7 @@ use super::table::{Band, BandKind, Fragment, Kind, Phase, Slice, Source};
 use super::{combine, record};
 use crate::clients::Copies;
 use crate::contract::{BAND_SECTORS_MAX, Bug, IoOp, RequestError, RequestOp};
-use crate::durability::flusher::Waiter;
+use crate::facts::Waiter;
 use crate::layout::{CellSet, RowMap};
 
 /// How the new parity of a pass is had.

@@ -30,8 +30,7 @@ mod recover;
 mod serve;
 
 use crate::choose::Candidate;
-use crate::claims::Claims;
-use crate::claims::ownership::Ownership;
+use crate::claims::{Claims, Ownership};
 use crate::config::Config;
 use crate::contract::{
     Action, Bug, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
@@ -42,8 +41,8 @@ use crate::members::device::Device;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
 use crate::metadata::maps::LostMap;
-use crate::metadata::reads::{super_place, superblock_in};
 use crate::metadata::writer::Keeper;
+use crate::metadata::{super_place, superblock_in};
 use crate::report::ArrayState;
 use crate::units::{Member, PAGE_SECTORS};
 use alloc::vec::Vec;

@@ -2,8 +2,7 @@
 
 use super::Start;
 use crate::contract::{Action, CommandError, Fact, TaskKind};
-use crate::durability::flusher::Waiter;
-use crate::facts::StartStage;
+use crate::facts::{StartStage, Waiter};
 use crate::report::ArrayState;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;

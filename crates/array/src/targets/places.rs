@@ -13,7 +13,7 @@
 
 use super::Targets;
 use crate::contract::{Bug, Fact, TaskKind};
-use crate::durability::flusher::Waiter;
+use crate::facts::Waiter;
 use crate::members::device::Health;
 use crate::policy::spares;
 use crate::report::ArrayState;

@@ -24,8 +24,7 @@ pub(crate) mod table;
 
 use crate::config::Config;
 use crate::contract::{Fact, Order, ScrubMode, ScrubState, TaskKind, TaskOutcome};
-use crate::durability::flusher::Waiter;
-use crate::facts::Wake;
+use crate::facts::{Waiter, Wake};
 use crate::intake::Intake;
 use crate::members::pool::Share;
 use crate::policy::order::Depth;

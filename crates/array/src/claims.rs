@@ -3,7 +3,7 @@
 //! Where no lock guards the members, two daemons could serve one array. So a run records itself in the
 //! superblocks, looks at them again in intervals, and renews its record.
 //!
-//! Owns what this run knows of its claim ([`ownership`]). Asks every floor below. Tells a start by notices
+//! Owns what this run knows of its claim ([`Ownership`]). Asks every floor below. Tells a start by notices
 //! whether the array is this run's.
 //!
 //! | state     | cause                                                      | next       |
@@ -29,25 +29,157 @@
 //! guard. Two starts at once see each other: a start that took longer than [`MOMENT`] from its reads to its
 //! claim guards for the full time, and all others guard at least for that moment.
 
-pub(crate) mod ownership;
-
 use crate::choose::{Candidate, Choice, newest_of};
 use crate::config::Config;
 use crate::contract::{
-    Action, ArrayOwner, Bug, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, Rival, Segment,
+    Action, ArrayOwner, Bug, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, RequestError,
+    RequestTag, Rival, Segment,
 };
 use crate::facts::{NEVER, Notice, StartStage, Wake};
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
-use crate::metadata::reads::superblock_in;
+use crate::metadata::superblock_in;
 use crate::report::ArrayState;
 use crate::task::Background;
-use crate::units::{Member, Nanos};
+use crate::units::{Member, Nanos, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use ownership::*;
+use restripe_format::meta::MetaError;
 use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
+
+/// Intervals in which a record that is renewed changes.
+const WAITS: u64 = 2;
+/// Intervals for which a look counts.
+const TRUSTS: u64 = 2;
+/// Intervals between the claim of a run and its first write, where a former run may live.
+const GUARDS: u64 = 3;
+/// The same where none can live; and the longest time between the reads and the claim of such a start.
+const MOMENT: Nanos = Nanos(500_000_000);
+/// Versions that leave no other run's copy on a member.
+const VERSIONS: u8 = 2;
+/// Looks without a sound superblock until a member counts as overwritten.
+const BLANKS: u8 = 3;
+
+/// What takes the place of an owner that left no record.
+const UNKNOWN: ArrayOwner = ArrayOwner {
+    run: Uuid::NIL,
+    host: Uuid::NIL,
+    started: 0,
+    process: 0,
+    namespace: 0,
+    interval_ms: 0,
+};
+
+pub(crate) type Copies = [Option<Result<Superblock, MetaError>>; 2];
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) enum Phase {
+    #[default]
+    Idle,
+    Waiting {
+        next: Nanos,
+    },
+    /// Members that lag get the chosen version first.
+    Levelling,
+    Claiming,
+    Guarding {
+        until: Nanos,
+    },
+    Confirming,
+    Serving {
+        next: Nanos,
+    },
+}
+
+#[derive(Default)]
+pub(crate) struct Ownership {
+    pub(crate) phase: Phase,
+    pub(crate) interval: Nanos,
+    /// How long the shell stood still, of which the time of the engine knows nothing.
+    pub(crate) paused: Nanos,
+    /// When this start last began to read superblocks.
+    pub(crate) asked: Nanos,
+    /// Since when a start waits, and what the superblocks held then.
+    pub(crate) seen: Option<(Nanos, Vec<Copies>)>,
+    /// The version to which a claim brings members that lag.
+    pub(crate) chosen: Option<Superblock>,
+    /// A former run may live.
+    pub(crate) former: bool,
+    /// Writes of levelling and of the claim that are under way.
+    pub(crate) outstanding: u32,
+    /// A member had no space for one of them.
+    pub(crate) full: Option<Member>,
+    /// By device.
+    pub(crate) looks: Vec<Look>,
+    pub(crate) renewed: bool,
+    // They come boxed, and go on so.
+    #[allow(clippy::vec_box)]
+    pub(crate) held: Vec<Box<DeviceIo>>,
+    pub(crate) replies: Vec<(RequestTag, Result<(), RequestError>)>,
+}
+
+/// The last look at a device.
+#[derive(Clone, Default)]
+pub(crate) struct Look {
+    pub(crate) begun: Nanos,
+    pub(crate) outstanding: u8,
+    pub(crate) copies: Copies,
+    /// When the last look was begun that found this run's superblock to be the newest there.
+    pub(crate) alone: Option<Nanos>,
+    /// Versions that this run has written there, as far as they matter: before there are [`VERSIONS`],
+    /// another run's copy may be one that lay there, and proves nothing.
+    pub(crate) versions: u8,
+    /// Looks in a row that found no sound superblock.
+    pub(crate) blanks: u8,
+}
+
+impl Ownership {
+    pub(crate) fn asked(&mut self, now: Nanos) {
+        self.asked = self.world_time(now);
+    }
+
+    pub(crate) fn paused(&mut self, time: Nanos) {
+        self.paused = self.paused.after(time);
+    }
+
+    fn world_time(&self, now: Nanos) -> Nanos {
+        now.after(self.paused)
+    }
+
+    /// A device has a version of this run.
+    pub(crate) fn version_written(&mut self, member: Member) {
+        if let Some(look) = self.looks.get_mut(usize::from(member.0)) {
+            look.versions = (look.versions + 1).min(VERSIONS);
+        }
+    }
+
+    fn times(&self, intervals: u64) -> Nanos {
+        Nanos(self.interval.0.saturating_mul(intervals))
+    }
+}
+
+/// What is known may be old by now.
+pub fn refuse_all(actions: &mut [Action]) {
+    for action in actions {
+        if let Action::Reply(_, result) = action {
+            *result = result.and(Err(RequestError::Unavailable));
+        }
+    }
+}
+
+fn interval_of(owner: &ArrayOwner) -> Nanos {
+    Nanos(u64::from(owner.interval_ms) * 1_000_000)
+}
+
+fn changed(before: &[Copies], now: &[Copies]) -> bool {
+    let differs = |(old, new): (&Copies, &Copies)| {
+        let both = old.iter().zip(new);
+        both.into_iter()
+            .any(|(old, new)| old.is_some() && new.is_some() && old != new)
+    };
+    before.iter().zip(now).any(differs)
+}
 
 pub struct Claims {
     below: Background,
@@ -64,7 +196,8 @@ impl Claims {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- a start
+    // ------------------------------------------------------------------------------------------------- a
+    // start
 
     /// Whether this start may go on with what it chose. False if it waits to see whether another run lives.
     pub(crate) fn may_take_over(
@@ -233,7 +366,8 @@ impl Claims {
         self.notify(Notice::Owned);
     }
 
-    // ---------------------------------------------------------------------------------------------------- looks
+    // ----------------------------------------------------------------------------------------------------
+    // looks
 
     /// At each step: what time has made due.
     pub(crate) fn owner_turn(&mut self) {
@@ -412,7 +546,8 @@ impl Claims {
         }
     }
 
-    // --------------------------------------------------------------------------------------------------- fences
+    // ---------------------------------------------------------------------------------------------------
+    // fences
 
     /// Whether looks since then found this run alone: at most members, or at all that are awake while some
     /// sleep.
