@@ -33,7 +33,7 @@ use crate::choose::{Candidate, Choice, newest_of};
 use crate::config::Config;
 use crate::contract::{
     Action, ArrayOwner, Bug, CommandError, DeviceIo, FailCause, Halt, IoError, IoOp, RequestError,
-    RequestTag, Rival, Segment,
+    RequestTag, Rival,
 };
 use crate::facts::{NEVER, Notice, StartStage, Wake};
 use crate::members::device::Health;
@@ -46,7 +46,7 @@ use crate::units::{Member, Nanos, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_format::meta::MetaError;
-use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, SUPERBLOCK_SECTORS, Superblock};
+use restripe_format::meta::superblock::{SUPERBLOCK_PAGES, Superblock};
 
 /// Intervals in which a record that is renewed changes.
 const WAITS: u64 = 2;
@@ -270,7 +270,7 @@ impl Claims {
         if self.good(member) {
             let (at, pages) = self.copy_for(member, version.clone());
             self.ownership.outstanding += 1;
-            self.write_pages(Owner::Claim, member, at, pages);
+            self.write_pages(Owner::Claim, member, at, pages.into_iter());
         }
     }
 
@@ -443,21 +443,7 @@ impl Claims {
     fn read_copies(&mut self, member: Member) {
         let places = self.devices[usize::from(member.0)].places.superblock;
         for (home, at) in (0..).zip(places) {
-            let pages: Vec<_> = (0..SUPERBLOCK_PAGES)
-                .map(|_| self.ops.boxes.page())
-                .collect();
-            let (owner, class) = (Owner::Look { home }, crate::Class::Metadata);
-            self.device_io(
-                owner,
-                member,
-                IoOp::Read,
-                at,
-                SUPERBLOCK_SECTORS,
-                class,
-                |io| {
-                    io.segments.extend(pages.into_iter().map(Segment::Page));
-                },
-            );
+            self.read_pages(Owner::Look(home), member, at, SUPERBLOCK_PAGES);
         }
     }
 

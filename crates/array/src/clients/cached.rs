@@ -61,14 +61,13 @@ impl Clients {
     pub(crate) fn start_cached_part(&mut self, id: u32, pending: &Pending) -> Option<u64> {
         let above = self.ties.cached_above;
         let cache = self.read_cache.as_mut().filter(|_| !above)?;
-        let offset = pending.request.offset + pending.cut;
+        let (offset, left) = pending.uncut();
         let block = offset / u64::from(SMALL_BYTES);
         let memory = cache.held(block)?;
         cache.cache.ask(block);
         let within = offset % u64::from(SMALL_BYTES);
-        let left = pending.request.bytes - pending.cut;
         let bytes = left.min(u64::from(SMALL_BYTES) - within);
-        let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
+        let target = pending.buffer(bytes);
         self.counters.blocks_asked += 1;
         self.counters.blocks_cached += 1;
         self.copy_block(id, memory, BlockCopy::Out, within as u32, target);
@@ -130,11 +129,7 @@ impl Clients {
             BlockCopy::Out => (held, user),
             BlockCopy::In => (user, held),
         };
-        let owner = Owner::CacheCopy {
-            request,
-            memory,
-            way,
-        };
+        let owner = Owner::CacheCopy(request, memory, way);
         self.copy(owner, Some(source), target);
     }
 

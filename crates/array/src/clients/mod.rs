@@ -9,7 +9,7 @@ pub(crate) mod read_cache;
 mod reads;
 
 use crate::config::Config;
-use crate::contract::{Request, RequestError, RequestOp};
+use crate::contract::{BufRef, Request, RequestError, RequestOp};
 use crate::durability::Durability;
 use crate::facts::Waiter;
 use crate::members::pool::Share;
@@ -63,6 +63,17 @@ pub(crate) struct Requests {
 }
 
 impl Pending {
+    /// The byte of the array that its next part begins with, and how many are left from there on.
+    pub(crate) fn uncut(&self) -> (u64, u64) {
+        let Request { offset, bytes, .. } = self.request;
+        (offset + self.cut, bytes - self.cut)
+    }
+
+    /// The buffer of the next bytes.
+    pub(crate) fn buffer(&self, bytes: u64) -> BufRef {
+        self.request.buf.part(self.cut as u32, bytes as u32)
+    }
+
     pub(crate) fn cut_all(&mut self) {
         self.cut_all = true;
     }

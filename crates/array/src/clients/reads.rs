@@ -2,7 +2,7 @@
 
 use super::{Clients, Copies};
 use crate::contract::{BufRef, Bug, RequestError};
-use crate::members::ops::Owner;
+use crate::members::ops::{Owner, ReadPart};
 use crate::standing::Home;
 use crate::units::{Row, SECTOR_BYTES};
 
@@ -38,13 +38,13 @@ impl Clients {
 
     fn start_zero_part(&mut self, id: u32, target: BufRef) {
         self.requests.begin_part(id);
-        let owner = Owner::ReadPart {
+        let part = ReadPart {
             request: id,
             lba: 0,
             sectors: 0,
             target,
         };
-        self.copy(owner, None, target);
+        self.copy(Owner::ReadPart(part), None, target);
     }
 
     /// Whether the first copy of a sector is on a member that serves.

@@ -18,9 +18,7 @@
 
 use super::{Admission, Commands, PLACES, Twin};
 use crate::choose::{Candidate, admit, copies_of, newest_of};
-use crate::contract::{
-    Bug, Class, Command, CommandError, CommandTag, DeviceIo, IoError, IoOp, Segment,
-};
+use crate::contract::{Bug, Command, CommandError, CommandTag, DeviceIo, IoError};
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
 use crate::metadata::{super_place, superblock_in};
@@ -78,22 +76,10 @@ impl Commands {
             outstanding: places.clone().count() as u32,
             ..admission
         });
-        places.for_each(|place| self.read_superblock(member, place));
-    }
-
-    fn read_superblock(&mut self, member: Member, place: usize) {
-        let mut fresh = Vec::new();
-        fresh.resize_with(SUPERBLOCK_PAGES, || self.ops.boxes.page());
-        let owner = Owner::Admission { place: place as u8 };
-        self.device_io(
-            owner,
-            member,
-            IoOp::Read,
-            super_place(place),
-            SUPERBLOCK_SECTORS,
-            Class::Metadata,
-            |io| io.segments.extend(fresh.into_iter().map(Segment::Page)),
-        );
+        for place in places {
+            let owner = Owner::Admission(place as u8);
+            self.read_pages(owner, member, super_place(place), SUPERBLOCK_PAGES);
+        }
     }
 
     pub(crate) fn admission_read(

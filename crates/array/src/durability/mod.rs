@@ -184,15 +184,8 @@ impl Durability {
                     continue;
                 }
                 self.flusher.outstanding += 1;
-                self.device_io(
-                    Owner::Flush,
-                    Member(index as u16),
-                    IoOp::Flush,
-                    0,
-                    0,
-                    Class::Metadata,
-                    |_| {},
-                );
+                let (member, class) = (Member(index as u16), Class::Metadata);
+                self.device_io(Owner::Flush, member, IoOp::Flush, 0, 0, class, |_| {});
             }
         }
         if self.flusher.outstanding == 0 {

@@ -21,27 +21,20 @@ impl Instance {
         match owner {
             Owner::Free => unreachable!("a free slot has no operation"),
             Owner::Orphan => {}
-            Owner::ReadPart {
-                request,
-                lba,
-                sectors,
-                target,
-            } => match result {
-                Ok(()) => self.read_part_done(request, lba, target),
-                Err(IoError::Media) => {
-                    self.retry_read(request, lba, sectors, target, Some(io.member));
-                }
+            Owner::ReadPart(part) => match result {
+                Ok(()) => self.read_part_done(part),
+                Err(IoError::Media) => self.retry_read(part, Some(io.member)),
                 Err(error) => {
                     self.read_failed(io.member, error);
                     self.attend();
-                    self.retry_read(request, lba, sectors, target, None);
+                    self.retry_read(part, None);
                 }
             },
-            Owner::Boot { step } => self.boot_read_done(step, &io, result),
-            Owner::Admission { place } => {
+            Owner::Boot(step) => self.boot_read_done(step, &io, result),
+            Owner::Admission(place) => {
                 self.admission_read(io.member, place, result.map(|()| &*io));
             }
-            Owner::Look { home } => self.looked_at(io.member, home, Some(&io), result),
+            Owner::Look(home) => self.looked_at(io.member, home, Some(&io), result),
             other if result == Err(IoError::NoSpace) && self.set_aside(other, io.member, io.op) => {
             }
             other => self.owner_done(other, io.member, result),
@@ -63,12 +56,12 @@ impl Instance {
             let rest = segments.split_off(pieces_of(&segments, sectors));
             let owner = self.ops.release(this);
             match owner {
-                Owner::Slice { .. } if apart => {
+                Owner::Slice(..) if apart => {
                     self.device_io(owner, io.member, io.op, at, sectors, io.class, |one| {
                         one.segments.append(&mut segments)
                     })
                 }
-                Owner::Slice { .. } => self.owner_done(owner, io.member, result),
+                Owner::Slice(..) => self.owner_done(owner, io.member, result),
                 _ => {}
             }
             (segments, at) = (rest, at + sectors);
@@ -79,13 +72,13 @@ impl Instance {
     /// An operation has failed: its member may fail with it, and all that this leads to comes first.
     fn op_failed(&mut self, owner: Owner, member: Member, error: IoError) {
         match owner {
-            Owner::Slice { slice, what } => self.slice_op_failed(slice, what, member, error),
+            Owner::Slice(slice, what) => self.slice_op_failed(slice, what, member, error),
             Owner::Flush => self.flush_failed(member, error),
             Owner::DoneList
             | Owner::Superblock
-            | Owner::MapPage { .. }
+            | Owner::MapPage(..)
             | Owner::Journal
-            | Owner::ExtentInit { .. } => self.fail_member(member, FailCause::WriteError(error)),
+            | Owner::ExtentInit(_) => self.fail_member(member, FailCause::WriteError(error)),
             _ => {}
         }
         self.attend();
@@ -96,19 +89,19 @@ impl Instance {
             self.op_failed(owner, member, error);
         }
         match owner {
-            Owner::Slice { slice, .. } => self.slices.op_ended(slice),
+            Owner::Slice(slice, _) => self.slices.op_ended(slice),
             Owner::Flush => self.member_flushed(),
-            Owner::Power { wakes } => self.power_told(member, wakes, result),
+            Owner::Power(wakes) => self.power_told(member, wakes, result),
             Owner::DoneList => self.done_list_written(),
             Owner::Superblock => self.superblock_written(member, result),
-            Owner::MapPage { map, page } => self.map_page_written(map, page),
+            Owner::MapPage(map, page) => self.map_page_written(map, page),
             Owner::Journal => self.journal_wiped(),
-            Owner::ExtentInit { init } => self.extent_zeroed(init),
-            Owner::Boot { step } => self.boot_read_given_up(step),
-            Owner::Admission { place } => self.admission_read(member, place, Err(IoError::Gone)),
+            Owner::ExtentInit(init) => self.extent_zeroed(init),
+            Owner::Boot(step) => self.boot_read_given_up(step),
+            Owner::Admission(place) => self.admission_read(member, place, Err(IoError::Gone)),
             Owner::Claim => self.claim_written(member, result),
-            Owner::Look { home } => self.looked_at(member, home, None, result),
-            Owner::ReadPart { .. } | Owner::CacheCopy { .. } | Owner::Free | Owner::Orphan => {
+            Owner::Look(home) => self.looked_at(member, home, None, result),
+            Owner::ReadPart(_) | Owner::CacheCopy(..) | Owner::Free | Owner::Orphan => {
                 unreachable!("handled by the caller, or no operation of a device")
             }
         }
@@ -152,20 +145,15 @@ impl Instance {
 
     pub(super) fn compute_done(&mut self, compute: Box<Compute>, verdict: Verdict) {
         match self.ops.release(compute.tag) {
-            Owner::Slice { slice, what } => {
-                let index = if let SliceOp::Log { parity } = what {
-                    u32::from(parity)
-                } else {
-                    0
+            Owner::Slice(slice, what) => {
+                let index = match what {
+                    SliceOp::Log(parity) => parity,
+                    _ => 0,
                 };
-                self.slices.computed(slice, verdict, index);
+                self.slices.computed(slice, verdict, index.into());
             }
-            Owner::ReadPart { request, .. } => self.request_part_done(request, Ok(())),
-            Owner::CacheCopy {
-                request,
-                memory,
-                way,
-            } => self.block_copied(request, memory, way),
+            Owner::ReadPart(part) => self.request_part_done(part.request, Ok(())),
+            Owner::CacheCopy(request, memory, way) => self.block_copied(request, memory, way),
             other => unreachable!("{other:?} does not compute"),
         }
         self.ops.boxes.recycle_compute(compute);

@@ -120,14 +120,7 @@ impl Instance {
     /// An operation that was given up on: its owner hears that the member is gone.
     pub(crate) fn orphaned(&mut self, owner: Owner, member: Member) {
         match owner {
-            Owner::ReadPart {
-                request,
-                lba,
-                sectors,
-                target,
-            } => {
-                self.retry_read(request, lba, sectors, target, None);
-            }
+            Owner::ReadPart(part) => self.retry_read(part, None),
             other => self.owner_done(other, member, Err(IoError::Gone)),
         }
     }

@@ -10,8 +10,9 @@ mod writes;
 
 use crate::clients::Copies;
 use crate::config::Config;
-use crate::contract::{BAND_SECTORS_MAX, BufRef};
+use crate::contract::BAND_SECTORS_MAX;
 use crate::layout::code::CellSet;
+use crate::members::ops::ReadPart;
 use crate::members::pool::Share;
 use crate::slice::rows::Rows;
 use crate::slice::table::{Band, BandKind, Fragment};
@@ -43,21 +44,18 @@ impl Intake {
     /// Whether a reshape has what a request wants next.
     fn waits_for_reshape(&self, id: u32) -> bool {
         let pending = self.requests.get(id);
-        let lba = (pending.request.offset + pending.cut) / SECTOR_BYTES;
-        let left = pending.cut < pending.request.bytes;
-        left && self.is_held(lba, pending.request.op.changes())
+        let (offset, left) = pending.uncut();
+        left > 0 && self.is_held(offset / SECTOR_BYTES, pending.request.op.changes())
     }
 }
-
-/// A read to be answered by redundancy: request, lba, sectors, target, the member whose medium erred.
-type Retry = (u32, u64, u64, BufRef, Option<Member>);
 
 /// What has been cut from requests and not started. Kept empty but for what there was no room to start.
 /// Neighbouring requests to one row are collected first, so that a stream of small writes becomes full rows.
 /// A band is at most [`BAND_SECTORS_MAX`] high, unless it only discards.
 #[derive(Default)]
 struct Gather {
-    retries: VecDeque<Retry>,
+    /// Reads to be answered by redundancy, with the member whose medium erred.
+    retries: VecDeque<(ReadPart, Option<Member>)>,
     bands: VecDeque<(Band, Range<usize>)>,
     fragments: Vec<Fragment>,
     pieces: Vec<Fragment>,

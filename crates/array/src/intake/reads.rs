@@ -4,9 +4,9 @@
 use super::Intake;
 use crate::clients::read_cache::blocks_in;
 use crate::clients::{Copies, Pending};
-use crate::contract::{BufRef, Class, IoOp, Segment};
+use crate::contract::{Class, IoOp, Segment};
 use crate::layout::Place;
-use crate::members::ops::Owner;
+use crate::members::ops::{Owner, ReadPart};
 use crate::slice::read;
 use crate::units::{Member, SECTOR_BYTES};
 
@@ -29,12 +29,9 @@ impl Intake {
     /// Whether the next row of a read is being resynchronised for it.
     fn waits_for_copies(&self, id: u32) -> bool {
         let pending = self.requests.get(id);
-        let left = pending.cut < pending.request.bytes;
-        let row = || {
-            let lba = (pending.request.offset + pending.cut) / SECTOR_BYTES;
-            self.layout.place(lba).row
-        };
-        left && self.copies_may_differ(row(), pending.copies) && self.tasks.is_resyncing(row())
+        let (offset, left) = pending.uncut();
+        let row = || self.layout.place(offset / SECTOR_BYTES).row;
+        left > 0 && self.copies_may_differ(row(), pending.copies) && self.tasks.is_resyncing(row())
     }
 
     // ----------------------------------------------------------------------------------------------- reads
@@ -59,8 +56,7 @@ impl Intake {
     /// Starts the read's next part: one chunk's worth at most, or a partial block. Returns its bytes.
     fn start_read_part(&mut self, id: u32, pending: &Pending) -> Option<u64> {
         let block = u64::from(self.superblock.logical_block);
-        let offset = pending.request.offset + pending.cut;
-        let left = pending.request.bytes - pending.cut;
+        let (offset, left) = pending.uncut();
         if self.is_reshaping() && self.waits_for_reshape(id) {
             return None;
         }
@@ -69,8 +65,7 @@ impl Intake {
             let chunk_left =
                 (self.layout.chunk_sectors() - place.offset) * SECTOR_BYTES - offset % SECTOR_BYTES;
             let bytes = left.min(chunk_left);
-            let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
-            self.start_unwritten_part(id, offset, bytes, target);
+            self.start_unwritten_part(id, offset, bytes, pending.buffer(bytes));
             return Some(bytes);
         }
         if self.copies_may_differ(place.row, pending.copies) {
@@ -82,118 +77,79 @@ impl Intake {
         }
         if !offset.is_multiple_of(block) || left < block {
             let bytes = left.min(block - offset % block);
-            return self.start_partial_read(id, pending, bytes).then(|| {
-                self.counters.blocks_asked += 1;
-                bytes
-            });
+            let part = ReadPart {
+                request: id,
+                lba: offset / block * block / SECTOR_BYTES,
+                sectors: block / SECTOR_BYTES,
+                target: pending.buffer(bytes),
+            };
+            let started = read::start(self, part, (offset % block) as u32, None);
+            self.counters.blocks_asked += u64::from(started);
+            return started.then_some(bytes);
         }
         let sectors =
             (self.layout.chunk_sectors() - place.offset).min(left / block * block / SECTOR_BYTES);
         let lba = offset / SECTOR_BYTES;
-        let target = pending
-            .request
-            .buf
-            .part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32);
         if let Some(first) = self.lost.first_in(lba, sectors) {
             self.lose_part(id, first);
             return Some(sectors * SECTOR_BYTES);
         }
-        self.start_whole_part(id, place, lba, sectors, target)
+        let target = pending.buffer(sectors * SECTOR_BYTES);
+        let part = ReadPart {
+            request: id,
+            lba,
+            sectors,
+            target,
+        };
+        self.start_whole_part(place, part)
     }
 
     /// Whole blocks of one chunk: straight from their home, or by a slice that recovers them.
-    fn start_whole_part(
-        &mut self,
-        id: u32,
-        place: Place,
-        lba: u64,
-        sectors: u64,
-        target: BufRef,
-    ) -> Option<u64> {
-        let copies = self.requests.get(id).copies;
+    fn start_whole_part(&mut self, place: Place, part: ReadPart) -> Option<u64> {
+        let copies = self.requests.get(part.request).copies;
         let home = match copies {
             Copies::Without(_) => None,
             _ => self.read_home_of(place.row, place.data, copies),
         };
+        let most = home.map_or(crate::BAND_SECTORS_MAX, |_| u64::MAX);
+        let part = part.cut(0, self.uncached(part.lba, part.sectors.min(most)));
+        let blocks = blocks_in(part.lba, part.sectors);
         match home {
             Some((home, cell_at)) => {
-                let sectors = self.uncached(lba, sectors);
-                let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
+                self.requests.begin_part(part.request);
+                self.counters.blocks_fetched += blocks;
+                let (owner, class) = (Owner::ReadPart(part), Class::User);
                 let (member, at) = (home.member, home.at(cell_at) + place.offset);
-                self.requests.begin_part(id);
-                self.count_asked(lba, sectors);
-                self.counters.blocks_fetched += blocks_in(lba, sectors);
-                let owner = Owner::ReadPart {
-                    request: id,
-                    lba,
-                    sectors,
-                    target,
-                };
-                self.device_io(owner, member, IoOp::Read, at, sectors, Class::User, |io| {
-                    io.segments.push(Segment::Buf(target));
+                self.device_io(owner, member, IoOp::Read, at, part.sectors, class, |io| {
+                    io.segments.push(Segment::Buf(part.target));
                 });
-                Some(sectors * SECTOR_BYTES)
             }
-            None => {
-                let sectors = self.uncached(lba, sectors.min(crate::BAND_SECTORS_MAX));
-                let target = target.part(0, (sectors * SECTOR_BYTES) as u32);
-                let started = read::start(self, id, lba, sectors, target, 0, None);
-                started.then(|| {
-                    self.note_demand(place);
-                    self.count_asked(lba, sectors);
-                    sectors * SECTOR_BYTES
-                })
-            }
+            None if read::start(self, part, 0, None) => self.note_demand(place),
+            None => return None,
         }
-    }
-
-    fn count_asked(&mut self, lba: u64, sectors: u64) {
-        self.counters.blocks_asked += blocks_in(lba, sectors);
-    }
-
-    fn start_partial_read(&mut self, id: u32, pending: &Pending, bytes: u64) -> bool {
-        let block = u64::from(self.superblock.logical_block);
-        let offset = pending.request.offset + pending.cut;
-        let target = pending.request.buf.part(pending.cut as u32, bytes as u32);
-        let lba = offset / block * block / SECTOR_BYTES;
-        read::start(
-            self,
-            id,
-            lba,
-            block / SECTOR_BYTES,
-            target,
-            (offset % block) as u32,
-            None,
-        )
+        self.counters.blocks_asked += blocks;
+        Some(part.sectors * SECTOR_BYTES)
     }
 
     /// A direct read has succeeded.
-    pub(crate) fn read_part_done(&mut self, request: u32, lba: u64, target: BufRef) {
-        self.keep_blocks(request, lba, target);
-        self.request_part_done(request, Ok(()));
+    pub(crate) fn read_part_done(&mut self, part: ReadPart) {
+        self.keep_blocks(part.request, part.lba, part.target);
+        self.request_part_done(part.request, Ok(()));
     }
 
     /// Reads again, in slices, what a member could not read. `bad`: the member whose medium erred. If several
     /// slices read it again, the sector that erred is not known: each asks the member again.
-    pub(crate) fn retry_read(
-        &mut self,
-        request: u32,
-        lba: u64,
-        sectors: u64,
-        target: BufRef,
-        bad: Option<Member>,
-    ) {
-        let bad = bad.filter(|_| sectors <= crate::BAND_SECTORS_MAX);
+    pub(crate) fn retry_read(&mut self, part: ReadPart, bad: Option<Member>) {
+        let bad = bad.filter(|_| part.sectors <= crate::BAND_SECTORS_MAX);
         let mut done = 0;
-        while done < sectors {
-            let step = (sectors - done).min(crate::BAND_SECTORS_MAX);
-            let part = target.part((done * SECTOR_BYTES) as u32, (step * SECTOR_BYTES) as u32);
+        while done < part.sectors {
+            let sectors = (part.sectors - done).min(crate::BAND_SECTORS_MAX);
             self.gather
                 .retries
-                .push_back((request, lba + done, step, part, bad));
-            self.requests.begin_part(request);
-            done += step;
+                .push_back((part.cut(done, sectors), bad));
+            self.requests.begin_part(part.request);
+            done += sectors;
         }
-        self.request_part_done(request, Ok(()));
+        self.request_part_done(part.request, Ok(()));
     }
 }

@@ -2,7 +2,7 @@
 //! writes of zeros go piece by piece, each with what it costs the members.
 
 use super::Intake;
-use crate::clients::Copies;
+use crate::clients::{Copies, Pending};
 use crate::contract::{IoOp, Request, RequestOp, Work};
 use crate::layout::Place;
 use crate::layout::code::CellSet;
@@ -43,12 +43,12 @@ impl Intake {
     /// Starts retried reads, then bands, and cuts more from the queue as long as there is room. True if it
     /// stopped for notices.
     pub(crate) fn pump_writes(&mut self) -> bool {
-        while let Some(&(request, lba, sectors, target, bad)) = self.gather.retries.front() {
-            if !read::start(self, request, lba, sectors, target, 0, bad) {
+        while let Some(&(part, bad)) = self.gather.retries.front() {
+            if !read::start(self, part, 0, bad) {
                 return false;
             }
             self.gather.retries.pop_front();
-            self.request_part_done(request, Ok(()));
+            self.request_part_done(part.request, Ok(()));
             if self.has_notices() {
                 return true;
             }
@@ -169,16 +169,7 @@ impl Intake {
     }
 
     fn gather_data(&mut self, id: u32, offset: u64, sectors: u64) {
-        let pending = *self.requests.get(id);
-        let source = match pending.request.op {
-            RequestOp::Write => Source::Buf(
-                pending
-                    .request
-                    .buf
-                    .part(pending.cut as u32, (sectors * SECTOR_BYTES) as u32),
-            ),
-            _ => Source::Zero,
-        };
+        let source = source(self.requests.get(id), sectors * SECTOR_BYTES);
         for (cell, start, count, before) in self.cells_of(offset, sectors) {
             let source = source.part(before, count);
             let piece = Fragment {
@@ -228,11 +219,7 @@ impl Intake {
     }
 
     fn push_merge(&mut self, id: u32, lba: u64, skip: u32, bytes: u32) {
-        let pending = self.requests.get(id);
-        let source = match pending.request.op {
-            RequestOp::Write => Source::Buf(pending.request.buf.part(pending.cut as u32, bytes)),
-            _ => Source::Zero,
-        };
+        let source = source(self.requests.get(id), bytes.into());
         let place = self.layout.place(lba);
         let fragment = Fragment {
             cell: place.data,
@@ -247,27 +234,21 @@ impl Intake {
     fn next_piece(&self, id: u32) -> (Piece, u64) {
         let pending = self.requests.get(id);
         let block = u64::from(self.superblock.logical_block);
-        let offset = pending.request.offset + pending.cut;
-        let left = pending.request.bytes - pending.cut;
+        let (offset, left) = pending.uncut();
         if left == 0 {
             return (Piece::Nothing, 0);
         }
         let op = pending.request.op;
         if !offset.is_multiple_of(block) || left < block {
             let bytes = left.min(block - offset % block);
-            let skip = (offset % block) as u32;
-            let merge = Piece::Merge {
-                lba: offset / block * block / SECTOR_BYTES,
-                skip,
-            };
-            return (
-                if op == RequestOp::Trim {
-                    Piece::Nothing
-                } else {
-                    merge
-                },
-                bytes,
+            let (lba, skip) = (
+                offset / block * block / SECTOR_BYTES,
+                (offset % block) as u32,
             );
+            return match op {
+                RequestOp::Trim => (Piece::Nothing, bytes),
+                _ => (Piece::Merge { lba, skip }, bytes),
+            };
         }
         let lba = offset / SECTOR_BYTES;
         let place = self.layout.place(lba);
@@ -362,5 +343,13 @@ impl Intake {
             bytes: left,
             cost: cost.max(ROW_COST),
         }
+    }
+}
+
+/// The new data of a request's next bytes.
+fn source(pending: &Pending, bytes: u64) -> Source {
+    match pending.request.op {
+        RequestOp::Write => Source::Buf(pending.buffer(bytes)),
+        _ => Source::Zero,
     }
 }

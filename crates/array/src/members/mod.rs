@@ -12,13 +12,13 @@ mod roles;
 
 use crate::config::Config;
 use crate::contract::{
-    Action, BufRef, Class, ComputeOp, DeviceIo, Fact, FailCause, IoOp, LinearOutput, Request,
+    Action, BufRef, Class, ComputeOp, DeviceIo, Fact, FailCause, IoOp, LinearOutput, Page, Request,
     Segment,
 };
 use crate::facts::{Facts, NEVER, Wake};
 use crate::policy::traffic::Traffic;
 use crate::standing::Home;
-use crate::units::{Member, Nanos, SECTOR_BYTES};
+use crate::units::{Member, Nanos, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use device::{Device, Health};
@@ -122,21 +122,22 @@ impl Members {
         owner: Owner,
         member: Member,
         at: u64,
-        pages: Vec<crate::Page>,
+        pages: impl ExactSizeIterator<Item = Page>,
     ) {
-        let sectors = pages.len() as u64 * crate::PAGE_SECTORS;
-        self.device_io(
-            owner,
-            member,
-            IoOp::Write,
-            at,
-            sectors,
-            Class::Metadata,
-            |io| {
-                io.durable = true;
-                io.segments.extend(pages.into_iter().map(Segment::Page));
-            },
-        );
+        let (sectors, class) = (pages.len() as u64 * PAGE_SECTORS, Class::Metadata);
+        self.device_io(owner, member, IoOp::Write, at, sectors, class, |io| {
+            io.durable = true;
+            io.segments.extend(pages.map(Segment::Page));
+        });
+    }
+
+    /// Starts a read of whole metadata pages.
+    pub(crate) fn read_pages(&mut self, owner: Owner, member: Member, at: u64, count: usize) {
+        let pages: Vec<Page> = (0..count).map(|_| self.ops.boxes.page()).collect();
+        let (sectors, class) = (count as u64 * PAGE_SECTORS, Class::Metadata);
+        self.device_io(owner, member, IoOp::Read, at, sectors, class, |io| {
+            io.segments.extend(pages.into_iter().map(Segment::Page));
+        });
     }
 
     /// Copies bytes, or makes them zeros when there is no source.

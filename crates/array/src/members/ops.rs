@@ -6,7 +6,7 @@
 use crate::contract::{
     BufRef, Class, Compute, ComputeOp, DeviceIo, IoOp, Page, Segment, Tag, zeroed_page,
 };
-use crate::units::{Member, Nanos};
+use crate::units::{Member, Nanos, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -14,16 +14,11 @@ use core::ops::Range;
 /// What a slice wanted of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SliceOp {
-    Read {
-        cell: u8,
-    },
-    Write {
-        cell: u8,
-    },
-    /// A log record, or the read of one's payload.
-    Log {
-        parity: u8,
-    },
+    /// A cell.
+    Read(u8),
+    Write(u8),
+    /// The log record of a parity, or the read of one's payload.
+    Log(u8),
     Compute,
 }
 
@@ -36,58 +31,57 @@ pub enum BlockCopy {
     In,
 }
 
+/// A read of a healthy cell, straight into the request's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct ReadPart {
+    pub(crate) request: u32,
+    pub(crate) lba: u64,
+    pub(crate) sectors: u64,
+    pub(crate) target: BufRef,
+}
+
+impl ReadPart {
+    /// The sectors of it from the `from`th on.
+    pub(crate) fn cut(self, from: u64, sectors: u64) -> ReadPart {
+        let (begin, bytes) = (from * SECTOR_BYTES, sectors * SECTOR_BYTES);
+        ReadPart {
+            lba: self.lba + from,
+            sectors,
+            target: self.target.part(begin as u32, bytes as u32),
+            ..self
+        }
+    }
+}
+
 /// Who is told when an operation completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     Free,
     /// Given up on; its completion only frees the slot.
     Orphan,
-    Slice {
-        slice: u32,
-        what: SliceOp,
-    },
-    /// A read of a healthy cell, straight into the request's buffer.
-    ReadPart {
-        request: u32,
-        lba: u64,
-        sectors: u64,
-        target: BufRef,
-    },
-    CacheCopy {
-        request: u32,
-        memory: u32,
-        way: BlockCopy,
-    },
+    Slice(u32, SliceOp),
+    ReadPart(ReadPart),
+    /// A request, and the memory of a block.
+    CacheCopy(u32, u32, BlockCopy),
     Flush,
-    /// A member is told to rest, or to wake.
-    Power {
-        wakes: bool,
-    },
+    /// A member is told to rest; or to wake, if that is true.
+    Power(bool),
     /// The list of a log's records that are over.
     DoneList,
     Superblock,
-    MapPage {
-        map: u8,
-        page: u16,
-    },
-    ExtentInit {
-        init: u32,
-    },
+    /// A map by its kind, and a page.
+    MapPage(u8, u16),
+    ExtentInit(u32),
     /// The journal of a reshape is wiped out.
     Journal,
-    Boot {
-        step: u32,
-    },
+    /// A step of a start.
+    Boot(u32),
     /// A place of a superblock, of a device that a command takes in.
-    Admission {
-        place: u8,
-    },
+    Admission(u8),
     /// A start records itself as the owner.
     Claim,
     /// A copy of the superblock is read to see who owns the array.
-    Look {
-        home: u8,
-    },
+    Look(u8),
 }
 
 #[derive(Clone, Copy, Debug)]

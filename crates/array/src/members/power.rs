@@ -40,7 +40,7 @@ impl Members {
         for member in self.mirrors() {
             if self.is_restful(member) {
                 self.devices[usize::from(member.0)].power = Power::Resting;
-                let (owner, class) = (Owner::Power { wakes: false }, Class::Metadata);
+                let (owner, class) = (Owner::Power(false), Class::Metadata);
                 self.device_io(owner, member, IoOp::Standby, 0, 0, class, |_| {});
             }
         }
@@ -57,7 +57,7 @@ impl Members {
     }
 
     fn wake_member(&mut self, member: Member) {
-        let (owner, class) = (Owner::Power { wakes: true }, Class::Metadata);
+        let (owner, class) = (Owner::Power(true), Class::Metadata);
         self.device_io(owner, member, IoOp::Wake, 0, 0, class, |_| {});
     }
 

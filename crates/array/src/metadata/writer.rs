@@ -17,7 +17,7 @@ use crate::facts::Notice;
 use crate::members::device::Health;
 use crate::members::ops::Owner;
 use crate::metadata::maps::{BitMap, PageState};
-use crate::units::{Member, PAGE_SECTORS};
+use crate::units::Member;
 use alloc::vec::Vec;
 use restripe_format::meta::leases::Parcel;
 use restripe_format::meta::pages::{self, MapKind};
@@ -142,7 +142,7 @@ impl Metadata {
     pub(crate) fn write_version(&mut self, member: Member, copy: Superblock) {
         let (at, pages) = self.copy_for(member, copy);
         self.keeper.outstanding += 1;
-        self.write_pages(Owner::Superblock, member, at, pages);
+        self.write_pages(Owner::Superblock, member, at, pages.into_iter());
     }
 
     /// A version of the superblock as a member's copy, and where that lies.
@@ -254,7 +254,12 @@ impl Metadata {
         }
         for &index in &holders {
             let bytes = self.encode_page(kind, page, sequence);
-            self.write_one_page(Member(index as u16), kind, page, sequence, bytes);
+            let place = self.devices[index]
+                .places
+                .map_page(kind, page as u32, sequence);
+            let at = place.expect("written to holders only");
+            let owner = Owner::MapPage(kind as u8, page as u16);
+            self.write_pages(owner, Member(index as u16), at, core::iter::once(bytes));
         }
         if holders.is_empty() {
             self.map_page_durable(kind, page);
@@ -307,36 +312,6 @@ impl Metadata {
             }
         }
         bytes
-    }
-
-    fn write_one_page(
-        &mut self,
-        member: Member,
-        kind: MapKind,
-        page: usize,
-        sequence: u64,
-        bytes: Page,
-    ) {
-        let places = &self.devices[member.0 as usize].places;
-        let at = places
-            .map_page(kind, page as u32, sequence)
-            .expect("written to holders only");
-        let owner = Owner::MapPage {
-            map: kind as u8,
-            page: page as u16,
-        };
-        self.device_io(
-            owner,
-            member,
-            crate::IoOp::Write,
-            at,
-            PAGE_SECTORS,
-            crate::Class::Metadata,
-            |io| {
-                io.durable = true;
-                io.segments.push(crate::Segment::Page(bytes));
-            },
-        );
     }
 
     pub(crate) fn map_page_durable(&mut self, kind: MapKind, page: usize) {

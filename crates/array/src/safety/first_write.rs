@@ -183,23 +183,13 @@ impl Safety {
         let forgotten = added && self.planted(Bug::AddedNotZeroed);
         let zeroes = !forgotten && !self.planted(Bug::ExtentNotZeroed);
         for part in parts.iter().filter(|_| zeroes) {
-            let (from, to) = (part.from, part.to);
-            for home in self
-                .extent_homes(part.slot, part.partition)
-                .into_iter()
-                .flatten()
-            {
-                let (member, at) = (home.member, home.at(from));
-                let owner = Owner::ExtentInit { init: index as u32 };
-                self.device_io(
-                    owner,
-                    member,
-                    IoOp::Zero,
-                    at,
-                    to - from,
-                    Class::Metadata,
-                    |io| io.durable = true,
-                );
+            let homes = self.extent_homes(part.slot, part.partition);
+            for home in homes.into_iter().flatten() {
+                let (owner, class) = (Owner::ExtentInit(index as u32), Class::Metadata);
+                let (member, at, sectors) = (home.member, home.at(part.from), part.to - part.from);
+                self.device_io(owner, member, IoOp::Zero, at, sectors, class, |io| {
+                    io.durable = true;
+                });
                 started += 1;
             }
         }

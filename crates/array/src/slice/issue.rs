@@ -80,7 +80,7 @@ impl Rows {
     fn class_of(&self, id: u32) -> Class {
         match self.slices[id].kind {
             Kind::Write(_) => Class::Parity,
-            Kind::Read { .. } => Class::User,
+            Kind::Read(..) => Class::User,
             _ => Class::Task,
         }
     }
@@ -104,24 +104,12 @@ impl Rows {
         for cell in cells.iter() {
             let target = self.cell_buffer(id, cell);
             let slice = &mut self.slices[id];
-            let (place, at, sectors) = (
-                slice.map.cells[cell as usize],
-                slice.band,
-                slice.band_sectors,
-            );
-            let row = slice.map.row;
-            let home = self
-                .homes(place.slot, row)
-                .read
-                .expect("only readable cells are read");
-            let (member, at) = (home.member, home.at(place.at) + at);
-            let (owner, class) = (
-                Owner::Slice {
-                    slice: id,
-                    what: SliceOp::Read { cell },
-                },
-                self.class_of(id),
-            );
+            let (place, row) = (slice.map.cells[cell as usize], slice.map.row);
+            let (band, sectors) = (slice.band, slice.band_sectors);
+            let home = self.homes(place.slot, row).read;
+            let home = home.expect("only readable cells are read");
+            let (member, at) = (home.member, home.at(place.at) + band);
+            let (owner, class) = (Owner::Slice(id, SliceOp::Read(cell)), self.class_of(id));
             let slice = &mut self.slices[id];
             slice.have = slice.have.with(cell);
             slice.pending += 1;
@@ -162,10 +150,7 @@ impl Rows {
             Kind::Write(_) if !slice.map.parity_set().contains(cell) => Class::User,
             _ => self.class_of(id),
         };
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Write { cell },
-        };
+        let owner = Owner::Slice(id, SliceOp::Write(cell));
         let homes = match only {
             Some(home) => [Some(home), None],
             None => self.homes(place.slot, row).write,
@@ -188,10 +173,7 @@ impl Rows {
 
     /// `target = recipe over the cells held`.
     pub(crate) fn compute_recipe(&mut self, id: u32, recipe: &Recipe, target: BufRef) {
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Compute,
-        };
+        let owner = Owner::Slice(id, SliceOp::Compute);
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
         let mut coefficients = self.ops.boxes.coefficient_list();
         let slice = &self.slices[id];
@@ -217,10 +199,7 @@ impl Rows {
         terms: &[Term],
         targets: &Outputs<Option<BufRef>>,
     ) {
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Compute,
-        };
+        let owner = Owner::Slice(id, SliceOp::Compute);
         let mut compute = self.ops.compute(owner, ComputeOp::Linear);
         compute.sources.extend(terms.iter().map(|term| term.source));
         for (index, target) in targets.iter().enumerate() {
@@ -238,10 +217,7 @@ impl Rows {
 
     /// Copies, or zeroes when there is no source.
     pub(crate) fn compute_copy(&mut self, id: u32, source: Option<BufRef>, target: BufRef) {
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Compute,
-        };
+        let owner = Owner::Slice(id, SliceOp::Compute);
         self.slices[id].pending += 1;
         self.copy(owner, source, target);
     }
@@ -254,10 +230,7 @@ impl Rows {
         sources: &[BufRef],
         index: u8,
     ) {
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Log { parity: index },
-        };
+        let owner = Owner::Slice(id, SliceOp::Log(index));
         let mut compute = self.ops.compute(owner, op);
         compute.sources.extend_from_slice(sources);
         self.slices[id].pending += 1;
@@ -420,7 +393,7 @@ impl Rows {
         }
         let slice = &mut self.slices[id];
         let changed = match (slice.kind, slice.map.cells[usize::from(cell)].role) {
-            (Kind::Scrub { .. }, _) => slice.map.data_set(),
+            (Kind::Scrub(_), _) => slice.map.data_set(),
             (Kind::Resync { .. }, Role::Data(data) | Role::Copy { of: data }) => {
                 CellSet::only(data)
             }
@@ -457,14 +430,13 @@ impl Rows {
         error: IoError,
     ) {
         match what {
-            SliceOp::Read { cell } => {
+            SliceOp::Read(cell) => {
                 let slice = &mut self.slices[id];
                 slice.have = slice.have.without(cell);
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
                 }
-                let mode = ScrubMode::Check;
-                let check = slice.kind == Kind::Scrub { mode };
+                let check = slice.kind == Kind::Scrub(ScrubMode::Check);
                 // A narrowed slice reads the same sectors again, block by block. And a read without suspects
                 // reads one place many times, and repairs only what is theirs.
                 let counted = !slice.narrowed && !matches!(slice.copies, Copies::Without(_));
@@ -474,8 +446,8 @@ impl Rows {
                     self.check_failed(member);
                 }
             }
-            SliceOp::Write { cell } => self.write_failed(id, cell, member, error),
-            SliceOp::Log { .. } => self.log_failed(id, member, error),
+            SliceOp::Write(cell) => self.write_failed(id, cell, member, error),
+            SliceOp::Log(_) => self.log_failed(id, member, error),
             _ => {}
         }
     }
@@ -554,7 +526,7 @@ impl Rows {
     }
 
     fn log_failed(&mut self, id: u32, member: Member, error: IoError) {
-        if let Kind::Replay { .. } = self.slices[id].kind {
+        if let Kind::Replay(_) = self.slices[id].kind {
             self.slices[id].verdicts.note(0, Verdict::Differ);
             return;
         }

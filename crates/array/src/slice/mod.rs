@@ -105,13 +105,13 @@ impl Rows {
         }
         match kind {
             Kind::Write(kind) => write::step(self, id, kind),
-            Kind::Read { .. } => read::step(self, id),
-            Kind::Fill { slot } => fill::step(self, id, slot),
+            Kind::Read(part, skip) => read::step(self, id, part, skip),
+            Kind::Fill(slot) => fill::step(self, id, slot),
             Kind::Move => relocate::step(self, id),
             Kind::Reshape(aim) => reshape::step(self, id, aim),
             Kind::Resync { compares } => resync::step(self, id, compares),
-            Kind::Scrub { mode } => scrub::step(self, id, mode),
-            Kind::Replay { record } => replay::step(self, id, record),
+            Kind::Scrub(mode) => scrub::step(self, id, mode),
+            Kind::Replay(record) => replay::step(self, id, record),
         }
         if self.slices[id].phase == Phase::Finished {
             self.end_slice(id);
@@ -128,14 +128,14 @@ impl Rows {
         let row = slice.row;
         match slice.kind {
             Kind::Write(_) => write::end(self, id, result),
-            Kind::Read { .. } => read::end(self, id, result),
-            Kind::Fill { slot } => {
+            Kind::Read(part, _) => read::end(self, part, result),
+            Kind::Fill(slot) => {
                 self.window_done(id, row);
                 self.cache_rebuilt(Slot(slot), row);
             }
-            Kind::Move | Kind::Resync { .. } | Kind::Scrub { .. } => self.window_done(id, row),
+            Kind::Move | Kind::Resync { .. } | Kind::Scrub(_) => self.window_done(id, row),
             Kind::Reshape(_) => self.reshaped_row(result),
-            Kind::Replay { .. } => self.tasks.replay_ended(),
+            Kind::Replay(_) => self.tasks.replay_ended(),
         }
         self.slices.free.push(id);
         self.slices.ended = true;

@@ -184,29 +184,19 @@ fn write_record(
     let at = rows.devices[member.0 as usize].places.log
         + rows.logs.place(member, record.sequence, entry);
     let padded = entry.payload_sectors.next_multiple_of(PAGE_SECTORS);
-    let owner = Owner::Slice {
-        slice: id,
-        what: SliceOp::Log { parity },
-    };
+    let (owner, class) = (Owner::Slice(id, SliceOp::Log(parity)), Class::Metadata);
+    let sectors = PAGE_SECTORS + padded;
     rows.slices[id].pending += 1;
-    rows.device_io(
-        owner,
-        member,
-        IoOp::Write,
-        at,
-        PAGE_SECTORS + padded,
-        Class::Metadata,
-        |io| {
-            io.durable = true;
-            io.segments.push(Segment::Page(page));
-            if let Some(payload) = payload {
-                io.segments.push(Segment::Buf(payload));
-                let rest = (padded * SECTOR_BYTES) as u32 - payload.bytes;
-                if rest > 0 {
-                    debug_assert!((rest as usize) < PAGE_BYTES);
-                    io.segments.push(Segment::Zero(rest));
-                }
+    rows.device_io(owner, member, IoOp::Write, at, sectors, class, |io| {
+        io.durable = true;
+        io.segments.push(Segment::Page(page));
+        if let Some(payload) = payload {
+            io.segments.push(Segment::Buf(payload));
+            let rest = (padded * SECTOR_BYTES) as u32 - payload.bytes;
+            if rest > 0 {
+                debug_assert!((rest as usize) < PAGE_BYTES);
+                io.segments.push(Segment::Zero(rest));
             }
-        },
-    );
+        }
+    });
 }

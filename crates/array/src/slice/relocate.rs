@@ -228,7 +228,7 @@ pub(crate) fn join_moves(rows: &mut Rows) {
 
 fn may_join(rows: &Rows, io: &DeviceIo) -> bool {
     let moves = match rows.ops.owner(io.tag) {
-        Owner::Slice { slice, .. } => rows.slices[slice].kind == Kind::Move,
+        Owner::Slice(slice, _) => rows.slices[slice].kind == Kind::Move,
         _ => false,
     };
     moves && io.class == Class::Task && !io.durable

@@ -144,25 +144,12 @@ fn read_partials(rows: &mut Rows, id: u32, cut: &Cut) {
     for (parity, payload) in cut.payloads.iter().enumerate() {
         let Some(payload) = *payload else { continue };
         let target = whole_partial(rows, id, PARTIALS[parity], cut);
-        let owner = Owner::Slice {
-            slice: id,
-            what: SliceOp::Log {
-                parity: parity as u8,
-            },
-        };
+        let owner = Owner::Slice(id, SliceOp::Log(parity as u8));
         rows.slices[id].pending += 1;
-        let class = crate::Class::Task;
-        rows.device_io(
-            owner,
-            payload.member,
-            IoOp::Read,
-            payload.at,
-            cut.sectors,
-            class,
-            |io| {
-                io.segments.push(Segment::Buf(target));
-            },
-        );
+        let (member, at, class) = (payload.member, payload.at, crate::Class::Task);
+        rows.device_io(owner, member, IoOp::Read, at, cut.sectors, class, |io| {
+            io.segments.push(Segment::Buf(target));
+        });
     }
 }
 

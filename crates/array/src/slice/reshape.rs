@@ -296,16 +296,9 @@ fn read_journal(rows: &mut Rows, id: u32, map: &RowMap, cells: CellSet) {
         slice.have = slice.have.with(cell);
         slice.pending += 1;
         let at = home.at(map.cells[usize::from(cell)].at) + at;
-        let what = SliceOp::Read { cell };
-        let owner = Owner::Slice { slice: id, what };
-        rows.device_io(
-            owner,
-            home.member,
-            IoOp::Read,
-            at,
-            sectors,
-            Class::Task,
-            |io| io.segments.push(Segment::Buf(target)),
-        );
+        let (owner, member) = (Owner::Slice(id, SliceOp::Read(cell)), home.member);
+        rows.device_io(owner, member, IoOp::Read, at, sectors, Class::Task, |io| {
+            io.segments.push(Segment::Buf(target));
+        });
     }
 }

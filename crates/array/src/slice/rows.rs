@@ -112,7 +112,7 @@ impl Rows {
 
     /// Requests leave room for tasks, on which they may have to wait.
     fn kept_slices(&self, need: &Need) -> usize {
-        if matches!(need.kind, Kind::Write(_) | Kind::Read { .. }) {
+        if matches!(need.kind, Kind::Write(_) | Kind::Read(..)) {
             TASK_SLICES
         } else {
             0

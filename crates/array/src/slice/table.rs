@@ -4,6 +4,7 @@ use crate::clients::Copies;
 use crate::contract::{Buf, BufRef, Cure, Guilty, IoOp, RequestError, ScrubMode, Segment, Verdict};
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, RowMap};
+use crate::members::ops::ReadPart;
 use crate::members::pool::{Buffers, Size};
 use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
@@ -189,17 +190,10 @@ pub(crate) const PHASES: usize = 12;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
     Write(BandKind),
-    /// A read that no single member can answer. `skip`: bytes of the first block that were not asked for.
-    Read {
-        request: u32,
-        lba: u64,
-        target: BufRef,
-        skip: u32,
-    },
+    /// A read that no single member can answer, and bytes of its first block that were not asked for.
+    Read(ReadPart, u32),
     /// Fill the incoming member of a slot.
-    Fill {
-        slot: u16,
-    },
+    Fill(u16),
     /// Copy what a growth moves.
     #[default]
     Move,
@@ -210,13 +204,9 @@ pub(crate) enum Kind {
         /// Parity is read as well, and written only where it differs.
         compares: bool,
     },
-    Scrub {
-        mode: ScrubMode,
-    },
+    Scrub(ScrubMode),
     /// Make a row whose write was cut short by a crash consistent from its log record.
-    Replay {
-        record: u32,
-    },
+    Replay(u32),
 }
 
 impl Kind {
@@ -224,11 +214,7 @@ impl Kind {
     pub(super) fn is_window(self) -> bool {
         matches!(
             self,
-            Kind::Fill { .. }
-                | Kind::Move
-                | Kind::Reshape(_)
-                | Kind::Resync { .. }
-                | Kind::Scrub { .. }
+            Kind::Fill(_) | Kind::Move | Kind::Reshape(_) | Kind::Resync { .. } | Kind::Scrub(_)
         )
     }
 
@@ -236,11 +222,11 @@ impl Kind {
     pub(crate) fn index(self) -> usize {
         match self {
             Kind::Write(_) => 0,
-            Kind::Read { .. } => 1,
-            Kind::Fill { .. } => 2,
+            Kind::Read(..) => 1,
+            Kind::Fill(_) => 2,
             Kind::Resync { .. } => 3,
-            Kind::Scrub { .. } => 4,
-            Kind::Replay { .. } => 5,
+            Kind::Scrub(_) => 4,
+            Kind::Replay(_) => 5,
             Kind::Move => 6,
             Kind::Reshape(_) => 7,
         }
@@ -447,13 +433,13 @@ impl Slices {
     /// The rows of all slices that may change something.
     pub(crate) fn rows_at_work(&self) -> impl Iterator<Item = u64> + '_ {
         let changes = |slice: &&Slice| match slice.kind {
-            Kind::Write(_) | Kind::Resync { .. } | Kind::Replay { .. } => true,
-            Kind::Scrub { mode } => mode.writes(),
+            Kind::Write(_) | Kind::Resync { .. } | Kind::Replay(_) => true,
+            Kind::Scrub(mode) => mode.writes(),
             // Nothing of the array is there, or it is written until it is done.
             Kind::Reshape(_) => false,
             // A reset makes parity fit what is lost.
-            Kind::Fill { .. } | Kind::Move => !slice.zeroed.is_empty(),
-            Kind::Read { .. } => false,
+            Kind::Fill(_) | Kind::Move => !slice.zeroed.is_empty(),
+            Kind::Read(..) => false,
         };
         self.list
             .iter()

@@ -26,14 +26,12 @@ impl Rows {
     pub(crate) fn issue_window(&mut self, index: usize, row: Row) -> bool {
         let task = &self.tasks.list[index];
         let kind = match (task.kind, task.slot) {
-            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => Kind::Fill { slot },
+            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => Kind::Fill(slot),
             (TaskKind::Rebuild | TaskKind::Replace, None) => return false,
             (TaskKind::Resync, _) => Kind::Resync {
                 compares: task.unseen == 0,
             },
-            (TaskKind::Check | TaskKind::Repair, _) => Kind::Scrub {
-                mode: self.tasks.scrub_mode(),
-            },
+            (TaskKind::Check | TaskKind::Repair, _) => Kind::Scrub(self.tasks.scrub_mode()),
             (TaskKind::Growth, _) => Kind::Move,
         };
         let chunk = self.layout.chunk_sectors();
@@ -66,7 +64,7 @@ impl Rows {
     }
 
     pub(crate) fn window_done(&mut self, id: u32, row: Row) {
-        if matches!(self.slices[id].kind, Kind::Scrub { .. }) {
+        if matches!(self.slices[id].kind, Kind::Scrub(_)) {
             self.scrubbed_row(id);
         }
         let slice = &self.slices[id];

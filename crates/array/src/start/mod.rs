@@ -32,9 +32,7 @@ mod serve;
 use crate::choose::Candidate;
 use crate::claims::{Claims, Ownership};
 use crate::config::Config;
-use crate::contract::{
-    Action, Bug, Class, CommandError, CommandTag, DeviceIo, IoError, IoOp, Page, Segment, StartMode,
-};
+use crate::contract::{Action, Bug, CommandError, CommandTag, DeviceIo, IoError, Page, StartMode};
 use crate::durability::parity_log::Logs;
 use crate::facts::StartStage;
 use crate::members::device::Device;
@@ -44,7 +42,7 @@ use crate::metadata::maps::LostMap;
 use crate::metadata::writer::Keeper;
 use crate::metadata::{super_place, superblock_in};
 use crate::report::ArrayState;
-use crate::units::{Member, PAGE_SECTORS};
+use crate::units::Member;
 use alloc::vec::Vec;
 use restripe_format::meta::MetaError;
 use restripe_format::meta::log::{DoneList, LogRecord};
@@ -277,20 +275,7 @@ impl Start {
             }
             Read::Log { from, pages } => (places.log + from, pages),
         };
-        let mut fresh = Vec::new();
-        fresh.resize_with(count as usize, || self.ops.boxes.page());
-        let owner = Owner::Boot { step };
-        self.device_io(
-            owner,
-            member,
-            IoOp::Read,
-            at,
-            count * PAGE_SECTORS,
-            Class::Metadata,
-            |io| {
-                io.segments.extend(fresh.into_iter().map(Segment::Page));
-            },
-        );
+        self.read_pages(Owner::Boot(step), member, at, count as usize);
     }
 
     pub(crate) fn boot_read_done(&mut self, step: u32, io: &DeviceIo, result: Result<(), IoError>) {

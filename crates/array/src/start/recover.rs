@@ -325,7 +325,7 @@ impl Start {
         let replay = self.tasks.replay(index);
         let map = self.row_map(replay.row);
         let need = Need {
-            kind: Kind::Replay { record: index },
+            kind: Kind::Replay(index),
             row: replay.row,
             start: replay.start,
             sectors: replay.sectors,
