@@ -10,6 +10,7 @@ mod ratchet;
 mod rules;
 mod source;
 mod tokens;
+mod walk;
 
 use source::{Finding, Tree};
 use std::path::{Path, PathBuf};
@@ -101,6 +102,7 @@ fn check(tree: &Tree) -> Vec<Finding> {
     let mut findings = edges::check(tree);
     findings.extend(rules::check(tree));
     findings.extend(links::check(tree, &|path| root().join(path).exists()));
+    findings.extend(walk::check(tree));
     findings.extend(ratchet::check(tree, &root()));
     findings
 }
