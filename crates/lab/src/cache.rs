@@ -171,11 +171,8 @@ pub fn simulate(
     bounded(&setup.contenders)?;
     let survey = Survey::of(setup, open()?)?;
     let home = Home::new(setup, &survey)?;
-    let mut runs: Vec<Run> = setup
-        .contenders
-        .iter()
-        .map(|&(rule, blocks)| Run::new(setup, &home, rule, blocks))
-        .collect();
+    let run = |&(rule, blocks): &(Rule, u32)| Run::new(setup, &home, rule, blocks);
+    let mut runs: Vec<Run> = setup.contenders.iter().map(run).collect();
     let mut pace = Pace::new(setup.rebuild, survey.asked, home.layout.rows());
     let mut asked = 0;
     for request in open()? {
@@ -215,11 +212,8 @@ const BLOCKS_MAX: u64 = 1 << 25;
 const BLOCK_COST: u64 = 160;
 
 fn bounded(contenders: &[(Rule, u32)]) -> Result<(), CacheError> {
-    let blocks = contenders
-        .iter()
-        .map(|(_, blocks)| u64::from(*blocks))
-        .sum();
-    match blocks {
+    let blocks = contenders.iter().map(|(_, blocks)| u64::from(*blocks));
+    match blocks.sum() {
         blocks if blocks > BLOCKS_MAX => Err(CacheError::TooLarge { blocks }),
         _ => Ok(()),
     }
@@ -313,9 +307,8 @@ impl Home {
         let block_sectors = setup.block_bytes / SECTOR_BYTES;
         let sectors = survey.blocks.checked_mul(block_sectors);
         let sectors = sectors.filter(|sectors| *sectors <= END_MAX / SECTOR_BYTES);
-        let chunks = sectors
-            .ok_or(CacheError::TooFar)?
-            .div_ceil(members.chunk_bytes / SECTOR_BYTES);
+        let sectors = sectors.ok_or(CacheError::TooFar)?;
+        let chunks = sectors.div_ceil(members.chunk_bytes / SECTOR_BYTES);
         let mut home = Home {
             layout: layout(chunks.div_ceil(data) + u64::from(members.count))?,
             block_sectors,
@@ -345,10 +338,9 @@ impl Home {
 
     fn of(&self, block: u64) -> Place {
         let place = self.layout.place(block * self.block_sectors);
-        Place {
-            row: place.row.0,
-            slot: self.layout.data_cell(place.row, place.data).slot.0,
-        }
+        let slot = self.layout.data_cell(place.row, place.data).slot.0;
+        let row = place.row.0;
+        Place { row, slot }
     }
 
     /// The blocks of a row that lie on failed slots.
@@ -387,10 +379,7 @@ impl Pace {
     /// The rows rebuilt since the last call.
     fn at(&mut self, asked: u64) -> Option<Range<u64>> {
         let rebuild = self.rebuild?;
-        let (from, to) = (
-            rebuild.from * self.asked as f64,
-            rebuild.to * self.asked as f64,
-        );
+        let [from, to] = [rebuild.from, rebuild.to].map(|part| part * self.asked as f64);
         let share = ((asked as f64 - from) / (to - from).max(1.0)).clamp(0.0, 1.0);
         let done = (share * self.rows as f64) as u64;
         let fresh = std::mem::replace(&mut self.done, done)..done;
@@ -484,7 +473,7 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::trace::{Item, Request};
+    use crate::trace::Request;
     use restripe_array::layout::Rotation;
 
     const BLOCK: u64 = 4096;
@@ -509,15 +498,7 @@ mod tests {
     }
 
     fn reads(blocks: &[u64]) -> Requests {
-        let read = |block: &u64| -> Item {
-            Ok(Request {
-                time: 0,
-                device: 0,
-                op: Op::Read,
-                offset: block * BLOCK,
-                length: BLOCK,
-            })
-        };
+        let read = |block: &u64| Ok(Request::new(0, 0, Op::Read, block * BLOCK, BLOCK));
         Box::new(blocks.iter().map(read).collect::<Vec<_>>().into_iter())
     }
 
@@ -570,21 +551,13 @@ mod tests {
                 followed,
             });
             let found = outcome(&rebuilding, &all);
-            assert_eq!(
-                (found.asked, found.misses),
-                (60, 60),
-                "one frame hits nothing"
-            );
+            let both = (found.asked, found.misses);
+            assert_eq!(both, (60, 60), "one frame hits nothing");
             assert_eq!(found.reads, 60 + found.misses_failed);
-            assert_eq!(
-                found.reads_standing(),
-                40,
-                "a third lies on the failed slot"
-            );
-            assert!(
-                (1..=10).contains(&found.misses_failed),
-                "none in the second half"
-            );
+            let standing = found.reads_standing();
+            assert_eq!(standing, 40, "a third lies on the failed slot");
+            let early = (1..=10).contains(&found.misses_failed);
+            assert!(early, "none in the second half");
         }
     }
 
@@ -606,21 +579,16 @@ mod tests {
     #[test]
     fn lru_misses_what_a_naive_lru_misses() {
         let mut state = 1u64;
-        let blocks: Vec<u64> = (0..4000)
-            .map(|_| {
-                state = state
-                    .wrapping_mul(6_364_136_223_846_793_005)
-                    .wrapping_add(1);
-                (state >> 33) % 97 * ((state >> 50) % 7)
-            })
-            .collect();
+        let draw = |_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005);
+            state = state.wrapping_add(1);
+            (state >> 33) % 97 * ((state >> 50) % 7)
+        };
+        let blocks: Vec<u64> = (0..4000).map(draw).collect();
         for frames in [1, 3, 16, 64, 1000] {
             let found = outcome(&setup(&[1], frames), &blocks);
-            assert_eq!(
-                found.misses,
-                naive_misses(&blocks, frames as usize),
-                "{frames}"
-            );
+            let naive = naive_misses(&blocks, frames as usize);
+            assert_eq!(found.misses, naive, "{frames}");
         }
     }
 

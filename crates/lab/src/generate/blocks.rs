@@ -70,13 +70,8 @@ impl Iterator for Blocks {
             true => Op::Write,
             false => Op::Read,
         };
-        Some(Ok(Request {
-            time: 0,
-            device: 0,
-            op,
-            offset: block * self.block_bytes,
-            length: self.block_bytes,
-        }))
+        let bytes = self.block_bytes;
+        Some(Ok(Request::new(0, 0, op, block * bytes, bytes)))
     }
 }
 
@@ -88,10 +83,11 @@ mod tests {
         let blocks = Blocks::new(course, 4096, 5 * 4096 + 17, 1.0, seed).expect("five fit");
         let request = |item: Item| item.expect("nothing is read");
         let taken = blocks.take(100).map(request);
-        taken
-            .inspect(|request| assert_eq!((request.op, request.length), (Op::Write, 4096)))
-            .map(|request| request.offset / 4096)
-            .collect()
+        let offset = |request: Request| {
+            assert_eq!((request.op, request.length), (Op::Write, 4096));
+            request.offset / 4096
+        };
+        taken.map(offset).collect()
     }
 
     #[test]

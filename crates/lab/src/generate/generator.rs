@@ -228,13 +228,8 @@ impl Iterator for Generator {
         let time = self.arrivals.next_time();
         self.places.drift(time);
         let (op, extent) = self.next_extent();
-        Some(Request {
-            time,
-            device: extent.device,
-            op,
-            offset: extent.offset,
-            length: extent.length,
-        })
+        let (device, offset, length) = (extent.device, extent.offset, extent.length);
+        Some(Request::new(time, device, op, offset, length))
     }
 }
 

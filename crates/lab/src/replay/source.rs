@@ -238,13 +238,7 @@ mod tests {
     use crate::trace::END_MAX;
 
     fn request(device: u32, offset: u64, length: u64) -> Request {
-        Request {
-            time: 0,
-            device,
-            op: Op::Read,
-            offset,
-            length,
-        }
+        Request::new(0, device, Op::Read, offset, length)
     }
 
     fn placed(requests: &[Request], size: u64) -> Vec<(u64, u64)> {
@@ -253,10 +247,8 @@ mod tests {
         let placing = survey.placed(size).expect("it fits");
         let all: Vec<_> = items().collect();
         let placed = Placed::new(Box::new(all.into_iter()), placing, size);
-        placed
-            .map(|item| item.expect("sound"))
-            .map(|r| (r.offset, r.length))
-            .collect()
+        let placed = placed.map(|item| item.expect("sound"));
+        placed.map(|r| (r.offset, r.length)).collect()
     }
 
     #[test]

@@ -36,12 +36,11 @@ impl Records {
                 self.position += count as u64;
                 Some(Ok(()))
             }
-            Ok(count) => Some(Err(self.error(
-                start,
-                format!("the file ends {count} bytes into a record"),
+            Ok(count) => {
+                let reason = format!("the file ends {count} bytes into a record");
                 // Nothing follows it.
-                true,
-            ))),
+                Some(Err(self.error(start, reason, true)))
+            }
             Err(error) => {
                 let cut = source::is_cut(&error);
                 if cut {
@@ -52,13 +51,8 @@ impl Records {
         }
     }
 
-    fn error(&self, byte: u64, reason: String, skippable: bool) -> TraceError {
-        TraceError {
-            path: self.path.clone(),
-            place: Place::Byte(byte),
-            reason,
-            skippable,
-        }
+    fn error(&self, byte: u64, reason: impl Into<String>, skippable: bool) -> TraceError {
+        TraceError::new(&self.path, Place::Byte(byte), reason, skippable)
     }
 }
 
@@ -102,12 +96,10 @@ pub(super) static VSCSI: Format = Format {
 
 fn vscsi(file: Opened<'_>) -> Result<Contents, TraceError> {
     let version = VscsiVersion::of(&file.start)
-        .ok_or_else(|| file.failure("its records are of no version of vSCSI".into()))?;
+        .ok_or_else(|| file.failure("its records are of no version of vSCSI"))?;
     let records = Records::of(file);
-    Ok(contents(
-        Features::ALL,
-        Box::new(Vscsi { records, version }),
-    ))
+    let requests = Box::new(Vscsi { records, version });
+    Ok(contents(Features::ALL, requests))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -136,32 +128,24 @@ impl VscsiVersion {
     }
 
     fn request(self, record: &[u8]) -> Result<Option<Request>, String> {
-        let (command, version, length, at) = match self {
-            VscsiVersion::V1 => (
-                u16_le(record, 12),
-                u16_le(record, 14),
-                u32_le(record, 4),
-                16,
-            ),
-            VscsiVersion::V2 => (u16_le(record, 0), u16_le(record, 2), u32_le(record, 8), 16),
+        let (command_at, length_at, expected) = match self {
+            VscsiVersion::V1 => (12, 4, 1),
+            VscsiVersion::V2 => (0, 8, 2),
         };
-        let expected = if self == VscsiVersion::V1 { 1 } else { 2 };
-        if version >> 8 != expected {
-            return Err(format!(
-                "a record of version {}, not {expected}",
-                version >> 8
-            ));
+        let version = u16_le(record, command_at + 2) >> 8;
+        if version != expected {
+            return Err(format!("a record of version {version}, not {expected}"));
         }
-        let Some(op) = scsi_op(command) else {
+        let Some(op) = scsi_op(u16_le(record, command_at)) else {
             return Ok(None);
         };
-        let (block, time) = (u64_le(record, at), u64_le(record, at + 8));
+        let (block, time) = (u64_le(record, 16), u64_le(record, 24));
         let time = time
             .checked_mul(1000)
             .ok_or_else(|| format!("the time {time} is out of range"))?;
         let (offset, length) = match op {
             Op::Flush => (0, 0),
-            _ => (sectors(block)?, u64::from(length)),
+            _ => (sectors(block)?, u64::from(u32_le(record, length_at))),
         };
         request(time, 0, op, offset, length).map(Some)
     }
@@ -241,12 +225,9 @@ impl Srt {
                 ..SRT_HEADER_MAX => self.records.next(&mut byte),
                 _ => None,
             };
-            read.unwrap_or_else(|| {
-                let reason = "the header has no end: no form feed in it";
-                Err(self
-                    .records
-                    .error(self.records.position, reason.into(), false))
-            })?;
+            let no_end = "the header has no end: no form feed in it";
+            let position = self.records.position;
+            read.unwrap_or_else(|| Err(self.records.error(position, no_end, false)))?;
         }
         self.header_done = true;
         Ok(())
@@ -267,16 +248,12 @@ impl Srt {
         let mut record = vec![0; size as usize - 4];
         Some(match self.records.next(&mut record) {
             Some(Ok(())) => {
-                let words = record.chunks_exact(4);
-                let words: Vec<u32> = words
-                    .map(|word| u32::from_be_bytes(word.try_into().expect("four bytes")))
-                    .collect();
+                let word = |word: &[u8]| u32::from_be_bytes(word.try_into().expect("four bytes"));
+                let words: Vec<u32> = record.chunks_exact(4).map(word).collect();
                 srt_request(&words).map_err(|reason| self.records.error(start, reason, true))
             }
             Some(Err(error)) => Err(error),
-            None => Err(self
-                .records
-                .error(start, "the file ends within a record".into(), true)),
+            None => Err((self.records).error(start, "the file ends within a record", true)),
         })
     }
 }
@@ -295,11 +272,7 @@ fn srt_request(words: &[u32]) -> Result<Option<Request>, String> {
     }
     let time = u64::from(words[1]) * 1_000_000_000 + u64::from(words[2]) * 1000;
     let device = (words[7] >> 8) & 0xff;
-    let op = if words[10] & 1 == 1 {
-        Op::Read
-    } else {
-        Op::Write
-    };
+    let op = [Op::Write, Op::Read][words[10] as usize & 1];
     let offset = u64::from(words[6]) * SRT_SECTOR;
     request(time, device, op, offset, u64::from(words[5])).map(Some)
 }
@@ -331,17 +304,17 @@ pub(super) static U32LE: Format = Format {
     ..Format::of_bytes(
         "u32le",
         "32-bit block numbers, little endian; no times",
-        |file| {
-            let block_bytes = file.options.block_bytes;
-            let records = Records::of(file);
-            let list = U32le {
-                records,
-                block_bytes,
-            };
-            Ok(contents(Features::ADDRESSES, Box::new(list)))
-        },
+        u32le,
     )
 };
+
+fn u32le(file: Opened<'_>) -> Result<Contents, TraceError> {
+    let list = U32le {
+        block_bytes: file.options.block_bytes,
+        records: Records::of(file),
+    };
+    Ok(contents(Features::ADDRESSES, Box::new(list)))
+}
 
 /// A list of block numbers, 32 bits each, little endian. No times, no operations.
 struct U32le {

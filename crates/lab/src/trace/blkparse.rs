@@ -36,19 +36,7 @@ impl Blkparse {
 }
 
 /// The words that begin the lines of the summary at the end of blkparse's output.
-const SUMMARY: &[&str] = &[
-    "CPU",
-    "Total",
-    "Reads",
-    "Read",
-    "PC",
-    "IO",
-    "Timer",
-    "Throughput",
-    "Events",
-    "Skips",
-    "Input",
-];
+const SUMMARY: &str = "CPU Total Reads Read PC IO Timer Throughput Events Skips Input";
 
 impl Parser for Blkparse {
     fn begin(&mut self, start: &[u8]) {
@@ -68,10 +56,8 @@ impl Parser for Blkparse {
         if device.starts_with('#') {
             return Ok(None);
         }
-        let part = |part: &str| {
-            part.parse()
-                .map_err(|_| format!("the device is {device:?}, not MAJOR,MINOR"))
-        };
+        let wrong = |_| format!("the device is {device:?}, not MAJOR,MINOR");
+        let part = |part: &str| part.parse().map_err(wrong);
         let device = device_number(part(major)?, part(minor)?)?;
         let _cpu: u32 = number(&mut fields, "CPU")?;
         let _sequence: u64 = number(&mut fields, "sequence number")?;
@@ -86,23 +72,16 @@ impl Parser for Blkparse {
 }
 
 fn summary(word: &str) -> Parsed {
-    let known = word.starts_with('#') || SUMMARY.iter().any(|begin| word.starts_with(begin));
-    if known {
-        Ok(None)
-    } else {
-        Err(format!("it begins with {word:?}, not with MAJOR,MINOR"))
+    let mut begins = SUMMARY.split(' ').chain(["#"]);
+    match begins.any(|begin| word.starts_with(begin)) {
+        true => Ok(None),
+        false => Err(format!("it begins with {word:?}, not with MAJOR,MINOR")),
     }
 }
 
 fn event<'a>(time: u64, device: u32, fields: &mut impl Iterator<Item = &'a str>) -> Parsed {
     let kind = fields::next(fields, "RWBS")?;
-    let flush = Request {
-        time,
-        device,
-        op: Op::Flush,
-        offset: 0,
-        length: 0,
-    };
+    let flush = Request::new(time, device, Op::Flush, 0, 0);
     // A flush without data has no address: `FF [process]`, `FWS [process]`; a command of the driver neither.
     let first = match fields.next().map(str::parse::<u64>) {
         Some(Ok(first)) => first,

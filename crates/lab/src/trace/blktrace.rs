@@ -256,17 +256,11 @@ impl Blktrace {
     }
 
     fn error(&self, byte: u64, reason: String, skippable: bool) -> TraceError {
-        let within = if self.part.is_empty() {
-            String::new()
-        } else {
-            format!("in {}: ", self.part)
+        let reason = match self.part.as_str() {
+            "" => reason,
+            part => format!("in {part}: {reason}"),
         };
-        TraceError {
-            path: self.path.clone(),
-            place: Place::Byte(byte),
-            reason: within + &reason,
-            skippable,
-        }
+        TraceError::new(&self.path, Place::Byte(byte), reason, skippable)
     }
 
     /// A file that was cut ends there, and the next one goes on.
@@ -342,14 +336,8 @@ impl Blktrace {
             Op::Flush => 0,
             _ => sectors(self.long(event, 16))?,
         };
-        request(
-            self.long(event, 8),
-            self.word(event, 36),
-            op,
-            offset,
-            length,
-        )
-        .map(Some)
+        let (time, device) = (self.long(event, 8), self.word(event, 36));
+        request(time, device, op, offset, length).map(Some)
     }
 
     /// The kernel's number of the action that stands for a request.
@@ -391,15 +379,9 @@ fn op(action: u32, length: u64) -> Option<Op> {
     if length == 0 {
         return (action & FLUSH != 0).then_some(Op::Flush);
     }
-    if action & DISCARD != 0 {
-        Some(Op::Discard)
-    } else if action & WRITE != 0 {
-        Some(Op::Write)
-    } else if action & READ != 0 {
-        Some(Op::Read)
-    } else {
-        None
-    }
+    let ops = [(DISCARD, Op::Discard), (WRITE, Op::Write), (READ, Op::Read)];
+    let found = ops.into_iter().find(|(bit, _)| action & bit != 0);
+    found.map(|(_, op)| op)
 }
 
 impl Iterator for Blktrace {
@@ -427,23 +409,19 @@ pub fn queued(number: u32, request: &Request) -> Result<Vec<u8>, String> {
         Op::Discard => WRITE | DISCARD,
         Op::Flush => WRITE | FLUSH,
     };
-    if !request.offset.is_multiple_of(SECTOR) {
-        let offset = request.offset;
+    let (offset, length, device) = (request.offset, request.length, request.device);
+    if !offset.is_multiple_of(SECTOR) {
         return Err(format!(
             "{offset} is no multiple of blktrace's sectors of 512 bytes"
         ));
     }
-    let bytes = u32::try_from(request.length)
-        .map_err(|_| format!("{} bytes are more than blktrace counts", request.length))?;
-    let (time, sector) = (request.time, request.offset / SECTOR);
-    let action = category | QUEUE | QUEUED;
-    Ok(event(
-        number,
-        (time, sector, bytes),
-        action,
-        request.device,
-        b"",
-    ))
+    let bytes = u32::try_from(length);
+    let bytes = bytes.map_err(|_| format!("{length} bytes are more than blktrace counts"))?;
+    let (what, action) = (
+        (request.time, offset / SECTOR, bytes),
+        category | QUEUE | QUEUED,
+    );
+    Ok(event(number, what, action, device, b""))
 }
 
 /// A message, as blktrace keeps what is written to its `msg` file: it carries a label here.
@@ -464,24 +442,20 @@ pub fn label_of(start: &[u8]) -> Option<String> {
     (action == NOTIFY | MESSAGE && text.starts_with("synthetic")).then_some(text)
 }
 
-fn event(
-    number: u32,
-    (time, sector, bytes): (u64, u64, u32),
-    action: u32,
-    device: u32,
-    text: &[u8],
-) -> Vec<u8> {
+/// Time, first sector, bytes.
+type What = (u64, u64, u32);
+
+fn event(number: u32, what: What, action: u32, device: u32, text: &[u8]) -> Vec<u8> {
+    let (time, sector, bytes) = what;
     let length = u16::try_from(text.len()).expect("a message is cut before");
     let mut out = Vec::with_capacity(EVENT_BYTES + text.len());
     out.extend((MAGIC | VERSION).to_le_bytes());
     out.extend(number.to_le_bytes());
     out.extend(time.to_le_bytes());
     out.extend(sector.to_le_bytes());
-    out.extend(bytes.to_le_bytes());
-    out.extend(action.to_le_bytes());
-    // Process, device, CPU; then the error, of which there is none.
-    for word in [0, device, 0] {
-        out.extend(u32::to_le_bytes(word));
+    // Behind the action: process, device, CPU; then the error, of which there is none.
+    for word in [bytes, action, 0, device, 0] {
+        out.extend(word.to_le_bytes());
     }
     out.extend([0; 2]);
     out.extend(length.to_le_bytes());
@@ -500,10 +474,9 @@ mod tests {
         event.extend(1u32.to_le_bytes());
         event.extend(time.to_le_bytes());
         event.extend(sector.to_le_bytes());
-        event.extend(bytes.to_le_bytes());
-        event.extend(action.to_le_bytes());
-        event.extend(77u32.to_le_bytes());
-        event.extend(((8u32 << 20) | 16).to_le_bytes());
+        for word in [bytes, action, 77, (8 << 20) | 16] {
+            event.extend(word.to_le_bytes());
+        }
         event.extend([0; 6]);
         event.extend((extra.len() as u16).to_le_bytes());
         event.extend(extra);
@@ -535,11 +508,9 @@ mod tests {
                 assert!(found.len() == 2 && found[0].is_ok(), "{packer}: {found:?}");
                 let error = found[1].as_ref().unwrap_err();
                 let said = error.to_string();
-                assert!(said.contains("x.blktrace.1.z"), "{said}");
-                assert!(
-                    said.contains(&format!("packed with {packer}: unpack")),
-                    "{said}"
-                );
+                let named = said.contains("x.blktrace.1.z");
+                let packed = format!("packed with {packer}: unpack");
+                assert!(named && said.contains(&packed), "{said}");
                 assert!(!error.skippable);
             }
         }

@@ -110,17 +110,15 @@ fn nanoseconds(text: &str, exponent: u32) -> Option<u64> {
     if whole.is_empty() && fraction.is_empty() || !fraction.bytes().all(|b| b.is_ascii_digit()) {
         return None;
     }
-    let whole: u64 = if whole.is_empty() {
-        0
-    } else {
-        whole.parse().ok()?
+    let whole: u64 = match whole {
+        "" => 0,
+        whole => whole.parse().ok()?,
     };
     let digits = fraction.bytes().map(|byte| u64::from(byte - b'0'));
     let kept = digits.chain(std::iter::repeat(0)).take(exponent as usize);
     let fraction = kept.fold(0, |sum, digit| sum * 10 + digit);
-    whole
-        .checked_mul(10u64.pow(exponent))?
-        .checked_add(fraction)
+    let whole = whole.checked_mul(10u64.pow(exponent))?;
+    whole.checked_add(fraction)
 }
 
 /// Sectors of 512 bytes as bytes.
@@ -131,34 +129,22 @@ pub fn sectors(count: u64) -> Result<u64, String> {
 }
 
 /// A request that keeps what [`Request`] promises.
-pub fn request(
-    time: u64,
-    device: u32,
-    op: Op,
-    offset: u64,
-    length: u64,
-) -> Result<Request, String> {
-    if length == 0 && op != Op::Flush {
-        return Err(format!("a {} of no bytes", op.name()));
+pub fn request(time: u64, device: u32, op: Op, offset: u64, bytes: u64) -> Result<Request, String> {
+    let name = op.name();
+    if bytes == 0 && op != Op::Flush {
+        return Err(format!("a {name} of no bytes"));
     }
-    if length > LENGTH_MAX && op != Op::Discard {
+    if bytes > LENGTH_MAX && op != Op::Discard {
+        let believed = format!("more than {LENGTH_MAX} in one request is not believed");
+        return Err(format!("a {name} of {bytes} bytes: {believed}"));
+    }
+    if offset.checked_add(bytes).is_none_or(|end| end > END_MAX) {
+        let end = format!("{offset} + {bytes}");
         return Err(format!(
-            "a {} of {length} bytes: more than {LENGTH_MAX} in one request is not believed",
-            op.name()
+            "it ends beyond 2^62 bytes, which no device has: {end}"
         ));
     }
-    if offset.checked_add(length).is_none_or(|end| end > END_MAX) {
-        return Err(format!(
-            "it ends beyond 2^62 bytes, which no device has: {offset} + {length}"
-        ));
-    }
-    Ok(Request {
-        time,
-        device,
-        op,
-        offset,
-        length,
-    })
+    Ok(Request::new(time, device, op, offset, bytes))
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@
 
 use super::options::Options;
 use super::source::Bytes;
-use super::{Features, Place, Request, Requests, TraceError};
+use super::{Features, Request, Requests, TraceError};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A format of traces.
 pub struct Format {
@@ -32,10 +32,13 @@ pub struct Format {
     pub(super) reading: Reading,
 }
 
+type Open = fn(Opened<'_>) -> Result<Contents, TraceError>;
+type MakeParser = fn(&Options) -> Box<dyn Parser>;
+
 pub(super) enum Reading {
     /// One request a line.
     Lines(Lines),
-    Bytes(fn(Opened<'_>) -> Result<Contents, TraceError>),
+    Bytes(Open),
 }
 
 /// A file whose format is known.
@@ -47,15 +50,19 @@ pub(super) struct Opened<'a> {
     pub start: Vec<u8>,
 }
 
-impl Opened<'_> {
-    /// An error of the file as a whole.
-    pub fn failure(&self, reason: String) -> TraceError {
-        TraceError {
-            path: self.path.clone(),
-            place: Place::File,
-            reason,
-            skippable: false,
+impl<'a> Opened<'a> {
+    pub fn new(path: &Path, options: &'a Options, input: Bytes, start: Vec<u8>) -> Opened<'a> {
+        Opened {
+            path: path.into(),
+            options,
+            input,
+            start,
         }
+    }
+
+    /// An error of the file as a whole.
+    pub fn failure(&self, reason: impl Into<String>) -> TraceError {
+        TraceError::of_file(&self.path, reason)
     }
 }
 
@@ -69,7 +76,7 @@ pub(super) struct Contents {
 pub(super) struct Lines {
     /// A sound trace, of one line or two.
     pub example: &'static str,
-    pub parser: fn(&Options) -> Box<dyn Parser>,
+    pub parser: MakeParser,
     pub fields: Option<Fields>,
     /// Whether a text that begins so may be of this format, where formats are alike.
     pub suits: fn(&Beginning<'_>) -> bool,
@@ -111,11 +118,7 @@ impl Format {
     }
 
     /// A format of bytes that records times and operations.
-    pub(super) const fn of_bytes(
-        name: &'static str,
-        about: &'static str,
-        open: fn(Opened<'_>) -> Result<Contents, TraceError>,
-    ) -> Format {
+    pub(super) const fn of_bytes(name: &'static str, about: &'static str, open: Open) -> Format {
         Format::of(name, about, Reading::Bytes(open))
     }
 
@@ -146,10 +149,7 @@ impl Format {
 }
 
 impl Lines {
-    pub(super) const fn of(
-        example: &'static str,
-        parser: fn(&Options) -> Box<dyn Parser>,
-    ) -> Lines {
+    pub(super) const fn of(example: &'static str, parser: MakeParser) -> Lines {
         Lines {
             example,
             parser,
@@ -160,31 +160,27 @@ impl Lines {
 }
 
 impl Fields {
-    pub(super) const fn words(least: usize, most: usize) -> Option<Fields> {
-        Some(Fields {
-            separator: None,
+    const fn new(separator: Option<char>, least: usize, most: usize) -> Fields {
+        Fields {
+            separator,
             least,
             most,
             whole_numbers: false,
-        })
+        }
+    }
+
+    pub(super) const fn words(least: usize, most: usize) -> Option<Fields> {
+        Some(Fields::new(None, least, most))
     }
 
     pub(super) const fn commas(least: usize, most: usize) -> Option<Fields> {
-        Some(Fields {
-            separator: Some(','),
-            least,
-            most,
-            whole_numbers: false,
-        })
+        Some(Fields::new(Some(','), least, most))
     }
 
     pub(super) const fn whole_numbers(count: usize) -> Option<Fields> {
-        Some(Fields {
-            separator: None,
-            least: count,
-            most: count,
-            whole_numbers: true,
-        })
+        let mut fields = Fields::new(None, count, count);
+        fields.whole_numbers = true;
+        Some(fields)
     }
 
     /// Refuses a line of another number of fields, or of fields of another kind.

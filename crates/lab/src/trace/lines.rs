@@ -20,12 +20,7 @@ pub(super) struct TextReader {
 
 impl TextReader {
     /// The text begins with the bytes of `start`.
-    pub fn new(
-        path: PathBuf,
-        input: Bytes,
-        start: &[u8],
-        mut parser: Box<dyn Parser>,
-    ) -> TextReader {
+    pub fn new(path: PathBuf, input: Bytes, start: &[u8], mut parser: Box<dyn Parser>) -> Self {
         parser.begin(start);
         TextReader {
             path,
@@ -86,12 +81,7 @@ impl TextReader {
             Some((name, _)) => self.path.join(name),
             None => self.path.clone(),
         };
-        TraceError {
-            path,
-            place: Place::Line(line),
-            reason,
-            skippable,
-        }
+        TraceError::new(&path, Place::Line(line), reason, skippable)
     }
 
     /// What cannot be read stands behind the last line that could. A file that was cut ends there. So does a member that

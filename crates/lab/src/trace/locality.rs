@@ -318,13 +318,7 @@ mod tests {
     fn gathered(zones: &[u64]) -> Locality {
         let mut gatherer = Gatherer::new(Features::ALL, zones.len() as u64);
         for zone in zones {
-            let request = Request {
-                time: 0,
-                device: 0,
-                op: Op::Read,
-                offset: zone * (24 << 20),
-                length: 4096,
-            };
+            let request = Request::new(0, 0, Op::Read, zone * (24 << 20), 4096);
             gatherer.add(&request).unwrap();
         }
         gatherer.finish()

@@ -207,12 +207,7 @@ impl Members {
             "" => self.path.clone(),
             name => self.path.join(name),
         };
-        TraceError {
-            path,
-            place: Place::File,
-            reason,
-            skippable,
-        }
+        TraceError::new(&path, Place::File, reason, skippable)
     }
 
     fn archive(&self) -> MutexGuard<'_, Archive> {
@@ -221,16 +216,13 @@ impl Members {
 }
 
 fn mixed(found: &Format, format: &Format) -> String {
-    if found == format {
-        return format!(
-            "it is of format {}: unpack the archive, only texts are read from one",
-            found.name
-        );
+    let (name, before) = (found.name, format.name);
+    match found == format {
+        true => format!("it is of format {name}: unpack the archive, only texts are read from one"),
+        false => {
+            format!("it is of format {name}, the files before it of {before}: unpack the archive")
+        }
     }
-    format!(
-        "it is of format {}, the files before it of {}: unpack the archive",
-        found.name, format.name
-    )
 }
 
 /// Reads the member that the archive stands at.

@@ -81,6 +81,16 @@ pub struct Request {
 }
 
 impl Request {
+    pub(crate) fn new(time: u64, device: u32, op: Op, offset: u64, length: u64) -> Request {
+        Request {
+            time,
+            device,
+            op,
+            offset,
+            length,
+        }
+    }
+
     /// A discard of nothing, which asks for nothing.
     pub fn is_void(&self) -> bool {
         self.op != Op::Flush && self.length == 0
@@ -154,24 +164,28 @@ impl fmt::Display for TraceError {
 impl std::error::Error for TraceError {}
 
 impl TraceError {
-    /// A list of addresses where requests are wanted at their times.
-    pub fn timeless(path: &Path) -> TraceError {
+    fn new(path: &Path, place: Place, reason: impl Into<String>, skippable: bool) -> TraceError {
         TraceError {
             path: path.into(),
-            place: Place::File,
-            reason: "the trace has no times to replay it by".into(),
-            skippable: false,
+            place,
+            reason: reason.into(),
+            skippable,
         }
+    }
+
+    /// An error of the file as a whole.
+    fn of_file(path: impl AsRef<Path>, reason: impl Into<String>) -> TraceError {
+        TraceError::new(path.as_ref(), Place::File, reason, false)
+    }
+
+    /// A list of addresses where requests are wanted at their times.
+    pub fn timeless(path: &Path) -> TraceError {
+        TraceError::of_file(path, "the trace has no times to replay it by")
     }
 
     /// A second pass that finds other requests than the first.
     pub fn changed() -> TraceError {
-        TraceError {
-            path: "the trace".into(),
-            place: Place::File,
-            reason: "it changed while it was read".into(),
-            skippable: false,
-        }
+        TraceError::of_file("the trace", "it changed while it was read")
     }
 }
 

@@ -10,7 +10,7 @@ use super::sort::Sorted;
 use super::source::{self, Bytes, Sample};
 use super::tar::is_archive;
 use super::write::text_label;
-use super::{Features, Item, Place, Requests, TraceError, blktrace};
+use super::{Features, Item, Requests, TraceError, blktrace};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,10 +61,8 @@ impl Trace {
             count => format!("; {count} bad records were skipped"),
         };
         let format = self.format.name;
-        failure(
-            &self.path,
-            format!("no request in it, read as {format}{skipped}"),
-        )
+        let reason = format!("no request in it, read as {format}{skipped}");
+        TraceError::of_file(&self.path, reason)
     }
 }
 
@@ -122,7 +120,7 @@ const LABEL_BYTES: u64 = 4 << 10;
 
 /// Opens a trace: a file, plain or compressed, an archive of such files, or a folder of blktrace's files.
 pub fn open(path: &Path, options: &Options) -> Result<Trace, TraceError> {
-    let failed = |reason: String| failure(path, reason);
+    let failed = |reason: String| TraceError::of_file(path, reason);
     if let Some(parts) = parts(path).transpose() {
         let parts = parts.map_err(|error| failed(error.to_string()))?;
         let label = parts.first().and_then(label_of_part);
@@ -162,11 +160,9 @@ pub fn files(path: &Path) -> std::io::Result<Vec<PathBuf>> {
 /// Refuses what cannot be read a second time from its start: a pipe would seem empty then.
 pub fn read_twice(path: &Path) -> Result<(), TraceError> {
     let once = std::fs::metadata(path).is_ok_and(|of| !of.is_file() && !of.is_dir());
+    let reason = "it is read twice, which takes a file: a pipe or a device is none";
     match once {
-        true => Err(failure(
-            path,
-            "it is read twice, which takes a file: a pipe or a device is none".into(),
-        )),
+        true => Err(TraceError::of_file(path, reason)),
         false => Ok(()),
     }
 }
@@ -177,14 +173,9 @@ pub fn read(path: &Path, input: Bytes, options: &Options) -> Result<Trace, Trace
     if is_archive(&sample.start) {
         return archive(path, sample.bytes, options);
     }
-    let format = format_of(path, &sample, options).map_err(|reason| failure(path, reason))?;
-    let Sample { start, bytes, .. } = sample;
-    let file = Opened {
-        path: path.into(),
-        options,
-        input: bytes,
-        start,
-    };
+    let format = format_of(path, &sample, options);
+    let format = format.map_err(|reason| TraceError::of_file(path, reason))?;
+    let file = Opened::new(path, options, sample.bytes, sample.start);
     let contents = contents(format, file, None)?;
     Ok(finish(path, format, contents, options))
 }
@@ -211,32 +202,21 @@ fn archive(path: &Path, input: Bytes, options: &Options) -> Result<Trace, TraceE
     let (format, first, members) = match first {
         First::Blktrace(archive, passed_over) => {
             let parts = Parts::archive(archive, Arc::clone(&passed_over));
-            let trace = blktrace_of(path, parts, None, options);
-            return Ok(Trace {
-                passed_over,
-                ..trace
-            });
+            let mut trace = blktrace_of(path, parts, None, options);
+            trace.passed_over = passed_over;
+            return Ok(trace);
         }
         First::Text(format, first, members) => (format, first, members),
     };
     let passed_over = members.passed_over();
     let Member { name, start, bytes } = first;
-    let file = Opened {
-        path: path.into(),
-        options,
-        input: bytes,
-        start,
-    };
+    let file = Opened::new(path, options, bytes, start);
     let contents = contents(format, file, Some((name, members)))?;
-    let options = Options {
-        sort: true,
-        ..options.clone()
-    };
-    let trace = finish(path, format, contents, &options);
-    Ok(Trace {
-        passed_over,
-        ..trace
-    })
+    let mut options = options.clone();
+    options.sort = true;
+    let mut trace = finish(path, format, contents, &options);
+    trace.passed_over = passed_over;
+    Ok(trace)
 }
 
 /// What a file holds. The first file of an archive comes with its name there, and the files that follow.
@@ -262,15 +242,6 @@ fn contents(
     })
 }
 
-fn failure(path: &Path, reason: String) -> TraceError {
-    TraceError {
-        path: path.into(),
-        place: Place::File,
-        reason,
-        skippable: false,
-    }
-}
-
 /// A folder, or the name that all files of a blktrace share (`sdb` for `sdb.blktrace.0` and so on).
 fn parts(path: &Path) -> std::io::Result<Option<Parts>> {
     if path.is_dir() {
@@ -288,14 +259,10 @@ fn parts(path: &Path) -> std::io::Result<Option<Parts>> {
 }
 
 fn finish(path: &Path, format: &'static Format, contents: Contents, options: &Options) -> Trace {
-    let Contents {
-        features,
-        label,
-        requests,
-    } = contents;
+    let (features, label) = (contents.features, contents.label);
     let skipped = Arc::new(AtomicU64::new(0));
     let mut requests: Requests = Box::new(Skipping {
-        input: requests,
+        input: contents.requests,
         skip_bad: options.skip_bad,
         ended: false,
         skipped: Arc::clone(&skipped),

@@ -279,12 +279,7 @@ impl Reader {
     }
 
     fn error(&self, byte: u64, reason: impl Into<String>, skippable: bool) -> TraceError {
-        TraceError {
-            path: self.path.clone(),
-            place: Place::Byte(byte),
-            reason: reason.into(),
-            skippable,
-        }
+        TraceError::new(&self.path, Place::Byte(byte), reason, skippable)
     }
 
     fn fill(&mut self, buffer: &mut [u8]) -> Result<(), TraceError> {
@@ -485,11 +480,13 @@ mod tests {
         (0..count).map(made).collect()
     }
 
+    fn sound(items: Vec<Item>) -> Vec<Request> {
+        items.into_iter().map(Result::unwrap).collect()
+    }
+
     fn written(requests: &[Request]) -> Vec<u8> {
         let mut writer = Writer::new(Vec::new(), Features::ALL, None).unwrap();
-        requests
-            .iter()
-            .for_each(|request| writer.write(request).unwrap());
+        requests.iter().for_each(|one| writer.write(one).unwrap());
         let (bytes, count) = writer.finish().unwrap();
         assert_eq!(count, requests.len() as u64);
         bytes
@@ -503,27 +500,11 @@ mod tests {
 
     #[test]
     fn what_is_written_is_read() {
-        let extreme = Request {
-            time: u64::MAX,
-            device: u32::MAX,
-            op: Op::Discard,
-            offset: END_MAX - 1,
-            length: 1,
-        };
-        let flush = Request {
-            time: 0,
-            device: 0,
-            op: Op::Flush,
-            offset: 0,
-            length: 0,
-        };
+        let extreme = Request::new(u64::MAX, u32::MAX, Op::Discard, END_MAX - 1, 1);
+        let flush = Request::new(0, 0, Op::Flush, 0, 0);
         for mut requests in [vec![], some(1), some(BLOCK_REQUESTS as u64), some(10_000)] {
             requests.extend([extreme, flush, extreme]);
-            let found: Vec<Request> = read(written(&requests))
-                .into_iter()
-                .map(Result::unwrap)
-                .collect();
-            assert_eq!(found, requests);
+            assert_eq!(sound(read(written(&requests))), requests);
         }
     }
 
@@ -578,20 +559,14 @@ mod tests {
     fn what_stands_behind_the_end_is_another_trace_or_an_error() {
         let requests = some(50);
         let bytes = written(&requests);
-        let twice: Vec<Request> = read(bytes.repeat(2))
-            .into_iter()
-            .map(Result::unwrap)
-            .collect();
-        assert_eq!(twice, [requests.clone(), requests].concat());
+        assert_eq!(sound(read(bytes.repeat(2))), requests.repeat(2));
         for cut in 1..bytes.len() {
             let found = read([&bytes, &bytes[..cut]].concat());
             let last = found.last().unwrap().as_ref();
             assert!(last.is_err_and(|error| error.skippable), "cut at {cut}");
         }
-        let (addresses, _) = Writer::new(Vec::new(), Features::ADDRESSES, None)
-            .unwrap()
-            .finish()
-            .unwrap();
+        let empty = Writer::new(Vec::new(), Features::ADDRESSES, None).unwrap();
+        let (addresses, _) = empty.finish().unwrap();
         for behind in [vec![0], vec![0; 600], b"garbage".to_vec(), addresses] {
             let found = read([bytes.clone(), behind].concat());
             assert_eq!(found.len(), 51);
@@ -607,23 +582,15 @@ mod tests {
         bytes[at] ^= 1;
         let found = read(bytes);
         let good = found.iter().filter(|item| item.is_ok()).count();
-        let errors: Vec<&TraceError> = found
-            .iter()
-            .filter_map(|item| item.as_ref().err())
-            .collect();
+        let errors = found.iter().filter_map(|item| item.as_ref().err());
+        let errors: Vec<&TraceError> = errors.collect();
         assert_eq!((good, errors.len()), (2 * BLOCK_REQUESTS, 1));
         assert!(errors[0].skippable);
     }
 
     #[test]
     fn sequential_requests_take_few_bytes() {
-        let made = |index: u64| Request {
-            time: index * 100,
-            device: 0,
-            op: Op::Read,
-            offset: index * 4096,
-            length: 4096,
-        };
+        let made = |index: u64| Request::new(index * 100, 0, Op::Read, index * 4096, 4096);
         let requests: Vec<Request> = (0..4096).map(made).collect();
         assert!(written(&requests).len() < 2 * 4096 + 100);
     }

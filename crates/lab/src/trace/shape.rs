@@ -71,10 +71,10 @@ pub fn rebase(requests: Requests, start: u64) -> Requests {
 
 /// A trace over and over: it is opened anew at each end, `period` later than the time before. It ends only after an error
 /// or a round without a request.
-pub fn repeat(
-    open: impl FnMut() -> Result<Requests, TraceError> + Send + 'static,
-    period: u64,
-) -> Requests {
+pub fn repeat<O>(open: O, period: u64) -> Requests
+where
+    O: FnMut() -> Result<Requests, TraceError> + Send + 'static,
+{
     Box::new(Repeat {
         open,
         period,
@@ -176,26 +176,21 @@ mod tests {
     use super::*;
 
     fn made(requests: &[(u64, u32, u64, u64)]) -> Requests {
-        let requests: Vec<Item> = requests
-            .iter()
-            .map(|(time, device, offset, length)| {
-                Ok(Request {
-                    time: *time,
-                    device: *device,
-                    op: Op::Read,
-                    offset: *offset,
-                    length: *length,
-                })
-            })
-            .collect();
+        let read = |(time, device, offset, length)| {
+            Ok(Request::new(time, device, Op::Read, offset, length))
+        };
+        let requests: Vec<Item> = requests.iter().copied().map(read).collect();
         Box::new(requests.into_iter())
     }
 
     fn seen(requests: Requests) -> Vec<(u64, u32, u64, u64)> {
-        requests
-            .map(|item| item.unwrap())
-            .map(|r| (r.time, r.device, r.offset, r.length))
+        let all = requests.map(|item| item.unwrap());
+        all.map(|r| (r.time, r.device, r.offset, r.length))
             .collect()
+    }
+
+    fn times(requests: Requests) -> Vec<u64> {
+        requests.map(|item| item.unwrap().time).collect()
     }
 
     #[test]
@@ -217,62 +212,30 @@ mod tests {
 
     #[test]
     fn whatever_is_fitted_lies_within() {
-        let requests = [
-            (0, 0, 0, 4096),
-            (0, 0, 99_000, 4096),
-            (0, 0, 50_512, 1_000_000),
-        ];
+        let extents = [(0, 4096), (99_000, 4096), (50_512, 1_000_000)];
+        let requests = extents.map(|(offset, length)| (0, 0, offset, length));
         for how in [Fit::Wrap, Fit::Shrink] {
             for (_, _, offset, length) in seen(fit(made(&requests), 1 << 20, 65_536, how)) {
                 assert!(offset + length <= 65_536, "{how:?}");
             }
         }
-        let shrunk = seen(fit(
-            made(&[(0, 0, 81_920 + 512, 512)]),
-            163_840,
-            81_920,
-            Fit::Shrink,
-        ));
+        let one = made(&[(0, 0, 81_920 + 512, 512)]);
+        let shrunk = seen(fit(one, 163_840, 81_920, Fit::Shrink));
         assert_eq!(shrunk, [(0, 0, 40_960 + 512, 512)]);
     }
 
     #[test]
     fn cuts_and_stretches_count_from_the_start() {
         let requests = [(10, 0, 0, 1), (20, 1, 0, 1), (30, 0, 0, 1), (40, 0, 0, 1)];
-        let only = |c: Cut| {
-            seen(cut(made(&requests), 10, c))
-                .iter()
-                .map(|r| r.0)
-                .collect::<Vec<_>>()
+        let only = |change: fn(&mut Cut)| {
+            let mut only = Cut::default();
+            change(&mut only);
+            times(cut(made(&requests), 10, only))
         };
-        assert_eq!(
-            only(Cut {
-                from: Some(10),
-                to: Some(30),
-                ..Cut::default()
-            }),
-            [20, 30]
-        );
-        assert_eq!(
-            only(Cut {
-                first: 1,
-                count: Some(2),
-                ..Cut::default()
-            }),
-            [20, 30]
-        );
-        assert_eq!(
-            only(Cut {
-                device: Some(0),
-                first: 1,
-                ..Cut::default()
-            }),
-            [30, 40]
-        );
-        let times: Vec<u64> = seen(stretch(made(&requests), 10, 0.5))
-            .iter()
-            .map(|r| r.0)
-            .collect();
-        assert_eq!(times, [0, 5, 10, 15]);
+        assert_eq!(only(|c| (c.from, c.to) = (Some(10), Some(30))), [20, 30]);
+        assert_eq!(only(|c| (c.first, c.count) = (1, Some(2))), [20, 30]);
+        assert_eq!(only(|c| (c.first, c.device) = (1, Some(0))), [30, 40]);
+        let stretched = stretch(made(&requests), 10, 0.5);
+        assert_eq!(times(stretched), [0, 5, 10, 15]);
     }
 }

@@ -5,7 +5,7 @@
 //! each spilled run. The file is unlinked before it is written, so nothing is left behind however the
 //! process ends.
 
-use super::{Item, Op, Place, Request, Requests, TraceError};
+use super::{Item, Op, Request, Requests, TraceError};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::fs::{self, File, OpenOptions};
@@ -92,12 +92,8 @@ impl Iterator for Sorted {
 }
 
 fn failed(error: io::Error) -> TraceError {
-    TraceError {
-        path: std::env::temp_dir(),
-        place: Place::File,
-        reason: format!("sorting needs space for temporary files there: {error}"),
-        skippable: false,
-    }
+    let reason = format!("sorting needs space for temporary files there: {error}");
+    TraceError::of_file(std::env::temp_dir(), reason)
 }
 
 /// Sorted runs in one nameless file.
@@ -263,12 +259,9 @@ mod tests {
 
     fn shuffled(count: u64) -> Vec<Request> {
         let ops = [Op::Read, Op::Write, Op::Discard, Op::Flush];
-        let made = |index: u64| Request {
-            time: index * 7919 % 97,
-            device: (index % 3) as u32,
-            op: ops[(index % 4) as usize],
-            offset: index << 40,
-            length: index,
+        let made = |index: u64| {
+            let (device, op) = ((index % 3) as u32, ops[(index % 4) as usize]);
+            Request::new(index * 7919 % 97, device, op, index << 40, index)
         };
         (0..count).map(made).collect()
     }

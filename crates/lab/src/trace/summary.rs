@@ -6,7 +6,7 @@
 
 use super::blocks::{BlockSet, TooLarge, blocks};
 use super::locality::{Gatherer, Locality};
-use super::{Features, Op, Place, Request, Requests, TraceError};
+use super::{Features, Op, Request, Requests, TraceError};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -48,12 +48,7 @@ impl fmt::Display for Refused {
 
 impl From<Refused> for TraceError {
     fn from(refused: Refused) -> TraceError {
-        TraceError {
-            path: "the trace".into(),
-            place: Place::File,
-            reason: refused.to_string(),
-            skippable: false,
-        }
+        TraceError::of_file("the trace", refused.to_string())
     }
 }
 
@@ -435,13 +430,7 @@ mod tests {
     use super::*;
 
     fn request(time: u64, op: Op, offset: u64, length: u64) -> Request {
-        Request {
-            time,
-            device: 0,
-            op,
-            offset,
-            length,
-        }
+        Request::new(time, 0, op, offset, length)
     }
 
     fn measured(features: Features, requests: &[Request]) -> Summary {
@@ -457,22 +446,18 @@ mod tests {
 
     #[test]
     fn a_few_requests_by_hand() {
-        let found = measured(
-            Features::ALL,
-            &[
-                request(SECOND, Op::Write, 0, 8192),
-                request(2 * SECOND, Op::Read, 8192, 512),
-                request(2 * SECOND, Op::Flush, 0, 0),
-                request(5 * SECOND, Op::Write, 4096, 4096),
-            ],
-        );
+        let requests = [
+            request(SECOND, Op::Write, 0, 8192),
+            request(2 * SECOND, Op::Read, 8192, 512),
+            request(2 * SECOND, Op::Flush, 0, 0),
+            request(5 * SECOND, Op::Write, 4096, 4096),
+        ];
+        let found = measured(Features::ALL, &requests);
         assert_eq!((found.requests, found.flushes), (3, 1));
         assert_eq!(found.duration_ns, Some(4 * SECOND));
         assert_eq!(found.iops_mean, Some(0.75));
-        assert_eq!(
-            (found.iops_peak, found.gap_max_ns),
-            (Some(1), Some(3 * SECOND))
-        );
+        assert_eq!(found.iops_peak, Some(1));
+        assert_eq!(found.gap_max_ns, Some(3 * SECOND));
         assert_eq!(found.footprint_blocks, 3);
         assert_eq!(found.sequential, Some(100.0 / 3.0));
         assert_eq!(found.rewrite, Some(100.0 / 3.0));
@@ -482,9 +467,8 @@ mod tests {
 
     #[test]
     fn disorder_is_counted_and_does_not_change_the_numbers() {
-        let mut requests: Vec<Request> = (0..100)
-            .map(|index| request(index * SECOND, Op::Read, index * 4096, 4096))
-            .collect();
+        let read = |index| request(index * SECOND, Op::Read, index * 4096, 4096);
+        let mut requests: Vec<Request> = (0..100).map(read).collect();
         let ordered = measured(Features::ALL, &requests);
         requests.swap(20, 60);
         let found = measured(Features::ALL, &requests);
@@ -497,10 +481,8 @@ mod tests {
     fn addresses_alone_have_no_rates() {
         let requests = [request(0, Op::Read, 0, 4096), request(0, Op::Read, 0, 4096)];
         let found = measured(Features::ADDRESSES, &requests);
-        assert_eq!(
-            (found.duration_ns, found.iops_mean, found.gap_cv),
-            (None, None, None)
-        );
+        assert_eq!((found.duration_ns, found.gap_cv), (None, None));
+        assert_eq!(found.iops_mean, None);
         assert_eq!(found.reuse, Some(50.0));
         let nothing = measured(Features::ALL, &[]);
         assert_eq!((nothing.write_share(), nothing.duration_ns), (None, None));

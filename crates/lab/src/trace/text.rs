@@ -139,10 +139,8 @@ fn has_fractions(text: &Beginning<'_>) -> bool {
 
 /// MSR cuts look like DiskSim, but count bytes: every size and offset is a multiple of 512.
 fn is_in_bytes(text: &Beginning<'_>) -> bool {
-    let found = text
-        .lines
-        .iter()
-        .map(|(_, line)| Plain(msr_cut).parse(line));
+    let lines = text.lines.iter();
+    let found = lines.map(|(_, line)| Plain(msr_cut).parse(line));
     let mut requests = found.filter_map(|parsed| parsed.ok().flatten()).peekable();
     let whole = |request: Request| (request.offset | request.length).is_multiple_of(512);
     requests.peek().is_some() && requests.all(whole)
@@ -391,11 +389,8 @@ impl Fio {
             false => (self.waited, 1_000_000, line),
             true => {
                 let (time, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
-                (
-                    number(&mut [time].into_iter(), "time")?,
-                    1000,
-                    rest.trim_start(),
-                )
+                let time = number(&mut [time].into_iter(), "time")?;
+                (time, 1000, rest.trim_start())
             }
         };
         let time: Option<u64> = time.checked_mul(unit);
@@ -412,18 +407,7 @@ struct Entry<'a> {
 }
 
 /// What an iolog may say of a file. `sync_file_range` is taken for the flush that it stands nearest to.
-const ACTIONS: [&str; 10] = [
-    "add",
-    "open",
-    "close",
-    "wait",
-    "read",
-    "write",
-    "trim",
-    "sync",
-    "datasync",
-    "sync_file_range",
-];
+const ACTIONS: &str = "add open close wait read write trim sync datasync sync_file_range";
 
 impl<'a> Entry<'a> {
     fn parse(line: &'a str) -> Result<Entry<'a>, String> {
@@ -434,12 +418,11 @@ impl<'a> Entry<'a> {
                 .rsplit_once(char::is_whitespace)
                 .ok_or("the file or the action is missing")?;
             rest = before.trim_end();
-            if ACTIONS.contains(&last) {
+            if ACTIONS.split(' ').any(|action| action == last) {
                 numbers.reverse();
-                let (file, action) = (rest, last);
                 return Ok(Entry {
-                    file,
-                    action,
+                    file: rest,
+                    action: last,
                     numbers,
                 });
             }
@@ -495,38 +478,31 @@ mod tests {
     }
 
     fn made(time: u64, device: u32, op: Op, offset: u64, length: u64) -> Request {
-        Request {
-            time,
-            device,
-            op,
-            offset,
-            length,
-        }
+        Request::new(time, device, op, offset, length)
     }
 
     #[test]
     fn spc_counts_sectors_and_seconds() {
         let found = one(&mut Plain(spc), "1,240840,3072,w,0.026214\r");
         assert_eq!(found, made(26_214_000, 1, Op::Write, 240_840 * 512, 3072));
-        assert_eq!(
-            Plain(spc).parse("1,240840,3072,x,0.0").unwrap_err(),
-            "the operation is \"x\", neither read nor write"
-        );
-        assert_eq!(
-            Plain(spc).parse("1,2,3,r").unwrap_err(),
-            "the time is missing"
-        );
+        for (line, wrong) in [
+            (
+                "1,2,3,x,0.0",
+                "the operation is \"x\", neither read nor write",
+            ),
+            ("1,2,3,r", "the time is missing"),
+        ] {
+            assert_eq!(Plain(spc).parse(line).unwrap_err(), wrong);
+        }
     }
 
     #[test]
     fn msr_counts_bytes_and_ticks_and_numbers_volumes() {
         let mut msr = Msr::default();
         let line = "128166372003061629,mds,0,Read,3154132992,4096,551";
+        let time = 12_816_637_200_306_162_900;
         let found = one(&mut msr, line);
-        assert_eq!(
-            found,
-            made(12_816_637_200_306_162_900, 0, Op::Read, 3_154_132_992, 4096)
-        );
+        assert_eq!(found, made(time, 0, Op::Read, 3_154_132_992, 4096));
         assert_eq!(one(&mut msr, &line.replace("mds,0", "mds,1")).device, 1);
         assert_eq!(one(&mut msr, line).device, 0);
     }
@@ -544,20 +520,16 @@ mod tests {
     #[test]
     fn a_process_may_have_blanks_in_its_name() {
         let line = "899 4270 my proc 80 8 W 6 0 d6c7";
-        assert_eq!(
-            one(&mut Plain(fiu), line),
-            made(899, 6 << 20, Op::Write, 40_960, 4096)
-        );
+        let found = one(&mut Plain(fiu), line);
+        assert_eq!(found, made(899, 6 << 20, Op::Write, 40_960, 4096));
         assert!(Plain(fiu).parse("899 4270 80 8 W 6 0 d6c7").is_err());
     }
 
     #[test]
     fn completions_are_not_requests() {
         let line = "39949 D discard 4096 8192 0.5 0 False";
-        assert_eq!(
-            one(&mut Ftlsim, line),
-            made(500_000_000, 0, Op::Discard, 4096, 8192)
-        );
+        let found = one(&mut Ftlsim, line);
+        assert_eq!(found, made(500_000_000, 0, Op::Discard, 4096, 8192));
         assert_eq!(Ftlsim.parse(&line.replace(" D ", " C ")), Ok(None));
     }
 
@@ -565,19 +537,15 @@ mod tests {
     fn fio_2_waits_and_fio_3_says_when() {
         let mut fio = Fio::default();
         assert_eq!(fio.parse("fio version 2 iolog"), Ok(None));
-        assert_eq!(fio.parse("/dev/a add"), Ok(None));
-        assert_eq!(fio.parse("/dev/a wait 1500"), Ok(None));
-        assert_eq!(fio.parse("/dev/a wait 2500 0"), Ok(None));
-        assert_eq!(
-            one(&mut fio, "/dev/a write 4096 512"),
-            made(2_500_000_000, 0, Op::Write, 4096, 512)
-        );
+        for without in ["add", "wait 1500", "wait 2500 0"] {
+            assert_eq!(fio.parse(&format!("/dev/a {without}")), Ok(None));
+        }
+        let found = one(&mut fio, "/dev/a write 4096 512");
+        assert_eq!(found, made(2_500_000_000, 0, Op::Write, 4096, 512));
         assert_eq!(one(&mut fio, "/dev/b sync").device, 1);
         assert_eq!(fio.parse("fio version 3 iolog"), Ok(None));
-        assert_eq!(
-            one(&mut fio, "291 /dev/a read 0 512"),
-            made(291_000, 0, Op::Read, 0, 512)
-        );
+        let found = one(&mut fio, "291 /dev/a read 0 512");
+        assert_eq!(found, made(291_000, 0, Op::Read, 0, 512));
         assert!(fio.parse("fio version 9 iolog").is_err());
     }
 
@@ -593,13 +561,8 @@ mod tests {
                 let found = one(&mut fio, &format!("{before}other file {flush}"));
                 assert_eq!((found.op, found.device), (Op::Flush, 1));
             }
-            for wrong in [
-                "file",
-                "file peek 0 512",
-                "file read 0",
-                "file read 0 1 2",
-                "a read x 512",
-            ] {
+            for wrong in "file|file peek 0 512|file read 0|file read 0 1 2|a read x 512".split('|')
+            {
                 assert!(fio.parse(&format!("{before}{wrong}")).is_err(), "{wrong}");
             }
         }
@@ -608,9 +571,7 @@ mod tests {
     #[test]
     fn lists_count_blocks() {
         let mut lis = Lis { block_bytes: 4096 };
-        assert_eq!(
-            one(&mut lis, "10 2 0 7"),
-            made(0, 0, Op::Read, 40_960, 8192)
-        );
+        let found = one(&mut lis, "10 2 0 7");
+        assert_eq!(found, made(0, 0, Op::Read, 40_960, 8192));
     }
 }

@@ -199,16 +199,10 @@ mod tests {
     use std::path::Path;
 
     fn requests() -> Vec<Request> {
-        let made = |index: u64| Request {
-            time: index * 1_001_000,
-            device: 0,
-            op: if index.is_multiple_of(3) {
-                Op::Write
-            } else {
-                Op::Read
-            },
-            offset: index * 7 * 512,
-            length: 512 * (1 + index % 5),
+        let ops = [Op::Write, Op::Read, Op::Read];
+        let made = |index: u64| {
+            let (op, length) = (ops[index as usize % 3], 512 * (1 + index % 5));
+            Request::new(index * 1_001_000, 0, op, index * 7 * 512, length)
         };
         (0..100).map(made).collect()
     }
@@ -217,9 +211,9 @@ mod tests {
     fn every_writable_format_is_read_back() {
         for format in WRITABLE {
             let mut writer = TraceWriter::new(Vec::new(), format, Features::ALL).unwrap();
-            requests()
-                .iter()
-                .for_each(|request| writer.write(request).unwrap());
+            for request in requests() {
+                writer.write(&request).unwrap();
+            }
             let bytes = writer.finish().unwrap();
             let input = Box::new(Cursor::new(bytes));
             let trace = read(Path::new("t"), input, &Options::default()).unwrap();
@@ -253,11 +247,10 @@ mod tests {
     fn an_iolog_takes_one_device_of_any_number() {
         let written = |devices: [u32; 2]| {
             let mut writer = TraceWriter::new(Vec::new(), &text::FIO, Features::ALL).unwrap();
-            devices.iter().try_for_each(|&device| {
-                writer.write(&Request {
-                    device,
-                    ..requests()[0]
-                })
+            devices.into_iter().try_for_each(|device| {
+                let mut request = requests()[0];
+                request.device = device;
+                writer.write(&request)
             })
         };
         assert!(written([8 << 20 | 16; 2]).is_ok());
@@ -268,23 +261,10 @@ mod tests {
     #[test]
     fn what_a_format_cannot_hold_is_refused() {
         let mut writer = TraceWriter::new(Vec::new(), &text::SPC, Features::ALL).unwrap();
-        let request = requests()[0];
-        assert!(
-            writer
-                .write(&Request {
-                    offset: 100,
-                    ..request
-                })
-                .is_err()
-        );
-        assert!(
-            writer
-                .write(&Request {
-                    op: Op::Discard,
-                    ..request
-                })
-                .is_err()
-        );
+        for (op, offset) in [(Op::Write, 100), (Op::Discard, 0)] {
+            let request = Request::new(0, 0, op, offset, 512);
+            assert!(writer.write(&request).is_err(), "{request:?}");
+        }
         assert!(TraceWriter::new(Vec::new(), &text::SPC, Features::ADDRESSES).is_err());
         assert!(TraceWriter::new(Vec::new(), &binary::SRT, Features::ALL).is_err());
     }
