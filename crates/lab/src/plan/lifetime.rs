@@ -80,11 +80,11 @@ fn groups(layout: &Layout) -> Vec<Group> {
         slots.collect::<BTreeSet<usize>>()
     });
     let distinct: BTreeSet<BTreeSet<usize>> = disks.collect();
-    let group = |disks: BTreeSet<usize>| Group {
-        disks: disks.into_iter().collect(),
-        tolerates: usize::from(layout.tolerance()),
-    };
-    distinct.into_iter().map(group).collect()
+    let tolerates = usize::from(layout.tolerance());
+    distinct
+        .into_iter()
+        .map(|disks| Group::new(disks, tolerates))
+        .collect()
 }
 
 /// In years of 365 days.

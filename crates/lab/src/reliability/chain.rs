@@ -82,14 +82,19 @@ impl Chain {
     }
 
     /// A rate of zero adds nothing.
-    pub fn add_transition(&mut self, transition: Transition) {
+    pub fn add_transition(&mut self, from: usize, to: Target, rate: Exact, cause: Cause) {
         let known = |state| state < self.names.len();
-        assert!(known(transition.from), "a transition leaves a state");
-        if let Target::State(to) = transition.to {
-            assert!(known(to) && to != transition.from, "and goes to another");
+        assert!(known(from), "a transition leaves a state");
+        if let Target::State(to) = to {
+            assert!(known(to) && to != from, "and goes to another");
         }
-        if transition.rate != Exact::default() {
-            self.transitions.push(transition);
+        if rate != Exact::default() {
+            self.transitions.push(Transition {
+                from,
+                to,
+                rate,
+                cause,
+            });
         }
     }
 
@@ -126,13 +131,12 @@ impl Chain {
 
     fn rows<N: Number>(&self) -> Vec<Row<N>> {
         let one = N::of(&Exact::from_integer(1.into()));
-        let mut rows: Vec<Row<N>> = (0..self.states())
-            .map(|_| Row {
-                rates: BTreeMap::new(),
-                loss: N::zero(),
-                rewards: [one.clone(), N::zero(), N::zero()],
-            })
-            .collect();
+        let row = |_| Row {
+            rates: BTreeMap::new(),
+            loss: N::zero(),
+            rewards: [one.clone(), N::zero(), N::zero()],
+        };
+        let mut rows: Vec<Row<N>> = (0..self.states()).map(row).collect();
         for transition in &self.transitions {
             let row = &mut rows[transition.from];
             let rate = N::of(&transition.rate);
@@ -159,10 +163,8 @@ fn add_rate<N: Number>(rates: &mut BTreeMap<usize, N>, to: usize, rate: N) {
 /// Gives what the state after all of `rows` was to those that lead into it.
 fn eliminate<N: Number>(rows: &mut [Row<N>], gone: &Row<N>) -> Result<(), Endless> {
     let index = rows.len();
-    let total = gone
-        .rates
-        .values()
-        .fold(gone.loss.clone(), |sum, rate| sum + rate.clone());
+    let rates = gone.rates.values().cloned();
+    let total = rates.fold(gone.loss.clone(), |sum, rate| sum + rate);
     for (from, row) in rows.iter_mut().enumerate() {
         let Some(into) = row.rates.remove(&index) else {
             continue;
@@ -194,13 +196,7 @@ pub(super) mod tests {
             chain.add_state(state.to_string());
         }
         for &(from, to, rate) in edges {
-            let (rate, cause) = (whole(rate), Cause::Failure);
-            chain.add_transition(Transition {
-                from,
-                to,
-                rate,
-                cause,
-            });
+            chain.add_transition(from, to, whole(rate), Cause::Failure);
         }
         chain
     }
@@ -219,12 +215,13 @@ pub(super) mod tests {
         use Target::{Loss, State};
         // From 0 to 1 or 2 with equal odds, from 1 always to 2, from 2 to 0 or loss with equal odds; rates 1 each.
         let edges = [
-            (0, State(1), 1),
-            (0, State(2), 1),
-            (1, State(2), 1),
-            (2, State(0), 1),
-            (2, Loss, 1),
+            (0, State(1)),
+            (0, State(2)),
+            (1, State(2)),
+            (2, State(0)),
+            (2, Loss),
         ];
+        let edges = edges.map(|(from, to)| (from, to, 1));
         let expected = chain(3, &edges).expect::<Exact>().expect("it ends");
         // A round takes 1/2 + 1/2 + 1/2, and two rounds are expected.
         assert_eq!(expected.hours, whole(3));
@@ -235,11 +232,13 @@ pub(super) mod tests {
     #[test]
     fn an_endless_chain_is_told() {
         use Target::State;
-        assert_eq!(
-            chain(2, &[(0, State(1), 1), (1, State(0), 1)]).expect::<f64>(),
-            Err(Endless)
-        );
-        assert_eq!(chain(2, &[(0, State(1), 1)]).expect::<f64>(), Err(Endless));
-        assert_eq!(chain(0, &[]).expect::<f64>(), Err(Endless));
+        let edges = [(0, State(1), 1), (1, State(0), 1)];
+        for (states, edges) in [(2, &edges[..]), (2, &edges[..1]), (0, &[])] {
+            assert_eq!(
+                chain(states, edges).expect::<f64>(),
+                Err(Endless),
+                "{edges:?}"
+            );
+        }
     }
 }

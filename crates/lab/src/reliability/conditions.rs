@@ -50,6 +50,14 @@ impl Conditions {
         Ok(())
     }
 
+    /// The chance that a repair loses data, by whether it has no redundancy left to spare.
+    pub(super) fn sector_loss_if(&self, bare: bool) -> Exact {
+        match bare {
+            true => self.sector_loss.clone(),
+            false => Exact::zero(),
+        }
+    }
+
     /// Failures an hour of one disk.
     pub fn failure_rate(&self) -> Exact {
         self.mttf.recip()

@@ -13,6 +13,7 @@ use super::model::{Count, Model};
 use super::quantity::{Exact, whole};
 use super::sets::{DISKS_MAX, Guards, Set};
 use num_traits::One;
+use std::ops::Range;
 
 /// Beyond, the sets are too many to be looked at.
 const TOLERATED_MAX: usize = 2;
@@ -31,9 +32,8 @@ pub fn chain(model: &Model, conditions: &Conditions) -> Result<Chain, String> {
     }
     let most = (tolerated + 1).min(model.disks - 1);
     let guards = Guards::of(model);
-    let fatal: Vec<Exact> = (0..=most)
-        .map(|failed| fatal(&guards, model.disks, failed))
-        .collect();
+    let fatal = (0..=most).map(|failed| fatal(&guards, model.disks, failed));
+    let fatal: Vec<Exact> = fatal.collect();
     let all = |failed, disks: usize| whole(disks - failed);
     let safe = fatal.clone();
     let count = Count {
@@ -49,7 +49,7 @@ pub fn chain(model: &Model, conditions: &Conditions) -> Result<Chain, String> {
 /// Of the sets of so many disks without loss, each with one disk more: the share that loses data.
 fn fatal(guards: &Guards, disks: usize, failed: usize) -> Exact {
     let (mut lost, mut all) = (0, 0);
-    safe_sets(guards, disks, failed, 0, 0, &mut |set| {
+    safe_sets(guards, failed, 0..disks, 0, &mut |set| {
         for disk in (0..disks).filter(|disk| set & 1 << disk == 0) {
             all += 1;
             lost += usize::from(guards.lost(set | 1 << disk));
@@ -58,23 +58,16 @@ fn fatal(guards: &Guards, disks: usize, failed: usize) -> Exact {
     whole(lost) / whole(all.max(1))
 }
 
-/// The set, with so many more disks from `from` on, each time that nothing is lost by it.
-fn safe_sets(
-    guards: &Guards,
-    disks: usize,
-    more: usize,
-    from: usize,
-    set: Set,
-    each: &mut impl FnMut(Set),
-) {
-    if guards.lost(set) {
+/// Calls `each` for the set with `more` of `disks` added, each time that nothing is lost by it.
+fn safe_sets<F: FnMut(Set)>(of: &Guards, more: usize, disks: Range<usize>, set: Set, each: &mut F) {
+    if of.lost(set) {
         return;
     }
     if more == 0 {
         return each(set);
     }
-    for disk in from..disks {
-        safe_sets(guards, disks, more - 1, disk + 1, set | 1 << disk, each);
+    for disk in disks.clone() {
+        safe_sets(of, more - 1, disk + 1..disks.end, set | 1 << disk, each);
     }
 }
 
@@ -87,12 +80,8 @@ mod tests {
     /// By sets over by counts.
     fn ratio(model: &Model, conditions: &Conditions) -> f64 {
         let solved = |chain: Chain| chain.expect::<f64>().expect("it ends").hours;
-        let sets = model
-            .clone()
-            .by_sets()
-            .chain(conditions)
-            .expect("few states");
-        solved(sets) / solved(chain(model, conditions).expect("sets"))
+        let sets = model.clone().by_sets().chain(conditions);
+        solved(sets.expect("few states")) / solved(chain(model, conditions).expect("sets"))
     }
 
     fn skewed(disks: usize, row: usize) -> Model {
@@ -106,10 +95,7 @@ mod tests {
     #[test]
     fn counts_are_close_to_sets_and_never_longer() {
         let conditions = Conditions::new(whole(1_000_000), whole(100));
-        let doubled = |at: usize| Group {
-            disks: (at..at + 4).collect(),
-            tolerates: 2,
-        };
+        let doubled = |at: usize| Group::new(at..at + 4, 2);
         let models = [
             skewed(9, 3),
             skewed(25, 5),
@@ -121,10 +107,8 @@ mod tests {
         for model in models {
             let ratio = ratio(&model, &conditions);
             let (name, disks) = (model.name, model.disks);
-            assert!(
-                (0.999_999..1.01).contains(&ratio),
-                "{name} of {disks}: {ratio}"
-            );
+            let close = (0.999_999..1.01).contains(&ratio);
+            assert!(close, "{name} of {disks}: {ratio}");
         }
     }
 
@@ -140,10 +124,8 @@ mod tests {
     #[test]
     fn what_is_not_even_is_refused() {
         let conditions = Conditions::new(whole(1000), whole(1));
-        let asleep = Parameters {
-            asleep: whole(2),
-            ..Parameters::new(8)
-        };
+        let mut asleep = Parameters::new(8);
+        asleep.asleep = whole(2);
         let sleepers = named("reraid", &asleep).expect("4 + 4");
         assert!(chain(&sleepers, &conditions).is_err());
         let copies = named("raid1", &Parameters::new(5)).expect("five copies");

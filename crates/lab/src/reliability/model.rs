@@ -1,13 +1,13 @@
 //! Groups of disks that protect each other: the models by name, and chains by counting where only the number
 //! of failed disks matters.
 
-use super::chain::{Cause, Chain, Target, Transition};
+use super::chain::{Cause, Chain, Target};
 use super::conditions::Conditions;
 use super::papers;
 use super::quantity::{Exact, whole};
 use super::sets;
 use crate::nearest::unknown;
-use num_traits::{One, Zero};
+use num_traits::One;
 use std::collections::BTreeMap;
 
 /// Most disks of a model.
@@ -23,6 +23,13 @@ pub struct Group {
     pub disks: Vec<usize>,
     /// Losses that it bears.
     pub tolerates: usize,
+}
+
+impl Group {
+    pub(crate) fn new(disks: impl IntoIterator<Item = usize>, tolerates: usize) -> Group {
+        let disks = disks.into_iter().collect();
+        Group { disks, tolerates }
+    }
 }
 
 /// What makes disks alike enough to be counted.
@@ -94,7 +101,7 @@ pub struct Known {
     pub about: &'static str,
     /// What it looks at beside the number of disks.
     pub takes: &'static [Choice],
-    build: fn(&Parameters) -> Result<Model, String>,
+    build: Build,
 }
 
 impl Known {
@@ -110,7 +117,8 @@ impl Known {
         if !(1..=DISKS_MAX).contains(&parameters.disks) {
             return Err(format!("a model has 1 to {DISKS_MAX} disks"));
         }
-        (self.build)(parameters)
+        let name = self.name;
+        (self.build)(parameters).map(|model| Model { name, ..model })
     }
 }
 
@@ -118,74 +126,58 @@ const SLEEPERS: &[Choice] = &[Choice::Asleep, Choice::Wakes];
 
 /// Every model: its name, what it is, what it takes, and how it is made.
 pub static MODELS: [Known; 13] = [
-    plain("raid0", "no redundancy", |p| threshold("raid0", p, 0)),
+    plain("raid0", "no redundancy", |p| threshold(p, 0)),
     plain("raid1", "copies on every disk", |p| {
-        threshold("raid1", p, p.disks.saturating_sub(1))
+        threshold(p, p.disks.saturating_sub(1))
     }),
-    plain("raid4", "one parity disk", |p| threshold("raid4", p, 1)),
-    plain("raid5", "one parity block a row", |p| {
-        threshold("raid5", p, 1)
-    }),
-    plain("raid6", "two parity blocks a row", |p| {
-        threshold("raid6", p, 2)
-    }),
+    plain("raid4", "one parity disk", |p| threshold(p, 1)),
+    plain("raid5", "one parity block a row", |p| threshold(p, 1)),
+    plain("raid6", "two parity blocks a row", |p| threshold(p, 2)),
     Known {
         takes: &[Choice::Tolerates],
         ..plain("code", "any code that tolerates --tolerates losses", code)
     },
     plain("raid10", "mirrored pairs", pairs),
     Known {
+        name: "s2-raid5",
+        about: "S2-RAID: skewed sub-arrays of --row disks",
         takes: &[Choice::Row, Choice::Partitions],
-        ..plain(
-            "s2-raid5",
-            "S2-RAID: skewed sub-arrays of --row disks",
-            papers::s2_raid5,
-        )
+        build: papers::s2_raid5,
     },
     Known {
         takes: &[Choice::Partitions],
         ..plain("s2-raid10", "S2-RAID: skewed mirrors", papers::s2_raid10)
     },
     Known {
+        name: "reraid-text",
+        about: "RERAID as in section 5 of its paper: disks in standby never fail",
         takes: &[Choice::Tolerates],
-        ..plain(
-            "reraid-text",
-            "RERAID as in section 5 of its paper: disks in standby never fail",
-            papers::reraid_text,
-        )
+        build: papers::reraid_text,
     },
     Known {
+        name: "reraid",
+        about: "RERAID with failures of disks in standby, and old data on them",
         takes: &[Choice::Tolerates, Choice::Asleep, Choice::Wakes],
-        ..plain(
-            "reraid",
-            "RERAID with failures of disks in standby, and old data on them",
-            papers::reraid,
-        )
+        build: papers::reraid,
     },
     Known {
+        name: "graid",
+        about: "GRAID: mirrors in standby and a log disk",
         takes: SLEEPERS,
-        ..plain(
-            "graid",
-            "GRAID: mirrors in standby and a log disk",
-            papers::graid,
-        )
+        build: papers::graid,
     },
     Known {
+        name: "eraid",
+        about: "ERAID: mirrors in standby, new data in one copy",
         takes: SLEEPERS,
-        ..plain(
-            "eraid",
-            "ERAID: mirrors in standby, new data in one copy",
-            papers::eraid,
-        )
+        build: papers::eraid,
     },
 ];
 
+type Build = fn(&Parameters) -> Result<Model, String>;
+
 /// A model that takes a number of disks and nothing else.
-const fn plain(
-    name: &'static str,
-    about: &'static str,
-    build: fn(&Parameters) -> Result<Model, String>,
-) -> Known {
+const fn plain(name: &'static str, about: &'static str, build: Build) -> Known {
     Known {
         name,
         about,
@@ -205,32 +197,22 @@ pub fn named(name: &str, parameters: &Parameters) -> Result<Model, String> {
     known(name)?.model(parameters)
 }
 
-fn threshold(
-    name: &'static str,
-    parameters: &Parameters,
-    tolerates: usize,
-) -> Result<Model, String> {
-    let disks = parameters.disks;
-    if disks <= tolerates {
+fn threshold(parameters: &Parameters, tolerates: usize) -> Result<Model, String> {
+    let (disks, least) = (parameters.disks, tolerates.saturating_add(1));
+    if disks < least {
         return Err(format!(
-            "tolerating {tolerates} losses requires at least {} disks: {disks} are too few",
-            tolerates + 1
+            "tolerating {tolerates} losses requires at least {least} disks: {disks} are too few"
         ));
     }
-    let all = Group {
-        disks: (0..disks).collect(),
-        tolerates,
-    };
-    let mut model = Model::of_groups(name, disks, vec![all]);
+    let all = vec![Group::new(0..disks, tolerates)];
+    let mut model = Model::of_groups("threshold", disks, all);
     model.shape = Shape::Threshold { tolerates };
     Ok(model)
 }
 
 fn code(parameters: &Parameters) -> Result<Model, String> {
-    let tolerates = parameters
-        .tolerates
-        .ok_or("a code needs the number of losses that it tolerates: --tolerates")?;
-    threshold("code", parameters, tolerates)
+    let unknown = "a code needs the number of losses that it tolerates: --tolerates";
+    threshold(parameters, parameters.tolerates.ok_or(unknown)?)
 }
 
 fn pairs(parameters: &Parameters) -> Result<Model, String> {
@@ -238,10 +220,7 @@ fn pairs(parameters: &Parameters) -> Result<Model, String> {
     if !disks.is_multiple_of(2) {
         return Err("mirrored pairs are an even number of disks".into());
     }
-    let groups = (0..disks / 2).map(|pair| Group {
-        disks: vec![2 * pair, 2 * pair + 1],
-        tolerates: 1,
-    });
+    let groups = (0..disks / 2).map(|pair| Group::new([2 * pair, 2 * pair + 1], 1));
     let mut model = Model::of_groups("raid10", disks, groups.collect());
     model.shape = Shape::Pairs;
     Ok(model)
@@ -274,20 +253,8 @@ impl Model {
         match self.shape {
             Shape::Sets => sets::chain(self, conditions),
             Shape::Threshold { tolerates } => Count {
-                fresh: Box::new(move |failed, disks| {
-                    whole(if failed < tolerates {
-                        disks - failed
-                    } else {
-                        0
-                    })
-                }),
-                fatal: Box::new(move |failed, disks| {
-                    whole(if failed == tolerates {
-                        disks - failed
-                    } else {
-                        0
-                    })
-                }),
+                fresh: Box::new(move |n, disks| whole((disks - n) * usize::from(n < tolerates))),
+                fatal: Box::new(move |n, disks| whole((disks - n) * usize::from(n == tolerates))),
                 bare: Box::new(move |failed| failed == tolerates),
                 disks: self.disks,
                 most: tolerates,
@@ -343,8 +310,8 @@ impl Count {
                 ));
             }
         }
-        for (state, from) in &states {
-            self.leave(*state, *from, conditions, &states, &mut chain);
+        for state in states.keys() {
+            self.leave(*state, conditions, &states, &mut chain);
         }
         Ok(chain)
     }
@@ -352,61 +319,34 @@ impl Count {
     fn leave(
         &self,
         (waiting, ready): Failed,
-        from: usize,
         conditions: &Conditions,
         states: &BTreeMap<Failed, usize>,
         chain: &mut Chain,
     ) {
-        let failed = waiting + ready;
+        let (failed, from) = (waiting + ready, states[&(waiting, ready)]);
         let to = |state| {
             states
                 .get(&state)
-                .map_or(Target::Loss, |to| Target::State(*to))
+                .copied()
+                .map_or(Target::Loss, Target::State)
         };
-        let mut add = |to, rate, cause| {
-            chain.add_transition(Transition {
-                from,
-                to,
-                rate,
-                cause,
-            })
-        };
+        let mut add = |to, rate, cause| chain.add_transition(from, to, rate, cause);
         let spares = conditions.spare_rate();
-        let next = if spares.is_some() {
-            (waiting + 1, ready)
-        } else {
-            (waiting, ready + 1)
-        };
+        let waits = usize::from(spares.is_some());
+        let next = to((waiting + waits, ready + 1 - waits));
         let failures = conditions.failure_rate();
-        add(
-            to(next),
-            (self.fresh)(failed, self.disks) * &failures,
-            Cause::Failure,
-        );
-        add(
-            Target::Loss,
-            (self.fatal)(failed, self.disks) * &failures,
-            Cause::Failure,
-        );
+        let [fresh, fatal] = [&self.fresh, &self.fatal].map(|of| of(failed, self.disks));
+        add(next, fresh * &failures, Cause::Failure);
+        add(Target::Loss, fatal * &failures, Cause::Failure);
         if let (Some(rate), 1..) = (spares, waiting) {
-            add(
-                to((waiting - 1, ready + 1)),
-                rate * whole(waiting),
-                Cause::Spare,
-            );
+            let next = to((waiting - 1, ready + 1));
+            add(next, rate * whole(waiting), Cause::Spare);
         }
         if ready > 0 {
             let rate = conditions.repair_rate_each(ready) * whole(ready);
-            let lost = if (self.bare)(failed) {
-                conditions.sector_loss.clone()
-            } else {
-                Exact::zero()
-            };
-            add(
-                to((waiting, ready - 1)),
-                &rate * (Exact::one() - &lost),
-                Cause::Repair,
-            );
+            let lost = conditions.sector_loss_if((self.bare)(failed));
+            let next = to((waiting, ready - 1));
+            add(next, &rate * (Exact::one() - &lost), Cause::Repair);
             add(Target::Loss, rate * lost, Cause::Repair);
         }
     }
@@ -424,6 +364,7 @@ fn name((waiting, ready): Failed) -> String {
 mod tests {
     use super::super::conditions::Repair;
     use super::*;
+    use num_traits::Zero;
 
     fn conditions() -> Conditions {
         Conditions::new(whole(1000), whole(10))
@@ -446,14 +387,10 @@ mod tests {
                 assert_eq!(hours(name, disks, &conditions()), right);
             }
         }
-        assert_eq!(
-            hours("raid1", 2, &conditions()),
-            hours("raid5", 2, &conditions())
-        );
-        assert_eq!(
-            hours("raid10", 2, &conditions()),
-            hours("raid5", 2, &conditions())
-        );
+        for name in ["raid1", "raid10"] {
+            let right = hours("raid5", 2, &conditions());
+            assert_eq!(hours(name, 2, &conditions()), right, "{name}");
+        }
     }
 
     /// 1/a + 1/b + 1/c + m1/ab + m2/bc + m1 m2/abc, the sum over a birth-and-death chain.
@@ -462,10 +399,8 @@ mod tests {
         let rate = whole(1000).recip();
         let repair = whole(10).recip();
         for (discipline, both) in [(Repair::All, 2), (Repair::One, 1)] {
-            let conditions = Conditions {
-                repair: discipline,
-                ..conditions()
-            };
+            let mut conditions = conditions();
+            conditions.repair = discipline;
             let [a, b, c] = [6, 5, 4].map(|disks| whole(disks) * &rate);
             let (first, second) = (repair.clone(), whole(both) * &repair);
             let right = a.recip()
@@ -490,20 +425,18 @@ mod tests {
         assert!(refused("raid5", 0) && refused("raid5", DISKS_MAX + 1) && refused("raid7", 4));
         assert!(refused("code", 4));
         let model = named("raid5", &Parameters::new(4)).expect("a model");
-        let never = Conditions {
-            mttr: Exact::zero(),
-            ..conditions()
-        };
-        assert!(model.chain(&never).is_err());
+        assert!(
+            model
+                .chain(&Conditions::new(whole(1000), Exact::zero()))
+                .is_err()
+        );
     }
 
     #[test]
     fn every_model_can_have_as_many_disks_as_it_has_by_default() {
         for known in &MODELS {
-            let parameters = Parameters {
-                tolerates: (known.name == "code").then_some(3),
-                ..Parameters::new(known.disks())
-            };
+            let mut parameters = Parameters::new(known.disks());
+            parameters.tolerates = (known.name == "code").then_some(3);
             let model = known.model(&parameters).expect(known.name);
             assert_eq!(model.name, known.name);
         }
@@ -513,30 +446,21 @@ mod tests {
     #[test]
     fn what_a_model_takes_is_what_it_looks_at() {
         for known in &MODELS {
-            let before = Parameters {
-                tolerates: Some(2),
-                partitions: Some(2),
-                ..Parameters::new(12)
-            };
             // GRAID has a log disk beside two groups.
-            let disks = 12 + usize::from(known.name == "graid");
-            let before = Parameters { disks, ..before };
+            let mut before = Parameters::new(12 + usize::from(known.name == "graid"));
+            (before.tolerates, before.partitions) = (Some(2), Some(2));
             let model = |parameters| known.model(&parameters).expect(known.name);
-            for choice in [
-                Choice::Tolerates,
-                Choice::Row,
-                Choice::Partitions,
-                Choice::Asleep,
-                Choice::Wakes,
-            ] {
+            type Change = fn(&mut Parameters);
+            let choices: [(Choice, Change); 5] = [
+                (Choice::Tolerates, |after| after.tolerates = Some(3)),
+                (Choice::Row, |after| after.row = 2),
+                (Choice::Partitions, |after| after.partitions = Some(1)),
+                (Choice::Asleep, |after| after.asleep = Exact::zero()),
+                (Choice::Wakes, |after| after.wakes = true),
+            ];
+            for (choice, change) in choices {
                 let mut after = before.clone();
-                match choice {
-                    Choice::Tolerates => after.tolerates = Some(3),
-                    Choice::Row => after.row = 2,
-                    Choice::Partitions => after.partitions = Some(1),
-                    Choice::Asleep => after.asleep = Exact::zero(),
-                    Choice::Wakes => after.wakes = true,
-                }
+                change(&mut after);
                 let changed = model(before.clone()) != model(after);
                 let taken = known.takes.contains(&choice);
                 assert_eq!(changed, taken, "{} {choice:?}", known.name);
@@ -559,13 +483,11 @@ mod tests {
                     let counted = model.chain(&conditions).expect("a chain");
                     let sets = model.by_sets().chain(&conditions).expect("a chain");
                     assert!(sets.states() > counted.states());
-                    let [a, b] =
-                        [counted, sets].map(|chain| chain.expect::<f64>().expect("it ends"));
-                    assert!(
-                        (a.hours / b.hours - 1.0).abs() < 1e-12,
-                        "{name} {repair:?} {delay}"
-                    );
-                    assert!((a.repairs / b.repairs - 1.0).abs() < 1e-12);
+                    let solved = |chain: Chain| chain.expect::<f64>().expect("it ends");
+                    let [a, b] = [counted, sets].map(solved);
+                    for of in [a.hours / b.hours, a.repairs / b.repairs] {
+                        assert!((of - 1.0).abs() < 1e-12, "{name} {repair:?} {delay}");
+                    }
                 }
             }
         }

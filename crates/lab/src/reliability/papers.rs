@@ -20,23 +20,20 @@ pub fn s2_raid5(parameters: &Parameters) -> Result<Model, String> {
         return Err("S2-RAID has two groups or more, of two disks or more each, evenly".into());
     }
     let size = disks / row;
-    let partitions = match parameters.partitions {
-        Some(partitions) => partitions,
-        None => (1..=size)
+    let most = || {
+        (1..=size)
             .rev()
             .find(|count| is_conflict_free(row, size, *count))
-            .unwrap_or(1),
     };
+    let partitions = parameters.partitions.or_else(most).unwrap_or(1);
     if partitions == 0 || partitions > size || !is_conflict_free(row, size, partitions) {
         return Err(format!(
             "{partitions} partitions on {row} groups of {size} disks make rebuilds collide"
         ));
     }
-    let sub_array = |partition: usize, column: usize| Group {
-        disks: (0..row)
-            .map(|group| group * size + (column + group * partition) % size)
-            .collect(),
-        tolerates: 1,
+    let sub_array = |partition: usize, column: usize| {
+        let disk = |group| group * size + (column + group * partition) % size;
+        Group::new((0..row).map(disk), 1)
     };
     let groups = (0..partitions)
         .flat_map(|partition| (0..size).map(move |column| sub_array(partition, column)));
@@ -58,23 +55,18 @@ pub fn s2_raid10(parameters: &Parameters) -> Result<Model, String> {
     let pairs = (0..half).flat_map(|disk| {
         (0..partitions).map(move |partition| pair(disk, half + (disk + partition) % half))
     });
-    Ok(Model::of_groups(
-        "s2-raid10",
-        parameters.disks,
-        pairs.collect(),
-    ))
+    let model = Model::of_groups("s2-raid10", parameters.disks, pairs.collect());
+    Ok(model)
 }
 
 /// RERAID as the text of section 5 has it: disks of the awake group fail, those asleep never do.
 pub fn reraid_text(parameters: &Parameters) -> Result<Model, String> {
-    let asleep = Exact::zero();
-    let mut model = reraid(&Parameters {
+    let (asleep, wakes) = (Exact::zero(), false);
+    reraid(&Parameters {
         asleep,
-        wakes: false,
+        wakes,
         ..parameters.clone()
-    })?;
-    model.name = "reraid-text";
-    Ok(model)
+    })
 }
 
 /// RERAID with what the text leaves out: old data has one mirror, which can fail as well. Its code cache may have other than the paper's two parities.
@@ -89,16 +81,10 @@ pub fn reraid(parameters: &Parameters) -> Result<Model, String> {
             parameters.disks
         ));
     }
-    let cache = Group {
-        disks: (0..half).collect(),
-        tolerates,
-    };
+    let cache = Group::new(0..half, tolerates);
     let groups = mirrors(half).chain([cache]).collect();
-    Ok(asleep(
-        Model::of_groups("reraid", parameters.disks, groups),
-        half,
-        parameters,
-    ))
+    let model = Model::of_groups("reraid", parameters.disks, groups);
+    Ok(asleep(model, half, parameters))
 }
 
 /// GRAID: new data is on the awake group and on a log disk, the last one; old data on both groups.
@@ -116,16 +102,10 @@ pub fn graid(parameters: &Parameters) -> Result<Model, String> {
 /// ERAID as its comparison's section 6.1 has it: new data is in one copy until the mirrors wake.
 pub fn eraid(parameters: &Parameters) -> Result<Model, String> {
     let half = halves(parameters.disks)?;
-    let single = (0..half).map(|disk| Group {
-        disks: vec![disk],
-        tolerates: 0,
-    });
+    let single = (0..half).map(|disk| Group::new([disk], 0));
     let groups = mirrors(half).chain(single).collect();
-    Ok(asleep(
-        Model::of_groups("eraid", parameters.disks, groups),
-        half,
-        parameters,
-    ))
+    let model = Model::of_groups("eraid", parameters.disks, groups);
+    Ok(asleep(model, half, parameters))
 }
 
 fn halves(disks: usize) -> Result<usize, String> {
@@ -136,10 +116,7 @@ fn halves(disks: usize) -> Result<usize, String> {
 }
 
 fn pair(left: usize, right: usize) -> Group {
-    Group {
-        disks: vec![left, right],
-        tolerates: 1,
-    }
+    Group::new([left, right], 1)
 }
 
 fn mirrors(half: usize) -> impl Iterator<Item = Group> {
@@ -206,29 +183,22 @@ mod tests {
 
     /// Of the other disks, those whose loss after disk 0 loses data.
     fn exposure(model: &Model) -> usize {
-        (1..model.disks)
-            .filter(|other| {
-                let both = |group: &&Group| group.disks.contains(&0) && group.disks.contains(other);
-                model.groups.iter().any(|group| both(&group))
-            })
-            .count()
+        let exposed = (1..model.disks).filter(|other| {
+            let both = |group: &Group| group.disks.contains(&0) && group.disks.contains(other);
+            model.groups.iter().any(both)
+        });
+        exposed.count()
     }
 
     #[test]
     fn what_collides_is_refused() {
         let with = |disks, row, partitions| {
-            s2_raid5(&Parameters {
-                row,
-                partitions,
-                ..Parameters::new(disks)
-            })
+            let mut parameters = Parameters::new(disks);
+            (parameters.row, parameters.partitions) = (row, partitions);
+            s2_raid5(&parameters).is_ok()
         };
-        assert!(with(36, 6, Some(2)).is_ok() && with(36, 4, Some(3)).is_ok());
-        assert!(
-            with(36, 4, Some(4)).is_err()
-                && with(9, 2, None).is_err()
-                && with(9, 3, Some(0)).is_err()
-        );
+        assert!(with(36, 6, Some(2)) && with(36, 4, Some(3)));
+        assert!(!with(36, 4, Some(4)) && !with(9, 2, None) && !with(9, 3, Some(0)));
         assert!(reraid(&Parameters::new(4)).is_err() && graid(&Parameters::new(8)).is_err());
     }
 }

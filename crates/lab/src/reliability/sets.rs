@@ -1,8 +1,8 @@
 //! Chains over sets of failed disks: for layouts in which it matters which disks failed, not only how many.
 
-use super::chain::{Cause, Chain, Target, Transition};
+use super::chain::{Cause, Chain, Target};
 use super::conditions::Conditions;
-use super::model::Model;
+use super::model::{Group, Model};
 use super::quantity::Exact;
 use num_traits::{One, Zero};
 use std::collections::BTreeMap;
@@ -24,11 +24,9 @@ struct State {
 
 /// The states that a new array reaches, in the order in which they are found, and what leads from each.
 pub fn chain(model: &Model, conditions: &Conditions) -> Result<Chain, String> {
+    let name = model.name;
     if model.disks > DISKS_MAX {
-        return Err(format!(
-            "{} is solved for up to {DISKS_MAX} disks",
-            model.name
-        ));
+        return Err(format!("{name} is solved for up to {DISKS_MAX} disks"));
     }
     let mut found = Found::default();
     found.number(State {
@@ -40,29 +38,27 @@ pub fn chain(model: &Model, conditions: &Conditions) -> Result<Chain, String> {
     while at < found.order.len() {
         if found.order.len() > STATES_MAX {
             return Err(format!(
-                "{} has more than {STATES_MAX} states under these conditions: fewer disks, or no delay of spares",
-                model.name
+                "{name} has more than {STATES_MAX} states under these conditions: fewer disks, or no delay of spares"
             ));
         }
         leave(at, model, conditions, &guards, &mut found);
         at += 1;
     }
-    Ok(found.into_chain())
+    Ok(found.chain)
 }
 
 #[derive(Default)]
 struct Found {
     order: Vec<State>,
     numbers: BTreeMap<State, usize>,
-    transitions: Vec<Transition>,
+    chain: Chain,
 }
 
 impl Found {
     fn number(&mut self, state: State) -> usize {
-        let next = self.order.len();
         *self.numbers.entry(state).or_insert_with(|| {
             self.order.push(state);
-            next
+            self.chain.add_state(name(state))
         })
     }
 
@@ -71,23 +67,7 @@ impl Found {
             return;
         }
         let to = to.map_or(Target::Loss, |state| Target::State(self.number(state)));
-        self.transitions.push(Transition {
-            from,
-            to,
-            rate,
-            cause,
-        });
-    }
-
-    fn into_chain(self) -> Chain {
-        let mut chain = Chain::default();
-        for state in &self.order {
-            chain.add_state(name(*state));
-        }
-        for transition in self.transitions {
-            chain.add_transition(transition);
-        }
-        chain
+        self.chain.add_transition(from, to, rate, cause);
     }
 }
 
@@ -99,44 +79,27 @@ fn leave(from: usize, model: &Model, conditions: &Conditions, guards: &Guards, f
         let awake = model.wakes_for[disk].is_some_and(|source| state.failed & 1 << source != 0);
         let wear = if awake { &one } else { &model.wear[disk] };
         if state.failed & bit == 0 {
-            let ready = if conditions.spare_rate().is_some() {
-                0
+            let waits = conditions.spare_rate().is_some();
+            let failed = state.failed | bit;
+            let ready = if waits {
+                state.ready
             } else {
-                bit
+                state.ready | bit
             };
-            let next = State {
-                failed: state.failed | bit,
-                ready: state.ready | ready,
-            };
-            let kept = (!guards.lost(next.failed)).then_some(next);
+            let kept = (!guards.lost(failed)).then_some(State { failed, ready });
             found.add(from, kept, conditions.failure_rate() * wear, Cause::Failure);
         } else if state.ready & bit == 0 {
-            let rate = conditions
-                .spare_rate()
-                .expect("only a delay leaves a disk without spare");
-            let next = State {
-                ready: state.ready | bit,
-                ..state
-            };
-            found.add(from, Some(next), rate, Cause::Spare);
+            let rate = conditions.spare_rate();
+            let rate = rate.expect("only a delay leaves a disk without spare");
+            let (failed, ready) = (state.failed, state.ready | bit);
+            found.add(from, Some(State { failed, ready }), rate, Cause::Spare);
         } else {
             let ready = state.ready.count_ones() as usize;
             let rate = conditions.repair_rate_each(ready);
-            let lost = if guards.bare(state.failed, disk) {
-                conditions.sector_loss.clone()
-            } else {
-                Exact::zero()
-            };
-            let next = State {
-                failed: state.failed & !bit,
-                ready: state.ready & !bit,
-            };
-            found.add(
-                from,
-                Some(next),
-                &rate * (Exact::one() - &lost),
-                Cause::Repair,
-            );
+            let lost = conditions.sector_loss_if(guards.bare(state.failed, disk));
+            let [failed, ready] = [state.failed, state.ready].map(|set| set & !bit);
+            let well = &rate * (Exact::one() - &lost);
+            found.add(from, Some(State { failed, ready }), well, Cause::Repair);
             found.add(from, None, rate * lost, Cause::Repair);
         }
     }
@@ -149,27 +112,19 @@ impl Guards {
     pub(super) fn of(model: &Model) -> Guards {
         let set = |disks: &[usize]| disks.iter().fold(0, |set, disk| set | 1 << disk);
         let most = |tolerates| u32::try_from(tolerates).unwrap_or(u32::MAX);
-        Guards(
-            model
-                .groups
-                .iter()
-                .map(|group| (set(&group.disks), most(group.tolerates)))
-                .collect(),
-        )
+        let guard = |group: &Group| (set(&group.disks), most(group.tolerates));
+        Guards(model.groups.iter().map(guard).collect())
     }
 
     pub(super) fn lost(&self, failed: Set) -> bool {
-        self.0
-            .iter()
-            .any(|(group, tolerates)| (group & failed).count_ones() > *tolerates)
+        let mut guards = self.0.iter();
+        guards.any(|(group, tolerates)| (group & failed).count_ones() > *tolerates)
     }
 
     /// Whether some group of the disk has no redundancy left.
     fn bare(&self, failed: Set, disk: usize) -> bool {
-        self.0
-            .iter()
-            .filter(|(group, _)| group & 1 << disk != 0)
-            .any(|(group, tolerates)| (group & failed).count_ones() == *tolerates)
+        let mut guards = self.0.iter().filter(|(group, _)| group & 1 << disk != 0);
+        guards.any(|(group, tolerates)| (group & failed).count_ones() == *tolerates)
     }
 }
 
@@ -177,12 +132,10 @@ fn name(state: State) -> String {
     if state.failed == 0 {
         return "whole".into();
     }
-    let disks: Vec<String> = (0..Set::BITS)
-        .filter(|disk| state.failed & 1 << disk != 0)
-        .map(|disk| {
-            let waits = state.ready & 1 << disk == 0;
-            format!("{disk}{}", if waits { " (no spare)" } else { "" })
-        })
-        .collect();
-    format!("without {}", disks.join(", "))
+    let failed = (0..Set::BITS).filter(|disk| state.failed & 1 << disk != 0);
+    let disks = failed.map(|disk| match state.ready & 1 << disk {
+        0 => format!("{disk} (no spare)"),
+        _ => disk.to_string(),
+    });
+    format!("without {}", disks.collect::<Vec<_>>().join(", "))
 }
