@@ -41,10 +41,7 @@ impl Failure {
 
     /// The command line contradicts itself: exit status 2.
     pub fn usage(what: impl Into<String>) -> Failure {
-        Failure {
-            code: USAGE,
-            ..Failure::new(what)
-        }
+        Failure::new(what).with_code(USAGE)
     }
 
     pub fn at(mut self, at: impl fmt::Display) -> Failure {
@@ -102,9 +99,14 @@ impl Failure {
     }
 }
 
+/// What an error becomes: what failed, and why.
+pub(crate) fn failed<E: fmt::Display>(what: &str) -> impl Fn(E) -> Failure {
+    move |error| Failure::new(format!("{what}: {error}"))
+}
+
 /// What an error at a file becomes: what failed and why, and the path.
 pub(crate) fn failed_at(what: &str, path: &Path) -> impl Fn(io::Error) -> Failure {
-    move |error| Failure::new(format!("{what}: {error}")).at(path.display())
+    move |error| failed(what)(error).at(path.display())
 }
 
 impl fmt::Display for Failure {
@@ -127,14 +129,9 @@ impl fmt::Display for Failure {
 
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
-        Failure {
-            what: refusal.what,
-            at: refusal.at,
-            hint: refusal.hint,
-            code: FAILED,
-            not_running: false,
-            ended: refusal.ended,
-        }
+        let ended = refusal.ended;
+        let failure = Failure::new(refusal.what).at(refusal.at).hint(refusal.hint);
+        Failure { ended, ..failure }
     }
 }
 
@@ -169,10 +166,9 @@ impl From<ClientError> for Failure {
             }
             _ => "",
         };
-        Failure {
-            not_running: matches!(error, ClientError::NotRunning { .. }),
-            ..Failure::new(error.to_string()).hint(hint)
-        }
+        let mut failure = Failure::new(error.to_string()).hint(hint);
+        failure.not_running = matches!(error, ClientError::NotRunning { .. });
+        failure
     }
 }
 
@@ -182,15 +178,15 @@ mod tests {
 
     #[test]
     fn a_failure_says_what_where_and_what_to_do() {
-        let failure = Failure::new("it broke").at("a.img").hint("mend it");
+        let plain = Failure::new("it broke");
+        assert_eq!(plain.to_string(), "error: it broke");
+        let full = plain.at("a.img").hint("mend it").to_string();
+        assert_eq!(full, "error: it broke\n   at: a.img\n hint: mend it");
+        let excerpt = Failure::new("wrong:\nline \u{1b}[2J")
+            .at("a\nb")
+            .to_string();
         assert_eq!(
-            failure.to_string(),
-            "error: it broke\n   at: a.img\n hint: mend it"
-        );
-        assert_eq!(Failure::new("it broke").to_string(), "error: it broke");
-        let excerpt = Failure::new("wrong:\nline \u{1b}[2J").at("a\nb");
-        assert_eq!(
-            excerpt.to_string(),
+            excerpt,
             "error: wrong:\n       | line \\u001b[2J\n   at: a\\nb"
         );
     }

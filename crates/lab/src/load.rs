@@ -59,9 +59,8 @@ pub struct Ledger {
 impl Ledger {
     /// The record of an area never written.
     pub fn blank(blocks: u64) -> Ledger {
-        Ledger {
-            versions: vec![0; index(blocks)],
-        }
+        let versions = vec![0; index(blocks)];
+        Ledger { versions }
     }
 
     pub fn bytes(&self) -> u64 {
@@ -89,12 +88,12 @@ impl fmt::Display for Failure {
         match self {
             Failure::Wrong {
                 block,
-                expected,
+                expected: version,
                 found,
             } => {
                 write!(
                     f,
-                    "block {block} (4 KiB) should hold version {expected} and holds {found}"
+                    "block {block} (4 KiB) should hold version {version} and holds {found}"
                 )
             }
             Failure::Refused { op, block, errno } => {
@@ -133,26 +132,17 @@ pub struct Outcome {
 
 impl Load {
     pub fn start(spec: &Spec, ledger: Ledger) -> io::Result<Load> {
-        assert_eq!(
-            ledger.versions.len(),
-            index(spec.blocks),
-            "the record covers the area"
-        );
-        assert!(
-            spec.workers > 0 && spec.plot_blocks > 0,
-            "somebody has something to do"
-        );
+        let covered = ledger.versions.len() as u64;
+        assert_eq!(covered, spec.blocks, "the record covers the area");
+        let busy = spec.workers > 0 && spec.plot_blocks > 0;
+        assert!(busy, "somebody has something to do");
         let shared = Arc::new(Shared::default());
         let epoch = Instant::now();
         let mut workers = Vec::new();
         for number in 0..spec.workers {
             let worker = Worker::new(spec, number, &ledger, Arc::clone(&shared), epoch);
-            let name = format!("load {number}");
-            workers.push(
-                thread::Builder::new()
-                    .name(name)
-                    .spawn(move || worker.run())?,
-            );
+            let named = thread::Builder::new().name(format!("load {number}"));
+            workers.push(named.spawn(move || worker.run())?);
         }
         Ok(Load {
             shared,
@@ -187,19 +177,18 @@ impl Load {
         let (mut samples, mut failures) = (Vec::new(), Vec::new());
         let mut longest_outage = Duration::ZERO;
         for worker in self.workers {
-            let worker = worker
-                .join()
-                .expect("a worker reports what goes wrong and does not panic");
+            let ended = worker.join();
+            let worker = ended.expect("a worker reports what goes wrong and does not panic");
             longest_outage = longest_outage.max(worker.longest_outage);
             blocks.extend(worker.owned_versions());
             samples.extend(worker.samples);
             failures.extend(worker.failures);
         }
         samples.sort_by_key(|sample: &Sample| sample.at_us);
+        let versions = blocks.into_values().collect();
+        let ledger = Ledger { versions };
         Outcome {
-            ledger: Ledger {
-                versions: blocks.into_values().collect(),
-            },
+            ledger,
             samples,
             failures,
             longest_outage,
@@ -240,39 +229,29 @@ struct Run {
 }
 
 impl Worker {
-    fn new(
-        spec: &Spec,
-        number: u64,
-        ledger: &Ledger,
-        shared: Arc<Shared>,
-        epoch: Instant,
-    ) -> Worker {
-        let spec = spec.clone();
-        let random = pattern::mix(spec.seed ^ pattern::mix(number));
-        let bytes = index(spec.plot_blocks) * BLOCK_BYTES;
+    fn new(spec: &Spec, number: u64, ledger: &Ledger, shared: Arc<Shared>, epoch: Instant) -> Self {
         let mut worker = Worker {
-            spec,
+            spec: spec.clone(),
             number,
             shared,
             epoch,
-            random,
+            random: pattern::mix(spec.seed ^ pattern::mix(number)),
             blocks: Vec::new(),
-            buffer: vec![0; bytes],
+            buffer: vec![0; index(spec.plot_blocks) * BLOCK_BYTES],
             expected: vec![0; BLOCK_BYTES],
             samples: Vec::new(),
             failures: Vec::new(),
             unreachable: false,
             longest_outage: Duration::ZERO,
         };
-        for own in 0.. {
-            let Some(version) = ledger.versions.get(index(worker.place(own))) else {
-                break;
-            };
-            worker.blocks.push(Block {
-                low: *version,
-                high: *version,
-            });
-        }
+        let version = |own| ledger.versions.get(index(worker.place(own))).copied();
+        let versions = (0..).map_while(version);
+        worker.blocks = versions
+            .map(|version| Block {
+                low: version,
+                high: version,
+            })
+            .collect();
         worker
     }
 
@@ -283,8 +262,8 @@ impl Worker {
     }
 
     fn owned_versions(&self) -> Vec<(u64, u32)> {
-        (0..)
-            .zip(&self.blocks)
+        let numbered = (0..).zip(&self.blocks);
+        numbered
             .map(|(own, block)| (self.place(own), block.low))
             .collect()
     }
@@ -331,9 +310,8 @@ impl Worker {
                 Err(_) if self.abandoned() => return None,
                 Err(error) if Instant::now() >= deadline => {
                     self.unreachable = true;
-                    self.fail(Failure::Unreachable {
-                        why: error.to_string(),
-                    });
+                    let why = error.to_string();
+                    self.fail(Failure::Unreachable { why });
                     return None;
                 }
                 Err(_) => thread::sleep(RECONNECT_PAUSE),
@@ -361,13 +339,10 @@ impl Worker {
 
     /// Looks at what a lost connection left in doubt, and writes it afresh.
     fn settle(&mut self, client: &mut Client) -> Result<(), Error> {
-        for own in 0..self.blocks.len() as u64 {
-            let block = self.blocks[index(own)];
+        for first in 0..self.blocks.len() as u64 {
+            let block = self.blocks[index(first)];
             if block.low != block.high {
-                let run = Run {
-                    first: own,
-                    count: 1,
-                };
+                let run = Run { first, count: 1 };
                 self.read(client, run)?;
                 self.write(client, run)?;
             }
@@ -410,9 +385,8 @@ impl Worker {
 
     fn flush(&mut self, client: &mut Client) -> Result<(), Error> {
         let began = Instant::now();
-        let result = client.flush();
-        self.answered(Op::Flush, Run { first: 0, count: 0 }, began, result)
-            .map(|_| ())
+        let (result, run) = (client.flush(), Run { first: 0, count: 0 });
+        self.answered(Op::Flush, run, began, result).map(|_| ())
     }
 
     /// Notes how a request went; true if it succeeded.
@@ -436,11 +410,8 @@ impl Worker {
                 Ok(true)
             }
             Err(Error::Refused(errno)) => {
-                self.fail(Failure::Refused {
-                    op,
-                    block: self.place(run.first),
-                    errno,
-                });
+                let block = self.place(run.first);
+                self.fail(Failure::Refused { op, block, errno });
                 Ok(false)
             }
             Err(error) => Err(error),
@@ -449,23 +420,11 @@ impl Worker {
 
     /// Compares the `nth` block of the buffer with what the worker's own block `own` may hold.
     fn check(&mut self, own: u64, nth: usize) {
-        let block = self.blocks[index(own)];
-        let place = self.place(own);
         let found = &self.buffer[nth * BLOCK_BYTES..][..BLOCK_BYTES];
-        if !matches(
-            self.spec.seed,
-            place,
-            block.low,
-            block.high,
-            found,
-            &mut self.expected,
-        ) {
-            let found = describe(self.spec.seed, place, block.high, found, &mut self.expected);
-            self.fail(Failure::Wrong {
-                block: place,
-                expected: block.low,
-                found,
-            });
+        let (block, versions) = (self.place(own), self.blocks[index(own)]);
+        let wrong = wrong(self.spec.seed, block, versions, found, &mut self.expected);
+        if let Some(failure) = wrong {
+            self.fail(failure);
         }
     }
 
@@ -479,13 +438,29 @@ impl Worker {
         let blocks = self.blocks.len() as u64;
         let first = self.draw(blocks);
         let room = (self.spec.plot_blocks - first % self.spec.plot_blocks).min(blocks - first);
-        let count = if self.draw(2) == 0 {
-            1
+        let more = if self.draw(2) == 0 {
+            0
         } else {
-            1 + self.draw(room)
+            self.draw(room)
         };
-        Run { first, count }
+        Run {
+            first,
+            count: 1 + more,
+        }
     }
+}
+
+/// What is wrong with what was found in a block that may hold these versions.
+fn wrong(seed: u64, block: u64, may: Block, found: &[u8], scratch: &mut [u8]) -> Option<Failure> {
+    if matches(seed, block, may.low, may.high, found, scratch) {
+        return None;
+    }
+    let found = describe(seed, block, may.high, found, scratch);
+    Some(Failure::Wrong {
+        block,
+        expected: may.low,
+        found,
+    })
 }
 
 /// Whether every sector of a block holds one of the versions from `low` to `high`.
@@ -530,17 +505,13 @@ pub fn fill_all(spec: &Spec) -> Result<Ledger, Error> {
         for (block, bytes) in (first..first + count).zip(bytes.chunks_mut(BLOCK_BYTES)) {
             pattern::fill(spec.seed, block, 1, bytes);
         }
-        client.write(
-            first * BLOCK_BYTES as u64,
-            &bytes[..index(count) * BLOCK_BYTES],
-            false,
-        )?;
+        let bytes = &bytes[..index(count) * BLOCK_BYTES];
+        client.write(first * BLOCK_BYTES as u64, bytes, false)?;
     }
     client.flush()?;
     client.close();
-    Ok(Ledger {
-        versions: vec![1; index(spec.blocks)],
-    })
+    let versions = vec![1; index(spec.blocks)];
+    Ok(Ledger { versions })
 }
 
 /// Reads the whole area in order and compares it with the record. Lists the first few differences.
@@ -551,20 +522,15 @@ pub fn verify_all(spec: &Spec, ledger: &Ledger) -> Result<Vec<Failure>, Error> {
     let mut expected = vec![0; BLOCK_BYTES];
     for first in (0..spec.blocks).step_by(index(STREAM_BLOCKS)) {
         let count = STREAM_BLOCKS.min(spec.blocks - first);
-        client.read(
-            first * BLOCK_BYTES as u64,
-            &mut bytes[..index(count) * BLOCK_BYTES],
-        )?;
-        for (block, found) in (first..first + count).zip(bytes.chunks(BLOCK_BYTES)) {
+        let bytes = &mut bytes[..index(count) * BLOCK_BYTES];
+        client.read(first * BLOCK_BYTES as u64, bytes)?;
+        for (block, found) in (first..).zip(bytes.chunks(BLOCK_BYTES)) {
             let version = ledger.versions[index(block)];
-            if !matches(spec.seed, block, version, version, found, &mut expected) {
-                let found = describe(spec.seed, block, version, found, &mut expected);
-                failures.push(Failure::Wrong {
-                    block,
-                    expected: version,
-                    found,
-                });
-            }
+            let only = Block {
+                low: version,
+                high: version,
+            };
+            failures.extend(wrong(spec.seed, block, only, found, &mut expected));
         }
         if failures.len() >= FAILURES_MAX {
             break;
@@ -592,22 +558,16 @@ mod tests {
     const BLOCKS: u64 = 200;
 
     fn area(name: &str) -> (Spec, Arc<Mutex<Medium>>) {
-        let bytes = vec![0; index(BLOCKS) * BLOCK_BYTES];
-        let medium = Arc::new(Mutex::new(Medium {
-            bytes,
-            ..Medium::default()
-        }));
-        let address = serve(name, Arc::clone(&medium));
-        let patience = Duration::from_secs(20);
+        let medium = Medium::of_bytes(index(BLOCKS) * BLOCK_BYTES);
         let spec = Spec {
-            address,
+            address: serve(name, Arc::clone(&medium)),
             export: String::new(),
             seed: 7,
             blocks: BLOCKS,
             workers: 3,
             plot_blocks: 4,
             reads: 50,
-            patience,
+            patience: Duration::from_secs(20),
         };
         (spec, medium)
     }
@@ -637,15 +597,10 @@ mod tests {
         let ledger = fill_all(&spec).expect("it takes it");
         medium.lock().expect("free").bytes[5 * BLOCK_BYTES + 700] ^= 1;
         let failures = verify_all(&spec, &ledger).expect("it reads");
-        let found = "versions 1 ? 1 1 1 1 1 1 by sector".to_string();
-        assert_eq!(
-            failures,
-            [Failure::Wrong {
-                block: 5,
-                expected: 1,
-                found
-            }]
-        );
+        let wrong =
+            "block 5 (4 KiB) should hold version 1 and holds versions 1 ? 1 1 1 1 1 1 by sector";
+        assert_eq!(failures.len(), 1);
+        assert_eq!(failures[0].to_string(), wrong);
     }
 
     #[test]
@@ -664,10 +619,8 @@ mod tests {
         let (spec, medium) = area("error");
         medium.lock().expect("free").refuse = Some(5);
         let outcome = run_for(&spec, Ledger::blank(BLOCKS), 1);
-        assert!(matches!(
-            outcome.failures[0],
-            Failure::Refused { errno: 5, .. }
-        ));
+        let refused = |failure: &Failure| matches!(failure, Failure::Refused { errno: 5, .. });
+        assert!(refused(&outcome.failures[0]));
     }
 
     #[test]

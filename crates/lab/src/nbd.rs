@@ -164,15 +164,15 @@ impl Client {
     }
 
     fn go(&mut self, export: &str) -> io::Result<()> {
-        let name_bytes =
-            u32::try_from(export.len()).map_err(|_| invalid("the export's name is too long"))?;
+        let name_bytes = u32::try_from(export.len());
+        let name_bytes = name_bytes.map_err(|_| invalid("the export's name is too long"))?;
         let mut option = Vec::new();
-        option.extend_from_slice(&OPTION_MAGIC.to_be_bytes());
-        option.extend_from_slice(&OPTION_GO.to_be_bytes());
-        option.extend_from_slice(&(4 + name_bytes + 2).to_be_bytes());
-        option.extend_from_slice(&name_bytes.to_be_bytes());
+        option.extend(OPTION_MAGIC.to_be_bytes());
+        for word in [OPTION_GO, 4 + name_bytes + 2, name_bytes] {
+            option.extend(word.to_be_bytes());
+        }
         option.extend_from_slice(export.as_bytes());
-        option.extend_from_slice(&0u16.to_be_bytes());
+        option.extend(0u16.to_be_bytes());
         self.stream.write_all(&option)?;
         while !self.option_reply()? {}
         Ok(())
@@ -195,10 +195,9 @@ impl Client {
                 Ok(false)
             }
             _ => {
-                let why = String::from_utf8_lossy(&data).into_owned();
-                Err(invalid(&format!(
-                    "the server refused the export (reply {kind:#x}) {why}"
-                )))
+                let why = String::from_utf8_lossy(&data);
+                let refused = format!("the server refused the export (reply {kind:#x}) {why}");
+                Err(invalid(&refused))
             }
         }
     }
@@ -221,17 +220,16 @@ impl Client {
         data: &[u8],
     ) -> io::Result<()> {
         self.cookie += 1;
-        self.outgoing.clear();
-        self.outgoing
-            .extend_from_slice(&REQUEST_MAGIC.to_be_bytes());
-        self.outgoing.extend_from_slice(&flags.to_be_bytes());
-        self.outgoing
-            .extend_from_slice(&(command as u16).to_be_bytes());
-        self.outgoing.extend_from_slice(&self.cookie.to_be_bytes());
-        self.outgoing.extend_from_slice(&offset.to_be_bytes());
-        self.outgoing.extend_from_slice(&length.to_be_bytes());
-        self.outgoing.extend_from_slice(data);
-        self.stream.write_all(&self.outgoing)
+        let out = &mut self.outgoing;
+        out.clear();
+        out.extend(REQUEST_MAGIC.to_be_bytes());
+        out.extend(flags.to_be_bytes());
+        out.extend((command as u16).to_be_bytes());
+        out.extend(self.cookie.to_be_bytes());
+        out.extend(offset.to_be_bytes());
+        out.extend(length.to_be_bytes());
+        out.extend_from_slice(data);
+        self.stream.write_all(out)
     }
 
     fn reply(&mut self) -> Result<(), Error> {
@@ -241,10 +239,9 @@ impl Client {
         if magic != SIMPLE_REPLY_MAGIC || cookie != self.cookie {
             return Err(invalid("the server's reply is not one to this request").into());
         }
-        if errno == 0 {
-            Ok(())
-        } else {
-            Err(Error::Refused(errno))
+        match errno {
+            0 => Ok(()),
+            errno => Err(Error::Refused(errno)),
         }
     }
 }
@@ -297,7 +294,6 @@ pub(crate) mod testing {
     use std::thread;
 
     /// What a test may do to the server's memory, and how the server misbehaves.
-    #[derive(Default)]
     pub struct Medium {
         pub bytes: Vec<u8>,
         pub refuse: Option<u32>,
@@ -305,9 +301,19 @@ pub(crate) mod testing {
         pub requests_left: Option<u32>,
     }
 
+    impl Medium {
+        pub(crate) fn of_bytes(count: usize) -> Arc<Mutex<Medium>> {
+            Arc::new(Mutex::new(Medium {
+                bytes: vec![0; count],
+                refuse: None,
+                requests_left: None,
+            }))
+        }
+    }
+
     pub fn serve(name: &str, medium: Arc<Mutex<Medium>>) -> Address {
-        let path =
-            std::env::temp_dir().join(format!("restripe-lab-{name}-{}.sock", std::process::id()));
+        let name = format!("restripe-lab-{name}-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
         let _ = std::fs::remove_file(&path);
         let listener = UnixListener::bind(&path).expect("a socket");
         thread::spawn(move || {
@@ -321,30 +327,18 @@ pub(crate) mod testing {
 
     fn connection(mut stream: UnixStream, medium: &Mutex<Medium>) -> io::Result<()> {
         let size = medium.lock().expect("no test panics with it").bytes.len() as u64;
-        stream.write_all(
-            &[
-                &MAGIC.to_be_bytes()[..],
-                &OPTION_MAGIC.to_be_bytes(),
-                &3u16.to_be_bytes(),
-            ]
-            .concat(),
-        )?;
+        let greeting = [
+            &MAGIC.to_be_bytes()[..],
+            &OPTION_MAGIC.to_be_bytes(),
+            &[0, 3],
+        ];
+        stream.write_all(&greeting.concat())?;
         let mut head = [0; 20];
         stream.read_exact(&mut head)?;
         let mut rest = vec![0; u32_at(&head, 16) as usize];
         stream.read_exact(&mut rest)?;
-        for (kind, data) in [
-            (
-                REPLY_INFO,
-                [
-                    &0u16.to_be_bytes()[..],
-                    &size.to_be_bytes(),
-                    &1u16.to_be_bytes(),
-                ]
-                .concat(),
-            ),
-            (REPLY_ACK, vec![]),
-        ] {
+        let info = [&[0, 0][..], &size.to_be_bytes(), &[0, 1]].concat();
+        for (kind, data) in [(REPLY_INFO, info), (REPLY_ACK, vec![])] {
             stream.write_all(&OPTION_REPLY_MAGIC.to_be_bytes())?;
             stream.write_all(&OPTION_GO.to_be_bytes())?;
             stream.write_all(&kind.to_be_bytes())?;
@@ -360,14 +354,8 @@ pub(crate) mod testing {
         stream.read_exact(&mut head)?;
         let (command, cookie) = (u16_at(&head, 6), u64_at(&head, 8));
         let (offset, length) = (u64_at(&head, 16) as usize, u32_at(&head, 24) as usize);
-        let mut data = vec![
-            0;
-            if command == Command::Write as u16 {
-                length
-            } else {
-                0
-            }
-        ];
+        let writes = command == Command::Write as u16;
+        let mut data = vec![0; if writes { length } else { 0 }];
         stream.read_exact(&mut data)?;
         let mut medium = medium.lock().expect("no test panics with it");
         let refused = medium.refuse;
@@ -395,16 +383,13 @@ pub(crate) mod testing {
 mod tests {
     use super::testing::{Medium, serve};
     use super::*;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Arc;
 
     const WAIT: Duration = Duration::from_secs(10);
 
     #[test]
     fn what_is_written_is_read() {
-        let medium = Arc::new(Mutex::new(Medium {
-            bytes: vec![0; 8192],
-            ..Medium::default()
-        }));
+        let medium = Medium::of_bytes(8192);
         let address = serve("written", Arc::clone(&medium));
         let mut client = Client::connect(&address, "", WAIT).expect("it serves");
         assert_eq!(client.size_bytes(), 8192);
@@ -418,17 +403,12 @@ mod tests {
 
     #[test]
     fn a_refusal_leaves_the_connection_open() {
-        let medium = Arc::new(Mutex::new(Medium {
-            bytes: vec![0; 8192],
-            refuse: Some(5),
-            ..Medium::default()
-        }));
+        let medium = Medium::of_bytes(8192);
+        medium.lock().expect("free").refuse = Some(5);
         let address = serve("refusal", Arc::clone(&medium));
         let mut client = Client::connect(&address, "", WAIT).expect("it serves");
-        assert!(matches!(
-            client.read(0, &mut [0; 512]),
-            Err(Error::Refused(5))
-        ));
+        let refused = client.read(0, &mut [0; 512]);
+        assert!(matches!(refused, Err(Error::Refused(5))));
         medium.lock().expect("free").refuse = None;
         client.read(0, &mut [0; 512]).expect("the next one works");
     }

@@ -54,28 +54,25 @@ fn sum_line(energy: &EnergyView) -> String {
 fn starts_line(overlay: &OverlayView, spindles: &[&SpindleView]) -> Option<String> {
     let (most, left) = (overlay.starts_a_day_max?, overlay.starts_left?);
     let by_starts = spindles.iter().max_by_key(|one| one.starts)?;
-    let SpindleView {
-        starts,
-        starts_a_day,
-        ..
-    } = by_starts;
+    let (starts, a_day) = (by_starts.starts, by_starts.starts_a_day);
     Some(format!(
-        "starts: {starts} by the member with the most, {starts_a_day} per day; limit {most} per day, {left} left now"
+        "starts: {starts} by the member with the most, {a_day} per day; limit {most} per day, {left} left now"
     ))
 }
 
 fn spindle_line(spindle: &SpindleView) -> String {
     let turning = spindle.starting_ms + spindle.stopping_ms;
-    let time = |ms: u64| seconds(ms / 1000);
+    let times = [
+        spindle.active_ms,
+        spindle.idle_ms,
+        spindle.standby_ms,
+        turning,
+    ];
+    let [active, idle, standby, changing] = times.map(|ms| seconds(ms / 1000));
     let joules = spindle.joules.map_or("-".into(), |one| one.to_string());
+    let (starts, a_day) = (spindle.starts, spindle.starts_a_day);
     format!(
-        "{:>8}  {:>8}  {:>8}  {:>8}  {:>6}  {:>5}  {joules:>8}",
-        time(spindle.active_ms),
-        time(spindle.idle_ms),
-        time(spindle.standby_ms),
-        time(turning),
-        spindle.starts,
-        spindle.starts_a_day,
+        "{active:>8}  {idle:>8}  {standby:>8}  {changing:>8}  {starts:>6}  {a_day:>5}  {joules:>8}"
     )
 }
 
@@ -96,16 +93,9 @@ mod tests {
             joules: Some(5_618),
             ..SpindleView::default()
         };
-        let mut view = StatusView {
-            members: vec![MemberView {
-                volatile: false,
-                full: false,
-                member: 1,
-                spindle: Some(spindle),
-                ..MemberView::default()
-            }],
-            ..StatusView::default()
-        };
+        let (mut view, mut member) = (StatusView::default(), MemberView::default());
+        (member.member, member.spindle) = (1, Some(spindle));
+        view.members.push(member);
         assert_eq!(text(&view), "");
         view.energy = Some(EnergyView {
             rating: "wd1003fbyx".into(),
@@ -118,14 +108,10 @@ mod tests {
             watts: 0.78,
             ..EnergyView::default()
         });
-        view.surrogate = Some(Box::new(SurrogateView {
-            overlay: Some(OverlayView {
-                starts_a_day_max: Some(27),
-                starts_left: Some(24),
-                ..OverlayView::default()
-            }),
-            ..SurrogateView::default()
-        }));
+        let (mut surrogate, mut overlay) = (SurrogateView::default(), OverlayView::default());
+        (overlay.starts_a_day_max, overlay.starts_left) = (Some(27), Some(24));
+        surrogate.overlay = Some(overlay);
+        view.surrogate = Some(Box::new(surrogate));
         let wanted = "  energy, estimated from wd1003fbyx (7.9 W active, 5.9 W idle, 0.7 W standby, 88 J per start): 5618 J, 0.8 W on average, 1 drive
   starts: 3 by the member with the most, 3 per day; limit 27 per day, 24 left now
   number    active      idle   standby  changing  starts  a day    joules

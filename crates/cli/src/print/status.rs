@@ -3,7 +3,7 @@
 use crate::print::journal::utc;
 use crate::print::members::member_lines;
 use crate::print::skew::skew_words;
-use crate::print::terminal::{aim_line, pacing_line, task_line};
+use crate::print::terminal::{aim_line, pacing_line, task_line_at_slot};
 use crate::print::{energy, leases, surrogate};
 use crate::units::Size;
 use restripe_array::layout::Skew;
@@ -32,10 +32,7 @@ pub(crate) fn text(view: &StatusView) -> String {
         let _ = writeln!(out, "    {}", shown(&refusal.hint));
     }
     for task in &view.tasks {
-        let slot = task
-            .slot
-            .map_or(String::new(), |slot| format!(" (slot {slot})"));
-        let _ = writeln!(out, "  {}{slot}", task_line(task));
+        let _ = writeln!(out, "  {}", task_line_at_slot(task));
         let _ = writeln!(out, "    {}", pacing_line(task));
         if let Some(aim) = &task.aim {
             let _ = writeln!(out, "    {}", aim_line(aim));
@@ -58,10 +55,8 @@ pub(crate) fn text(view: &StatusView) -> String {
     }
     if view.in_doubt_bytes > 0 {
         let bytes = Size(view.in_doubt_bytes);
-        let _ = writeln!(
-            out,
-            "  DIRTY: up to {bytes} are valid on one copy only, until the resync has passed them"
-        );
+        let until = "are valid on one copy only, until the resync has passed them";
+        let _ = writeln!(out, "  DIRTY: up to {bytes} {until}");
     }
     if view.volatile {
         let _ = writeln!(out, "  {}", volatile_line(view));
@@ -101,25 +96,21 @@ fn volatile_line(view: &StatusView) -> String {
     let paths: Vec<String> = members
         .map(|member| shown(&member.path).to_string())
         .collect();
-    format!(
-        "VOLATILE: clients are offered neither FLUSH nor FUA: no write is durable on {}",
-        paths.join(", ")
-    )
+    let paths = paths.join(", ");
+    format!("VOLATILE: clients are offered neither FLUSH nor FUA: no write is durable on {paths}")
 }
 
 /// The array's, then its surrogate's, then its buffer's.
 fn all_member_lines(view: &StatusView) -> Vec<String> {
     let mut lines = member_lines(&view.members, &view.missing_slots);
-    if let Some(surrogate) = &view.surrogate {
-        let of_surrogate = member_lines(&surrogate.members, &surrogate.missing_slots);
-        lines.extend(of_surrogate.into_iter().map(|line| line + surrogate::MARK));
-        if let Some(buffer) = &surrogate.buffer {
-            let of_buffer = member_lines(&buffer.members, &buffer.missing_slots);
-            lines.extend(
-                of_buffer
-                    .into_iter()
-                    .map(|line| line + surrogate::BUFFER_MARK),
-            );
+    let mut add = |members, missing, mark: &str| {
+        let more = member_lines(members, missing).into_iter();
+        lines.extend(more.map(|line| line + mark));
+    };
+    if let Some(set) = &view.surrogate {
+        add(&set.members, &set.missing_slots, surrogate::MARK);
+        if let Some(set) = &set.buffer {
+            add(&set.members, &set.missing_slots, surrogate::BUFFER_MARK);
         }
     }
     lines
@@ -137,20 +128,14 @@ fn reads_line(view: &StatusView) -> Option<String> {
 
 /// A task that the start dropped, and what begins it anew.
 fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
-    let DroppedView {
-        kind,
-        slot,
-        target,
-        set,
-        waits,
-    } = dropped;
-    let (of, to) = match set.as_str() {
+    let (kind, slot, target) = (&dropped.kind, dropped.slot, &dropped.target);
+    let (of, to) = match dropped.set.as_str() {
         "array" => (String::new(), String::new()),
         other => (format!(" of the {other}"), format!(" --to-{other}")),
     };
     let what = format!("{kind} of slot {slot}{of}");
     let name = shown(&view.name);
-    if *waits {
+    if dropped.waits {
         return format!("NOT STARTED: {what}: its target, member {target}, is missing");
     }
     let anew = match kind.as_str() {
@@ -164,12 +149,9 @@ fn dropped_line(dropped: &DroppedView, view: &StatusView) -> String {
 
 /// One part of the array that is lost, exactly.
 pub(crate) fn lost_line(lost: &LostView) -> String {
-    let LostView {
-        offset_bytes,
-        bytes,
-    } = lost;
-    let last = offset_bytes + bytes.saturating_sub(1);
-    format!("LOST: bytes {offset_bytes} to {last} ({bytes} bytes)")
+    let (first, bytes) = (lost.offset_bytes, lost.bytes);
+    let last = first + bytes.saturating_sub(1);
+    format!("LOST: bytes {first} to {last} ({bytes} bytes)")
 }
 
 fn state(view: &StatusView) -> String {

@@ -1,7 +1,7 @@
 //! A surrogate in words: its part of every status, and the details that `surrogate status` adds.
 
 use crate::print::members::member_lines;
-use crate::print::terminal::task_line;
+use crate::print::terminal::{task_line, task_line_at_slot};
 use crate::units::Size;
 use restripe_array::SECTOR_BYTES;
 use restripe_io::control::{BufferView, OverlayView, SurrogateView};
@@ -15,32 +15,21 @@ pub(crate) const BUFFER_MARK: &str = "  (NVRAM buffer)";
 /// Its lines in the status of its array.
 pub(crate) fn text(view: &SurrogateView) -> String {
     let mut out = String::new();
-    let SurrogateView {
-        name, state, level, ..
-    } = view;
+    let (name, level, size) = (&view.name, &view.level, Size(view.size_bytes));
     // Writing to a string cannot fail.
     let _ = match view.state.as_str() {
         // Nothing is known of one that is not there, not even its name.
         "none" => writeln!(out, "  no surrogate: new writes are on primary copies only"),
         "absent" => writeln!(out, "  surrogate: absent"),
-        _ => writeln!(
-            out,
-            "  surrogate {name}: {state}, {level}, {} usable",
-            Size(view.size_bytes)
-        ),
+        state => writeln!(out, "  surrogate {name}: {state}, {level}, {size} usable"),
     };
     for task in &view.tasks {
-        let slot = task
-            .slot
-            .map_or(String::new(), |slot| format!(" (slot {slot})"));
-        let _ = writeln!(out, "    {}{slot}", task_line(task));
+        let _ = writeln!(out, "    {}", task_line_at_slot(task));
     }
     if view.repaired_sectors > 0 {
         let bytes = Size(view.repaired_sectors * SECTOR_BYTES);
-        let _ = writeln!(
-            out,
-            "    {bytes} on its members were wrong or unreadable, and are rewritten"
-        );
+        let were = "on its members were wrong or unreadable, and are rewritten";
+        let _ = writeln!(out, "    {bytes} {were}");
     }
     if let Some(overlay) = &view.overlay {
         let _ = writeln!(out, "    {}", away_line(overlay));
@@ -55,24 +44,14 @@ pub(crate) fn text(view: &SurrogateView) -> String {
 /// A code cache's buffer: `buffer tank-buffer: healthy, raid1; flushes go there; 3 records in it, 40 written since the start`.
 fn buffer_text(view: &BufferView) -> String {
     let mut out = String::new();
-    let BufferView {
-        name,
-        state,
-        level,
-        records,
-        versions,
-        ..
-    } = view;
-    let what = match state.as_str() {
+    let what = match view.state.as_str() {
         "absent" => "NVRAM buffer: absent".to_string(),
-        _ => format!("NVRAM buffer {name}: {state}, {level}"),
+        state => format!("NVRAM buffer {}: {state}, {}", view.name, view.level),
     };
+    let (records, versions) = (view.records, view.versions);
+    let counts = format!("{records} records in it, {versions} written since the start");
     let use_of_it = match view.used {
-        true => {
-            format!(
-                "flushes write to it; {records} records in it, {versions} written since the start"
-            )
-        }
+        true => format!("flushes write to it; {counts}"),
         false => "not in use: flushes seal records early".into(),
     };
     // Writing to a string cannot fail.
@@ -98,10 +77,8 @@ fn away_line(overlay: &OverlayView) -> String {
         away => format!("{} in log{going}", Size(away)),
     });
     if overlay.ahead_bytes > overlay.exposed_bytes {
-        parts.push(format!(
-            "{} on primary copies only{going}",
-            Size(overlay.ahead_bytes)
-        ));
+        let primary = Size(overlay.ahead_bytes);
+        parts.push(format!("{primary} on primary copies only{going}"));
     }
     if overlay.exposed_bytes > 0 {
         let exposed = Size(overlay.exposed_bytes);

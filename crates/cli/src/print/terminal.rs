@@ -209,6 +209,12 @@ pub(crate) fn task_line(task: &TaskView) -> String {
     line
 }
 
+/// The same, with the slot that it fills.
+pub(crate) fn task_line_at_slot(task: &TaskView) -> String {
+    let slot = task.slot.map(|slot| format!(" (slot {slot})"));
+    task_line(task) + &slot.unwrap_or_default()
+}
+
 fn speed(task: &TaskView) -> String {
     let Some(rate) = task.rate_bytes else {
         return String::new();
@@ -286,66 +292,49 @@ mod tests {
 
     #[test]
     fn an_aim_is_one_line() {
-        let latency = |is_us, missed| AimView::Latency {
-            percentile: 99,
-            at_most_us: 20_000,
-            is_us,
-            rate_bytes: 12 << 20,
-            missed,
+        let latency = |is_us, missed| {
+            aim_line(&AimView::Latency {
+                percentile: 99,
+                at_most_us: 20_000,
+                is_us,
+                rate_bytes: 12 << 20,
+                missed,
+            })
         };
-        let finish = |within_seconds, missed| AimView::Finish {
-            within_seconds,
-            needs_bytes: 14 << 20,
-            missed,
+        let finish = |within_seconds, missed| {
+            aim_line(&AimView::Finish {
+                within_seconds,
+                needs_bytes: 14 << 20,
+                missed,
+            })
         };
-        for (aim, line) in [
-            (
-                latency(None, false),
-                "p99 is not known, 20ms at most; 12M/s under load",
-            ),
-            (
-                latency(Some(9_200), false),
-                "p99 is 9200us, 20ms at most; 12M/s under load",
-            ),
-            (
-                latency(Some(30_500), true),
-                "p99 is 31ms, above 20ms even at its minimum",
-            ),
-            (
-                finish(4320, false),
-                "to finish within 1h 12m, which requires 14M/s",
-            ),
-            (
-                finish(61, true),
-                "it will not finish within 1m 01s, which requires 14M/s",
-            ),
-            (finish(0, true), "the deadline has passed"),
-        ] {
-            assert_eq!(aim_line(&aim), line);
-        }
+        let unknown = "p99 is not known, 20ms at most; 12M/s under load";
+        assert_eq!(latency(None, false), unknown);
+        let kept = "p99 is 9200us, 20ms at most; 12M/s under load";
+        assert_eq!(latency(Some(9_200), false), kept);
+        let missed = "p99 is 31ms, above 20ms even at its minimum";
+        assert_eq!(latency(Some(30_500), true), missed);
+        let kept = "to finish within 1h 12m, which requires 14M/s";
+        assert_eq!(finish(4320, false), kept);
+        let missed = "it will not finish within 1m 01s, which requires 14M/s";
+        assert_eq!(finish(61, true), missed);
+        assert_eq!(finish(0, true), "the deadline has passed");
     }
 
     #[test]
     fn a_task_is_one_line() {
-        let mut task = TaskView {
-            kind: "rebuild".into(),
-            rows_done: 5,
-            rows_total: 12,
-            ..TaskView::default()
-        };
+        let mut task = TaskView::default();
+        (task.kind, task.rows_done, task.rows_total) = ("rebuild".into(), 5, 12);
         assert_eq!(task_line(&task), "rebuild 41.6%");
         task.rate_bytes = Some(48 << 20);
         task.eta_seconds = Some(75);
         assert_eq!(task_line(&task), "rebuild 41.6%, 48M/s, 1m 15s left");
-        for (waits, told) in [
-            (
-                "read-only",
-                "rebuild 41.6%, waits for a start that may write",
-            ),
-            ("another-task", "rebuild 41.6%, waits for another task"),
+        for (waits, line) in [
+            ("read-only", "waits for a start that may write"),
+            ("another-task", "waits for another task"),
         ] {
             task.waits = waits.into();
-            assert_eq!(task_line(&task), told);
+            assert_eq!(task_line(&task), format!("rebuild 41.6%, {line}"));
         }
         task.paused = true;
         task.mismatches = 2;
@@ -355,9 +344,7 @@ mod tests {
     #[test]
     fn a_hundred_percent_is_the_end_and_not_before() {
         assert_eq!(percent(999_999, 1_000_000), "99.9%");
-        assert_eq!(
-            (percent(3, 3), percent(0, 0)),
-            ("100.0%".into(), "0.0%".into())
-        );
+        assert_eq!(percent(3, 3), "100.0%");
+        assert_eq!(percent(0, 0), "0.0%");
     }
 }

@@ -92,20 +92,9 @@ fn disks(verb: &Wanted) -> Outcome<Disks> {
 // ------------------------------------------------------------------------------------------------------- for people
 
 fn text(disks: &Disks, lives: &Lives, plans: &[Plan]) -> String {
-    let mut table = Table::new([
-        "layout",
-        "groups",
-        "holds",
-        "spent",
-        "2nd loss hurts",
-        "and takes",
-        "streams",
-        "rebuild",
-        "MTTDL, y",
-        "spread: holds",
-        "rebuild",
-        "MTTDL, y",
-    ]);
+    let mut table = Table::new(
+        "layout|groups|holds|spent|2nd loss hurts|and takes|streams|rebuild|MTTDL, y|spread: holds|rebuild|MTTDL, y",
+    );
     for plan in plans {
         table.row(row(disks, plan));
     }

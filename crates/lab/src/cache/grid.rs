@@ -24,16 +24,8 @@ use std::path::Path;
 
 const BUILT_IN: BuiltIn = BuiltIn(texts![
     "../../../../scenarios/cache/":
-    "vdf-size",
-    "vdf-disks",
-    "vdf-raid6",
-    "vdf-rebuild",
-    "vdf-weight",
-    "vdf-samples",
-    "vdf-distance",
-    "vdf-reuse",
-    "vdf-crowd",
-    "vdf-flip",
+    "vdf-size", "vdf-disks", "vdf-raid6", "vdf-rebuild", "vdf-weight",
+    "vdf-samples", "vdf-distance", "vdf-reuse", "vdf-crowd", "vdf-flip",
 ]);
 
 pub fn names() -> impl Iterator<Item = &'static str> {
@@ -359,10 +351,7 @@ fn outcomes(pass: &Pass, folder: &Path) -> Result<Vec<Outcome>, String> {
 /// ones. HELD: the part of the VDF rule's cache that blocks of failed members have at the end.
 pub fn table(scenario: &Scenario, cells: &[Cell]) -> String {
     let paths: Vec<&str> = scenario.sweep.keys().map(String::as_str).collect();
-    let mut table = Table::new([
-        "CELL", "MISSED", "RGR", "VDF", "RATIO", "95%", "SAYS", "LOST", "WON", "BOUND", "OVER",
-        "HELD",
-    ]);
+    let mut table = Table::new("CELL|MISSED|RGR|VDF|RATIO|95%|SAYS|LOST|WON|BOUND|OVER|HELD");
     for cell in cells {
         table.row(columns(name(scenario, cell), cell));
     }

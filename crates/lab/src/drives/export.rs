@@ -264,18 +264,15 @@ impl Shared {
                 }
                 continue;
             }
-            let wait = state
-                .clockwork
-                .next_event()
-                .map_or(1_000_000_000, |at| at.saturating_sub(now).max(1));
+            let next = state.clockwork.next_event();
+            let wait = next.map_or(1_000_000_000, |at| at.saturating_sub(now).max(1));
             let woken = self.moved.wait_timeout(state, Duration::from_nanos(wait));
             state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
     /// Moves the data of a command that has ended, and answers.
-    fn finish(&self, job: Job) {
-        let mut job = job;
+    fn finish(&self, mut job: Job) {
         let held_bytes = job.data.len();
         let moved = match job.verb {
             Verb::Read => self.backing.read(job.offset, &mut job.data),
@@ -287,16 +284,13 @@ impl Shared {
             _ => self.backing.flush(),
         };
         let result = moved.map_err(|_| Errno::Io);
-        let data = if job.verb == Verb::Read && result.is_ok() {
-            job.data
-        } else {
-            Vec::new()
+        let data = match job.verb == Verb::Read && result.is_ok() {
+            true => job.data,
+            false => Vec::new(),
         };
+        let reply = SimpleReply::new(job.cookie, result);
         // A connection that is gone wants no answer. Its channel has room for all that it may have in flight.
-        drop(
-            job.answers
-                .try_send((SimpleReply::new(job.cookie, result), data)),
-        );
+        drop(job.answers.try_send((reply, data)));
         held(&self.state).payload_bytes -= held_bytes;
         self.freed.notify_all();
     }
@@ -343,9 +337,8 @@ impl Shared {
                 return Ok(());
             }
             let count = held(&in_flight.0);
-            let waited = in_flight
-                .1
-                .wait_while(count, |count| *count >= IN_FLIGHT_MAX);
+            let full = |count: &mut usize| *count >= IN_FLIGHT_MAX;
+            let waited = in_flight.1.wait_while(count, full);
             *waited.unwrap_or_else(PoisonError::into_inner) += 1;
             self.take_request(reader, answers, request, verb)?;
         }
@@ -366,8 +359,13 @@ impl Shared {
         let bytes = match judged {
             Ok(Asked::Transfer(_)) => request.bytes as usize,
             Ok(Asked::Flush | Asked::Trim) => 0,
-            Err(_) if writes => return self.refuse_write(reader, answers, request),
-            Err(errno) => return answer(answers, SimpleReply::new(request.cookie, Err(errno))),
+            Err(errno) => {
+                // What is to be written comes nevertheless.
+                let unread = if writes { request.bytes } else { 0 };
+                io::copy(&mut reader.take(u64::from(unread)), &mut io::sink())?;
+                let errno = if writes { Errno::Invalid } else { errno };
+                return answer(answers, SimpleReply::new(request.cookie, Err(errno)));
+            }
         };
         self.reserve(bytes);
         let mut data = vec![0; bytes];
@@ -379,32 +377,17 @@ impl Shared {
         let (Ok(asked), Some(verb)) = (judged, verb) else {
             return Err(io::ErrorKind::InvalidData.into());
         };
-        self.submit(
-            asked,
-            Job {
-                cookie: request.cookie,
-                verb,
-                offset: request.offset,
-                bytes: request.bytes,
-                durable: request.flags & command_flags::FUA != 0,
-                data,
-                answers: answers.clone(),
-            },
-        );
+        let job = Job {
+            cookie: request.cookie,
+            verb,
+            offset: request.offset,
+            bytes: request.bytes,
+            durable: request.flags & command_flags::FUA != 0,
+            data,
+            answers: answers.clone(),
+        };
+        self.submit(asked, job);
         Ok(())
-    }
-
-    fn refuse_write<S: Stream>(
-        &self,
-        reader: &mut S,
-        answers: &SyncSender<Answer>,
-        request: Request,
-    ) -> io::Result<()> {
-        io::copy(&mut reader.take(u64::from(request.bytes)), &mut io::sink())?;
-        answer(
-            answers,
-            SimpleReply::new(request.cookie, Err(Errno::Invalid)),
-        )
     }
 
     /// What a request means, if it means anything.
@@ -418,18 +401,8 @@ impl Shared {
             }
             _ => return Err(Errno::Invalid),
         };
-        let end = request
-            .offset
-            .checked_add(u64::from(request.bytes))
-            .ok_or(Errno::Invalid)?;
-        let aligned = request.offset.is_multiple_of(SECTOR)
-            && u64::from(request.bytes).is_multiple_of(SECTOR);
-        if request.flags & !command_flags::FUA != 0
-            || request.bytes == 0
-            || request.bytes > PAYLOAD_BYTES_MAX
-            || !aligned
-            || end > self.size
-        {
+        let aligned = (request.offset | u64::from(request.bytes)).is_multiple_of(SECTOR);
+        if !aligned || request.bytes > PAYLOAD_BYTES_MAX || !self.within(request) {
             return Err(Errno::Invalid);
         }
         Ok(Asked::Transfer(Command {
@@ -442,12 +415,17 @@ impl Shared {
 
     /// A trim may be longer than any payload, and is none.
     fn judge_trim(&self, request: Request) -> Result<Asked, Errno> {
-        let end = request.offset.checked_add(u64::from(request.bytes));
-        let within = end.is_some_and(|end| end <= self.size) && request.bytes > 0;
-        match within && request.flags & !command_flags::FUA == 0 {
+        match self.within(request) {
             true => Ok(Asked::Trim),
             false => Err(Errno::Invalid),
         }
+    }
+
+    /// Whether a request is of bytes that the drive has, with no flag but that of durability.
+    fn within(&self, request: Request) -> bool {
+        let end = request.offset.checked_add(u64::from(request.bytes));
+        let within = end.is_some_and(|end| end <= self.size) && request.bytes > 0;
+        within && request.flags & !command_flags::FUA == 0
     }
 
     /// Waits until there is memory for a payload.
@@ -502,51 +480,35 @@ impl Shared {
 
     /// Whether the option begins the transmission. Every name is this export's.
     fn answer_option(&self, option: u32, data: &[u8], padded: bool, out: &mut Vec<u8>) -> bool {
+        let (size, flags) = (self.size.to_be_bytes(), self.flags.to_be_bytes());
+        let mut encode = |kind, parts: &[&[u8]]| encode_reply(option, kind, parts, out);
         match option {
             code::EXPORT_NAME => {
-                out.extend_from_slice(&self.size.to_be_bytes());
-                out.extend_from_slice(&self.flags.to_be_bytes());
-                out.resize(
-                    out.len() + if padded { EXPORT_NAME_PADDING_BYTES } else { 0 },
-                    0,
-                );
-                true
+                out.extend([&size[..], &flags].concat());
+                let padding = if padded { EXPORT_NAME_PADDING_BYTES } else { 0 };
+                out.resize(out.len() + padding, 0);
+                return true;
             }
             code::GO | code::INFO if InfoQuery::decode(data).is_some() => {
-                let item = info::EXPORT.to_be_bytes();
-                encode_reply(
-                    option,
-                    reply::INFO,
-                    &[&item, &self.size.to_be_bytes(), &self.flags.to_be_bytes()],
-                    out,
-                );
+                encode(reply::INFO, &[&info::EXPORT.to_be_bytes(), &size, &flags]);
                 let (item, least) = (
                     info::BLOCK_SIZE.to_be_bytes(),
                     (SECTOR as u32).to_be_bytes(),
                 );
                 let (usual, most) = (4096u32.to_be_bytes(), PAYLOAD_BYTES_MAX.to_be_bytes());
-                encode_reply(option, reply::INFO, &[&item, &least, &usual, &most], out);
-                encode_reply(option, reply::ACK, &[], out);
-                option == code::GO
+                encode(reply::INFO, &[&item, &least, &usual, &most]);
+                encode(reply::ACK, &[]);
+                return option == code::GO;
             }
-            code::GO | code::INFO => {
-                encode_reply(option, reply::ERR_INVALID, &[], out);
-                false
-            }
+            code::GO | code::INFO => encode(reply::ERR_INVALID, &[]),
             code::LIST => {
-                encode_reply(option, reply::SERVER, &[&0u32.to_be_bytes()], out);
-                encode_reply(option, reply::ACK, &[], out);
-                false
+                encode(reply::SERVER, &[&0u32.to_be_bytes()]);
+                encode(reply::ACK, &[]);
             }
-            code::ABORT => {
-                encode_reply(option, reply::ACK, &[], out);
-                false
-            }
-            _ => {
-                encode_reply(option, reply::ERR_UNSUP, &[], out);
-                false
-            }
+            code::ABORT => encode(reply::ACK, &[]),
+            _ => encode(reply::ERR_UNSUP, &[]),
         }
+        false
     }
 }
 

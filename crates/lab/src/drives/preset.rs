@@ -17,14 +17,7 @@ use serde::Deserialize;
 /// What the command is built with, by name.
 const PRESETS: &[(&str, &str)] = texts![
     "../../presets/":
-    "st500nm0001",
-    "wd1600aajs",
-    "st3500320as",
-    "st500dm002",
-    "wd1003fbyx",
-    "wd4t7200",
-    "ssd-sata",
-    "unbounded",
+    "st500nm0001", "wd1600aajs", "st3500320as", "st500dm002", "wd1003fbyx", "wd4t7200", "ssd-sata", "unbounded",
 ];
 
 /// Where a number comes from.

@@ -61,7 +61,7 @@ pub struct ArraySettings {
     #[serde(default)]
     pub grown: Option<Grown>,
     /// Copies of each chunk, of raid10.
-    #[serde(default = "two")]
+    #[serde(default = "of::<2, _>")]
     pub copies: u8,
     pub chunk_kib: u32,
     pub member_mib: u64,
@@ -110,7 +110,7 @@ pub struct ArraySettings {
     #[serde(default = "own")]
     pub sleep_s: f64,
     /// Memory for records that are gathered or were written last.
-    #[serde(default = "gathered")]
+    #[serde(default = "of::<4, _>")]
     pub code_cache_memory_mib: f64,
     /// Its chunk: what of a cluster lies side by side on one drive; 0: as `restripe create` has it.
     #[serde(default)]
@@ -121,16 +121,13 @@ pub struct ArraySettings {
     /// In which order its stripes go home, and the memory for what is on its way.
     #[serde(default = "least_correlation")]
     pub destage_order: String,
-    #[serde(default = "homeward")]
+    #[serde(default = "of::<16, _>")]
     pub destage_memory_mib: f64,
 }
 
-fn two() -> u8 {
-    2
-}
-
-fn homeward() -> f64 {
-    16.0
+/// A number that a setting has where it is left out.
+fn of<const NUMBER: u8, T: From<u8>>() -> T {
+    NUMBER.into()
 }
 
 fn least_correlation() -> String {
@@ -144,11 +141,7 @@ fn destage_order(name: &str) -> Result<destage::Order, String> {
 
 /// Sectors of a code cache's chunk: of which a row is no longer than a record, the largest if it is not told.
 fn code_cache_chunk(kib: u32, level: Level, members: u16) -> Result<u32, String> {
-    let parities = if matches!(level, Level::Raid6(_)) {
-        2
-    } else {
-        1
-    };
+    let parities = 1 + u16::from(matches!(level, Level::Raid6(_)));
     let data = u32::from(members.saturating_sub(parities)).max(1);
     let most = 1 << (64 / data).max(4).ilog2();
     match kib {
@@ -158,10 +151,6 @@ fn code_cache_chunk(kib: u32, level: Level, members: u16) -> Result<u32, String>
             "array.code_cache_chunk_kib is {kib}, not a power of two from 4 to {most}"
         )),
     }
-}
-
-fn gathered() -> f64 {
-    4.0
 }
 
 fn mirrored() -> String {
@@ -178,7 +167,7 @@ pub struct WorkloadSettings {
     /// A generator's preset, `sequential` or `random` blocks, `none`, or `trace:` and a path.
     pub source: String,
     /// Of `sequential` and `random` blocks.
-    #[serde(default = "block")]
+    #[serde(default = "of::<4, _>")]
     pub block_kib: u64,
     /// Of the degraded array's capacity under this workload; 0: nobody asks for anything; below 0: `rate`.
     pub load: f64,
@@ -200,10 +189,6 @@ pub struct WorkloadSettings {
 
 fn own() -> f64 {
     -1.0
-}
-
-fn block() -> u64 {
-    4
 }
 
 /// What restores redundancy.
@@ -344,7 +329,8 @@ impl Settings {
 
     fn check(&self) -> Result<(), String> {
         self.plan()?;
-        let array = &self.array;
+        let link_mb_s = self.array.surrogate_link_mb_s;
+        let round_trip_us = self.array.surrogate_round_trip_us;
         let bounds = [
             ("workload.load", self.workload.load, -1.0, 4.0),
             ("workload.rate", self.workload.rate, 0.0, 1e7),
@@ -353,18 +339,8 @@ impl Settings {
             ("workload.fill_mib", self.workload.fill_mib as f64, 0.0, 1e9),
             ("rebuild.min_mb_s", self.rebuild.min_mb_s, 0.0, 1e6),
             ("rebuild.max_mb_s", self.rebuild.max_mb_s, 0.001, 1e6),
-            (
-                "array.surrogate_link_mb_s",
-                array.surrogate_link_mb_s,
-                0.0,
-                1e6,
-            ),
-            (
-                "array.surrogate_round_trip_us",
-                array.surrogate_round_trip_us,
-                0.0,
-                1e6,
-            ),
+            ("array.surrogate_link_mb_s", link_mb_s, 0.0, 1e6),
+            ("array.surrogate_round_trip_us", round_trip_us, 0.0, 1e6),
         ];
         for (name, value, low, high) in bounds {
             if !(low..=high).contains(&value) {
@@ -373,15 +349,12 @@ impl Settings {
         }
         let longest = 366 * 24 * 3600;
         let phases = &self.phases;
-        let times = [
-            phases.warm_up_s,
-            phases.before_s,
-            phases.degraded_s,
-            phases.rebuild_s,
-        ];
-        if times
+        let until = [phases.warm_up_s, phases.before_s, phases.degraded_s];
+        let from = [phases.rebuild_s, phases.after_s, phases.common_s];
+        if until
             .iter()
-            .chain([&phases.after_s, &phases.step_s, &phases.common_s])
+            .chain(&from)
+            .chain([&phases.step_s])
             .any(|s| *s > longest)
         {
             return Err("a phase is longer than a year".into());
@@ -410,7 +383,7 @@ impl Settings {
         if array.member_mib == 0 || array.member_mib > 1 << 30 {
             return Err(format!("members of {} MiB", array.member_mib));
         }
-        let chunk_sectors = array.chunk_kib.checked_mul(2);
+        let chunk_sectors = array.chunk_kib.checked_mul(2).filter(|some| *some > 0);
         let skew = array.skew(members)?;
         let spare_partitions = array.form()?.spare_partitions;
         let limits = self.rebuild.limits(skew);
@@ -421,9 +394,7 @@ impl Settings {
             spare_partitions,
             spares: array.spares.max(u16::from(spare_partitions > 0)),
             members,
-            chunk_sectors: chunk_sectors
-                .filter(|sectors| *sectors > 0)
-                .ok_or("array.chunk_kib is out of range")?,
+            chunk_sectors: chunk_sectors.ok_or("array.chunk_kib is out of range")?,
             member_bytes: array.member_mib << 20,
             write_hole: write_hole(&array.write_hole, set_level)?,
             region_rows: (array.region_rows > 0).then_some(array.region_rows),
@@ -452,79 +423,54 @@ impl Settings {
     /// The surrogate of a scheme that moves users to one.
     fn surrogate(&self, redirect: Redirect) -> Result<Option<SurrogatePlan>, String> {
         let array = &self.array;
-        let level = surrogate_level(&array.surrogate_level, array.code_cache_mib > 0)?;
-        match (redirect, array.surrogate) {
-            (Redirect::None, _) => Ok(None),
-            (Redirect::Reraid, _) if array.code_cache_mib > 0 => self.code_cache(level).map(Some),
-            (Redirect::Graid, _) if array.code_cache_mib > 0 => self.log_disk(level).map(Some),
-            (Redirect::Eraid, _) => Ok(Some(self.no_log())),
-            (_, 0) => Err("users are to be moved, and array.surrogate has no drives".into()),
-            (redirect, members) => Ok(Some(SurrogatePlan {
-                level,
-                members,
-                member_bytes: array.member_mib << 20,
-                redirect,
-                link: link(array),
-                sleep: None,
-                code_cache: None,
-            })),
-        }
-    }
-
-    /// Further copies sleep so long after they were needed.
-    fn sleep(&self) -> Option<Nanos> {
-        let seconds = self.array.sleep_s;
-        (seconds >= 0.0).then_some(Nanos((seconds * 1e9) as u64))
-    }
-
-    /// First copies alone have what is new.
-    fn no_log(&self) -> SurrogatePlan {
-        SurrogatePlan {
-            level: Level::Raid0,
-            members: 0,
-            member_bytes: 0,
-            redirect: Redirect::Eraid,
-            link: None,
-            sleep: self.sleep(),
-            code_cache: None,
-        }
-    }
-
-    /// On a drive of its own, with as much room for data as the code cache would have.
-    fn log_disk(&self, set_level: Level) -> Result<SurrogatePlan, String> {
-        let array = &self.array;
-        let hosts = array.members()? / copies_of(array.level()?);
-        let shares = u64::from(hosts.saturating_sub(set_level.parities()).max(1));
-        Ok(SurrogatePlan {
-            level: Level::Raid0,
-            members: 1,
-            member_bytes: (array.code_cache_mib * shares) << 20,
-            redirect: Redirect::Graid,
+        let log_mib = array.code_cache_mib;
+        let level = surrogate_level(&array.surrogate_level, log_mib > 0)?;
+        let plain = SurrogatePlan {
+            level,
+            members: array.surrogate,
+            member_bytes: array.member_mib << 20,
+            redirect,
             link: link(array),
-            sleep: self.sleep(),
+            sleep: None,
             code_cache: None,
-        })
-    }
-
-    /// On the drives of the array's first copies.
-    fn code_cache(&self, set_level: Level) -> Result<SurrogatePlan, String> {
-        let array = &self.array;
-        let members = array.members()? / copies_of(array.level()?);
-        Ok(SurrogatePlan {
-            level: set_level,
-            members,
-            member_bytes: array.code_cache_mib << 20,
-            redirect: Redirect::Reraid,
-            link: None,
-            sleep: self.sleep(),
-            code_cache: Some(CodeCachePlan {
-                chunk_sectors: code_cache_chunk(array.code_cache_chunk_kib, set_level, members)?,
-                records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
-                destage_order: destage_order(&array.destage_order)?,
-                destage_buffers: (array.destage_memory_mib * 16.0) as u32,
-                clean: array.clean_log,
-            }),
-        })
+        };
+        // Further copies sleep when they were not needed for this time.
+        let sleep = (array.sleep_s >= 0.0).then_some(Nanos((array.sleep_s * 1e9) as u64));
+        let sleeping = SurrogatePlan { sleep, ..plain };
+        let first_copies = || Ok::<_, String>(array.members()? / copies_of(array.level()?));
+        Ok(Some(match redirect {
+            Redirect::None => return Ok(None),
+            // On the drives of the array's first copies.
+            Redirect::Reraid if log_mib > 0 => SurrogatePlan {
+                members: first_copies()?,
+                member_bytes: log_mib << 20,
+                link: None,
+                code_cache: Some(code_cache(array, level, first_copies()?)?),
+                ..sleeping
+            },
+            // On a drive of its own, with as much room for data as the code cache would have.
+            Redirect::Graid if log_mib > 0 => {
+                let shares = first_copies()?.saturating_sub(level.parities()).max(1);
+                SurrogatePlan {
+                    level: Level::Raid0,
+                    members: 1,
+                    member_bytes: (log_mib * u64::from(shares)) << 20,
+                    ..sleeping
+                }
+            }
+            // First copies alone have what is new.
+            Redirect::Eraid => SurrogatePlan {
+                level: Level::Raid0,
+                members: 0,
+                member_bytes: 0,
+                link: None,
+                ..sleeping
+            },
+            _ if array.surrogate == 0 => {
+                return Err("users are to be moved, and array.surrogate has no drives".into());
+            }
+            _ => plain,
+        }))
     }
 
     fn scheme(&self) -> Result<Scheme, String> {
@@ -563,14 +509,21 @@ pub fn level(name: &str) -> Result<Level, String> {
     })
 }
 
+fn code_cache(array: &ArraySettings, level: Level, members: u16) -> Result<CodeCachePlan, String> {
+    Ok(CodeCachePlan {
+        chunk_sectors: code_cache_chunk(array.code_cache_chunk_kib, level, members)?,
+        records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
+        destage_order: destage_order(&array.destage_order)?,
+        destage_buffers: (array.destage_memory_mib * 16.0) as u32,
+        clean: array.clean_log,
+    })
+}
+
 /// As an array's; a code cache may have three parities and more.
 fn surrogate_level(name: &str, code_cache: bool) -> Result<Level, String> {
-    let parities = name
-        .strip_prefix("rs")
-        .and_then(|digits| digits.parse().ok());
-    match parities {
-        Some(parities @ 3..=8) if code_cache => Ok(Level::ReedSolomon { parities }),
-        Some(3..=8) => Err(format!(
+    match name.strip_prefix("rs").map(str::parse) {
+        Some(Ok(parities @ 3..=8)) if code_cache => Ok(Level::ReedSolomon { parities }),
+        Some(Ok(3..=8)) => Err(format!(
             "array.surrogate_level {name:?} is for a code cache"
         )),
         _ => level(name),
@@ -581,9 +534,7 @@ impl ArraySettings {
     fn level(&self) -> Result<Level, String> {
         match (level(&self.level)?, self.copies) {
             (Level::Raid10 { .. }, copies @ 2..) => Ok(Level::Raid10 { copies }),
-            (Level::Raid10 { .. }, copies) => {
-                Err(format!("array.copies is {copies}, not 2 or more"))
-            }
+            (Level::Raid10 { .. }, few) => Err(format!("array.copies is {few}, not 2 or more")),
             (other, _) => Ok(other),
         }
     }
@@ -689,24 +640,16 @@ fn link(array: &ArraySettings) -> Option<LinkPlan> {
 /// The read cache that an array has, if any.
 fn cache(array: &ArraySettings) -> Result<Option<CacheLimits>, String> {
     let most = f64::from(1 << 15);
-    if !(0.0..=most).contains(&array.cache_mib) {
-        return Err(format!(
-            "array.cache_mib is {}, not within 0 to {most}",
-            array.cache_mib
-        ));
+    let (mib, policy) = (array.cache_mib, &array.cache_policy);
+    if !(0.0..=most).contains(&mib) {
+        return Err(format!("array.cache_mib is {mib}, not within 0 to {most}"));
     }
-    let rule = Rule::named(&array.cache_policy).ok_or_else(|| {
+    let rule = Rule::named(policy).ok_or_else(|| {
         let names = Rule::ALL.map(Rule::name).join(", ");
-        format!(
-            "there is no rule {:?} for a cache: there are {names}",
-            array.cache_policy
-        )
+        format!("there is no rule {policy:?} for a cache: there are {names}")
     })?;
-    let blocks = (array.cache_mib * f64::from(1 << 20)) as u64 / u64::from(SMALL_BYTES);
-    Ok((blocks > 0).then_some(CacheLimits {
-        blocks: blocks as u32,
-        rule,
-    }))
+    let blocks = ((mib * f64::from(1 << 20)) as u64 / u64::from(SMALL_BYTES)) as u32;
+    Ok((blocks > 0).then_some(CacheLimits { blocks, rule }))
 }
 
 fn zone() -> f64 {
@@ -751,12 +694,11 @@ fn throttle(name: &str) -> Result<Throttle, String> {
 }
 
 pub fn schedule(name: &str) -> Result<Policy, String> {
+    let patience_ns = PATIENCE_NS;
     Ok(match name {
         "fcfs" => Policy::Fcfs,
         "look" => Policy::Look,
-        "sptf" => Policy::Sptf {
-            patience_ns: PATIENCE_NS,
-        },
+        "sptf" => Policy::Sptf { patience_ns },
         other => {
             return Err(format!(
                 "there is no schedule {other:?}: fcfs, look or sptf"
@@ -973,11 +915,12 @@ fn plans(settings: &Settings) -> Vec<Plan> {
     };
     if phases.rebuild_s > 0 {
         plans.push(Plan::new(DURING, begins, most));
-        let until = Until::Since {
-            before: phases.common_s.saturating_mul(SECOND),
-            least: phases.after_s.saturating_mul(SECOND),
-        };
-        plans.push(Plan::new(AFTER, Deed::Nothing, until));
+        let [before, least] = [phases.common_s, phases.after_s].map(|s| s.saturating_mul(SECOND));
+        plans.push(Plan::new(
+            AFTER,
+            Deed::Nothing,
+            Until::Since { before, least },
+        ));
     }
     plans
 }
@@ -992,6 +935,17 @@ mod tests {
         scenario.shortened().points().remove(0)
     }
 
+    /// The point with some of its values set.
+    fn point_with(values: &[(&str, Value)]) -> Point {
+        let mut point = point();
+        point.extend(
+            values
+                .iter()
+                .map(|(path, value)| ((*path).into(), value.clone())),
+        );
+        point
+    }
+
     fn cell(point: &Point, seed: u64) -> Result<Cell, String> {
         Cell::new(point, seed, &mut Contents::default())
     }
@@ -999,8 +953,7 @@ mod tests {
     #[test]
     fn every_parameter_changes_the_hash_and_unknown_ones_are_refused() {
         let hash = |point: &Point, seed| cell(point, seed).expect("sound").hash();
-        let mut other = point();
-        other.insert("array.chunk_kib".into(), Value::Whole(16));
+        let mut other = point_with(&[("array.chunk_kib", Value::Whole(16))]);
         assert_ne!(hash(&point(), 1), hash(&other, 1));
         assert_ne!(hash(&point(), 1), hash(&point(), 2));
         assert_eq!(hash(&point(), 1), hash(&point(), 1));
@@ -1015,10 +968,8 @@ mod tests {
         let manual = words.join(" ");
         let required: Vec<String> = Settings::required();
         let list: Vec<String> = required.iter().map(|path| format!("`{path}`")).collect();
-        assert!(
-            manual.contains(&format!("{}. All other", list.join(", "))),
-            "{list:?}"
-        );
+        let list = list.join(", ");
+        assert!(manual.contains(&format!("{list}. All other")), "{list}");
         let named = |path: &String| {
             let name = path.split_once('.').expect("a group and a name").1;
             // Of one group the table names the first with it.
@@ -1032,10 +983,11 @@ mod tests {
     #[test]
     fn what_a_trace_holds_changes_the_hash() {
         let path = std::env::temp_dir().join(format!("restripe-cell-{}", std::process::id()));
-        let mut point = point();
-        let source = format!("trace:{}", path.display());
-        point.insert("workload.source".into(), Value::Text(source));
-        point.insert("workload.load".into(), Value::Real(0.3));
+        let source = Value::Text(format!("trace:{}", path.display()));
+        let point = point_with(&[
+            ("workload.source", source),
+            ("workload.load", Value::Real(0.3)),
+        ]);
         let hash_of = |bytes: &[u8]| {
             std::fs::write(&path, bytes).expect("a temporary file");
             let cell = cell(&point, 1).expect("sound");
@@ -1047,10 +999,8 @@ mod tests {
         std::fs::remove_file(&path).expect("ours");
         // What was read is not read again.
         let other = Cell::new(&point, 1, &mut contents).expect("sound");
-        assert_eq!(
-            (shared.hash(), &hashes[0].0),
-            (other.hash(), &shared.hash())
-        );
+        assert_eq!(shared.hash(), other.hash());
+        assert_eq!(hashes[0].0, shared.hash());
         assert_eq!(hashes[0], hashes[2]);
         assert_ne!(hashes[0].0, hashes[1].0);
         assert_ne!(hashes[0].1, hashes[1].1);
@@ -1059,16 +1009,15 @@ mod tests {
     #[test]
     fn a_read_cache_is_known_by_size_and_rule() {
         let with = |mib: f64, rule: &str| {
-            let mut point = point();
-            point.insert("array.cache_mib".into(), Value::Real(mib));
-            point.insert("array.cache_policy".into(), Value::Text(rule.into()));
-            Ok::<_, String>(cell(&point, 1)?.settings.plan()?.cache)
+            let rule = Value::Text(rule.into());
+            let values = [
+                ("array.cache_mib", Value::Real(mib)),
+                ("array.cache_policy", rule),
+            ];
+            Ok::<_, String>(cell(&point_with(&values), 1)?.settings.plan()?.cache)
         };
-        let half = CacheLimits {
-            blocks: 128,
-            rule: Rule::VdfLru,
-        };
-        assert_eq!(with(0.5, "vdf-lru"), Ok(Some(half)));
+        let (blocks, rule) = (128, Rule::VdfLru);
+        assert_eq!(with(0.5, "vdf-lru"), Ok(Some(CacheLimits { blocks, rule })));
         assert_eq!(with(0.0, "lru"), Ok(None));
         assert!(with(1e9, "lru").is_err_and(|told| told.contains("array.cache_mib")));
         assert!(with(1.0, "mru").is_err_and(|told| told.contains("vdf-lfu")));
@@ -1077,21 +1026,17 @@ mod tests {
     #[test]
     fn an_array_is_skewed_by_groups_and_partitions() {
         let with = |members: i64, groups: i64, partitions: i64| {
-            let mut point = point();
-            point.insert("array.members".into(), Value::Whole(members));
-            point.insert("array.groups".into(), Value::Whole(groups));
-            point.insert("array.partitions".into(), Value::Whole(partitions));
-            Ok::<_, String>(cell(&point, 1)?.settings.plan()?.skew)
-        };
-        let of_three = |partitions| {
-            Ok(Some(Skew {
-                groups: 3,
-                partitions,
-            }))
+            let point = point_with(&[
+                ("array.members", Value::Whole(members)),
+                ("array.groups", Value::Whole(groups)),
+                ("array.partitions", Value::Whole(partitions)),
+            ]);
+            let skew = cell(&point, 1)?.settings.plan()?.skew;
+            Ok::<_, String>(skew.map(|skew| (skew.groups, skew.partitions)))
         };
         assert_eq!(with(9, 0, 0), Ok(None));
-        assert_eq!(with(9, 3, 0), of_three(3));
-        assert_eq!(with(9, 3, 1), of_three(1));
+        assert_eq!(with(9, 3, 0), Ok(Some((3, 3))));
+        assert_eq!(with(9, 3, 1), Ok(Some((3, 1))));
         let refused = |members, groups, partitions: i64| {
             with(members, groups, partitions).expect_err("it cannot be")
         };
@@ -1105,10 +1050,11 @@ mod tests {
     #[test]
     fn a_form_has_one_name() {
         let with = |name: &str, members: i64, groups: i64| {
-            let mut point = point();
-            point.insert("array.members".into(), Value::Whole(members));
-            point.insert("array.skew".into(), Value::Text(name.into()));
-            point.insert("array.groups".into(), Value::Whole(groups));
+            let point = point_with(&[
+                ("array.members", Value::Whole(members)),
+                ("array.skew", Value::Text(name.into())),
+                ("array.groups", Value::Whole(groups)),
+            ]);
             let plan = cell(&point, 1)?.settings.plan()?;
             let skew = plan.skew.map(|skew| (skew.groups, skew.partitions));
             Ok::<_, String>((plan.members, skew, plan.spare_partitions))
@@ -1130,10 +1076,9 @@ mod tests {
     #[test]
     fn an_array_has_grown_as_its_name_says() {
         let with = |name: &str, level: &str| {
-            let mut point = point();
+            let [level, name] = [level, name].map(|text| Value::Text(text.into()));
+            let mut point = point_with(&[("array.level", level), ("array.grown", name)]);
             point.remove("array.members");
-            point.insert("array.level".into(), Value::Text(level.into()));
-            point.insert("array.grown".into(), Value::Text(name.into()));
             let plan = cell(&point, 1)?.settings.plan()?;
             Ok::<_, String>((plan.members, plan.grown))
         };
@@ -1148,9 +1093,8 @@ mod tests {
 
     #[test]
     fn a_throttle_that_is_not_there_is_named() {
-        let mut point = point();
-        point.insert("rebuild.throttle".into(), Value::Text("md-2.4".into()));
-        let told = cell(&point, 1).expect_err("unknown");
+        let unknown = Value::Text("md-2.4".into());
+        let told = cell(&point_with(&[("rebuild.throttle", unknown)]), 1).expect_err("unknown");
         assert!(told.contains("md-2.4") && told.contains("md-2.6"), "{told}");
     }
 }

@@ -4,7 +4,7 @@
 //! Written by hand, like [`crate::chart`], and for the same reasons. Each stands alone: its style is within
 //! it.
 
-use super::outcome::{Group, Outcome, short};
+use super::outcome::{Group, Outcome, last, short};
 use super::scenario::{Figure, FigureKind, Value};
 use super::statistics::Estimate;
 use crate::replay::facts::{Log, Phase};
@@ -242,10 +242,6 @@ fn by<'a>(outcome: &'a Outcome<'_>, figure: &Figure) -> Vec<(String, Vec<Group<'
         (format!("{} {value}", last(&figure.series)), groups(&at))
     };
     outcome.values(&figure.series).iter().map(named).collect()
-}
-
-fn last(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
 }
 
 fn series(outcome: &Outcome<'_>, figure: &Figure) -> Vec<Series> {

@@ -41,13 +41,10 @@ impl Group<'_> {
 
     /// Whether, in any run, the phase that a metric is of was offered more than it could serve.
     pub fn saturated(&self, name: &str) -> bool {
-        let phase = name.split_once('.').map(|(phase, _)| phase);
-        let over = |run: &Run| {
-            phase
-                .and_then(|name| run.log.phase(name))
-                .is_some_and(saturated)
-        };
-        self.runs.iter().any(over)
+        name.split_once('.').is_some_and(|(phase, _)| {
+            let mut phases = self.runs.iter().filter_map(|run| run.log.phase(phase));
+            phases.any(saturated)
+        })
     }
 
     /// What a table shows: the mean, a word where there is none.
@@ -65,12 +62,8 @@ impl Group<'_> {
     }
 
     fn unfinished(&self) -> bool {
-        let unfinished = |run: &Run| {
-            run.log
-                .rebuild
-                .is_some_and(|rebuild| rebuild.to_ns.is_none())
-        };
-        self.runs.iter().any(unfinished)
+        let mut rebuilds = self.runs.iter().filter_map(|run| run.log.rebuild);
+        rebuilds.any(|rebuild| rebuild.to_ns.is_none())
     }
 }
 
@@ -125,30 +118,24 @@ impl<'a> Outcome<'a> {
 
     /// Groups in which these parameters have these values.
     pub fn groups_at(&self, at: &BTreeMap<String, Value>) -> Vec<Group<'_>> {
-        let fits = |group: &Group<'_>| {
+        let fits = |point: &Point| {
             at.iter()
-                .all(|(path, value)| group.point.get(path) == Some(value))
+                .all(|(path, value)| point.get(path) == Some(value))
         };
-        self.groups().filter(fits).collect()
+        self.groups().filter(|group| fits(group.point)).collect()
     }
 
     /// Values of a swept parameter, in the order of the scenario.
     pub fn values(&self, path: &str) -> Vec<Value> {
-        let fixed = || {
-            self.scenario
-                .fixed
-                .get(path)
-                .map(|fixed| vec![fixed.value.clone()])
-        };
-        let swept = self.scenario.sweep.get(path).cloned();
-        swept.or_else(fixed).unwrap_or_default()
+        let Scenario { fixed, sweep, .. } = self.scenario;
+        let fixed = || Some(vec![fixed.get(path)?.value.clone()]);
+        sweep.get(path).cloned().or_else(fixed).unwrap_or_default()
     }
 
     fn swept_of(&self, point: &Point, but: &str) -> Vec<(String, Value)> {
         let paths = self.scenario.sweep.keys().filter(|path| *path != but);
-        paths
-            .map(|path| (path.clone(), point[path].clone()))
-            .collect()
+        let swept = paths.map(|path| (path.clone(), point[path].clone()));
+        swept.collect()
     }
 
     // ----------------------------------------------------------------------------------------- comparisons
@@ -180,12 +167,9 @@ impl<'a> Outcome<'a> {
         if of.saturated(name) || to.saturated(name) {
             return Err("saturated");
         }
-        let both = of
-            .values(name)
-            .zip(to.values(name))
-            .ok_or("unfinished, or not measured")?;
-        let pairs: Vec<(f64, f64)> = both.0.into_iter().zip(both.1).collect();
-        ratio(&pairs).ok_or("not positive")
+        let both = of.values(name).zip(to.values(name));
+        let (of, to) = both.ok_or("unfinished, or not measured")?;
+        ratio(&of.into_iter().zip(to).collect::<Vec<_>>()).ok_or("not positive")
     }
 
     pub fn beside(&self) -> Vec<Beside> {
@@ -225,13 +209,9 @@ impl<'a> Outcome<'a> {
     /// A line a point: its swept parameters, then the scenario's metrics.
     pub fn table(&self) -> Table {
         let paths: Vec<&String> = self.scenario.sweep.keys().collect();
-        let last = |path: &&String| path.rsplit('.').next().unwrap_or_default().to_string();
+        let swept = paths.iter().map(|path| last(path).to_string());
         let mut table = Table::default();
-        table.heading = paths
-            .iter()
-            .map(last)
-            .chain(self.scenario.table.clone())
-            .collect();
+        table.heading = swept.chain(self.scenario.table.clone()).collect();
         for group in self.groups() {
             let swept = paths.iter().map(|path| group.point[*path].to_string());
             let metrics = self.scenario.table.iter().map(|name| group.shown(name));
@@ -241,33 +221,20 @@ impl<'a> Outcome<'a> {
     }
 
     pub fn comparison_table(&self, compared: &[Compared]) -> Table {
-        let mut table = Table::new(["comparison", "at", "ratio", "95% interval", "says"]);
+        let mut table = Table::new("comparison|at|ratio|95% interval|says");
         for line in compared {
             let (ratio, interval, says) = match &line.result {
                 Ok(estimate) => (short(estimate.mean), interval(estimate), verdict(estimate)),
                 Err(why) => ("-".into(), "-".into(), (*why).to_string()),
             };
-            table.row([
-                line.comparison.name.clone(),
-                place(&line.at),
-                ratio,
-                interval,
-                says,
-            ]);
+            let name = line.comparison.name.clone();
+            table.row([name, place(&line.at), ratio, interval, says]);
         }
         table
     }
 
     pub fn beside_table(&self) -> Table {
-        let mut table = Table::new([
-            "printed",
-            "claim",
-            "at",
-            "theirs",
-            "ours",
-            "95% interval",
-            "sign",
-        ]);
+        let mut table = Table::new("printed|claim|at|theirs|ours|95% interval|sign");
         for line in self.beside() {
             let (ours, range) = match &line.result {
                 Some(estimate) => (short(estimate.mean), interval(estimate)),
@@ -280,31 +247,18 @@ impl<'a> Outcome<'a> {
             };
             let what = format!("{} ({})", line.printed.what, line.printed.source);
             let claim = line.printed.claim.name().to_string();
-            let theirs = short(line.printed.value);
-            table.row([
-                what,
-                claim,
-                place(&line.at),
-                theirs,
-                ours,
-                range,
-                agrees.into(),
-            ]);
+            let (at, theirs) = (place(&line.at), short(line.printed.value));
+            table.row([what, claim, at, theirs, ours, range, agrees.into()]);
         }
         table
     }
 
     /// Every fixed parameter with its origin.
     pub fn fixed_table(&self) -> Table {
-        let mut table = Table::new(["parameter", "value", "origin", "note"]);
+        let mut table = Table::new("parameter|value|origin|note");
         for (path, fixed) in &self.scenario.fixed {
-            let origin = fixed.origin.name().to_string();
-            table.row([
-                path.clone(),
-                fixed.value.to_string(),
-                origin,
-                fixed.note.clone(),
-            ]);
+            let (value, origin) = (fixed.value.to_string(), fixed.origin.name().to_string());
+            table.row([path.clone(), value, origin, fixed.note.clone()]);
         }
         table
     }
@@ -316,18 +270,16 @@ impl<'a> Outcome<'a> {
         let metrics = self.metrics();
         let paths: Vec<&String> = self.scenario.sweep.keys().collect();
         let heading = paths.iter().map(|path| path.as_str());
-        let heading = heading
-            .chain(["seed", "hash"])
-            .chain(metrics.iter().map(String::as_str));
+        let heading = heading.chain(["seed", "hash"]);
+        let heading = heading.chain(metrics.iter().map(String::as_str));
         let mut out = heading.collect::<Vec<_>>().join(",") + "\n";
-        for run in &self.runs {
+        for Run { cell, log } in &self.runs {
             let swept = paths
                 .iter()
-                .map(|path| quoted(&run.cell.point[*path].to_string()));
+                .map(|path| quoted(&cell.point[*path].to_string()));
             let mut line: Vec<String> = swept.collect();
-            line.extend([run.cell.seed.to_string(), run.cell.hash()]);
-            let number =
-                |name: &String| metric(&run.log, name).map_or(String::new(), |v| v.to_string());
+            line.extend([cell.seed.to_string(), cell.hash()]);
+            let number = |name: &String| metric(log, name).map_or(String::new(), |v| v.to_string());
             line.extend(metrics.iter().map(number));
             // Writing to a string cannot fail.
             let _ = writeln!(out, "{}", line.join(","));
@@ -336,23 +288,10 @@ impl<'a> Outcome<'a> {
     }
 
     fn metrics(&self) -> Vec<String> {
-        let figures = self
-            .scenario
-            .figures
-            .iter()
-            .flat_map(|figure| [&figure.y, &figure.z]);
-        let compared = self
-            .scenario
-            .comparisons
-            .iter()
-            .map(|comparison| &comparison.metric);
-        let printed = self
-            .scenario
-            .printed
-            .iter()
-            .flat_map(|line| [&line.metric, &line.over]);
+        let figures = self.scenario.figures.iter();
+        let figures = figures.flat_map(|figure| [&figure.y, &figure.z]);
         let mut names = self.scenario.table.clone();
-        for name in figures.chain(compared).chain(printed) {
+        for name in figures.chain(compared_metrics(self.scenario)) {
             if known(name) && !names.contains(name) {
                 names.push(name.clone());
             }
@@ -364,9 +303,8 @@ impl<'a> Outcome<'a> {
     pub fn json_lines(&self) -> String {
         let mut out = String::new();
         for run in &self.runs {
-            let parameter = |(path, value): (&String, &Value)| (path.clone(), json_of(value));
-            let parameters: Map<String, serde_json::Value> =
-                run.cell.point.iter().map(parameter).collect();
+            let point = run.cell.point.iter();
+            let parameters: Map<_, _> = point.map(|(path, v)| (path.clone(), v.to())).collect();
             let line = json!({
                 "scenario": self.scenario.name,
                 "hash": run.cell.hash(),
@@ -381,20 +319,22 @@ impl<'a> Outcome<'a> {
 
     /// Metrics of the scenario that nothing is known of.
     pub fn unknown_metrics(scenario: &Scenario) -> Vec<String> {
-        let compared = scenario
-            .comparisons
-            .iter()
-            .map(|comparison| &comparison.metric);
-        let printed = scenario
-            .printed
-            .iter()
-            .flat_map(|line| [&line.metric, &line.over]);
-        let names = scenario.table.iter().chain(compared).chain(printed);
-        names
-            .filter(|name| !name.is_empty() && !known(name))
-            .cloned()
-            .collect()
+        let names = scenario.table.iter().chain(compared_metrics(scenario));
+        let unknown = names.filter(|name| !name.is_empty() && !known(name));
+        unknown.cloned().collect()
     }
+}
+
+/// The metrics of what a scenario compares, with itself and with what papers printed.
+fn compared_metrics(scenario: &Scenario) -> impl Iterator<Item = &String> {
+    let compared = scenario.comparisons.iter().map(|one| &one.metric);
+    let printed = scenario.printed.iter();
+    compared.chain(printed.flat_map(|line| [&line.metric, &line.over]))
+}
+
+/// The name of a parameter, without its group.
+pub fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
 }
 
 fn own_ratio(group: &Group<'_>, printed: &Printed) -> Option<Estimate> {
@@ -424,21 +364,10 @@ fn verdict(estimate: &Estimate) -> String {
 }
 
 fn place(at: &[(String, Value)]) -> String {
-    let last = |path: &str| path.rsplit('.').next().unwrap_or_default().to_string();
-    let parts: Vec<String> = at
+    let parts = at
         .iter()
-        .map(|(path, value)| format!("{} {value}", last(path)))
-        .collect();
-    parts.join(", ")
-}
-
-fn json_of(value: &Value) -> serde_json::Value {
-    match value {
-        Value::Flag(value) => (*value).into(),
-        Value::Whole(value) => (*value).into(),
-        Value::Real(value) => (*value).into(),
-        Value::Text(value) => value.as_str().into(),
-    }
+        .map(|(path, value)| format!("{} {value}", last(path)));
+    parts.collect::<Vec<_>>().join(", ")
 }
 
 fn quoted(text: &str) -> String {

@@ -60,7 +60,8 @@ impl Value {
         }
     }
 
-    pub fn toml(&self) -> toml::Value {
+    /// As a value of TOML or JSON.
+    pub fn to<T: From<bool> + From<i64> + From<f64> + for<'a> From<&'a str>>(&self) -> T {
         match self {
             Value::Flag(value) => (*value).into(),
             Value::Whole(value) => (*value).into(),
@@ -254,20 +255,15 @@ pub type Point = BTreeMap<String, Value>;
 
 /// Settings from a point, whose paths are a group and a name, as the example is.
 pub fn settings<T: Grouped>(point: &Point, example: &str) -> Result<T, String> {
-    let mistakes = mistaken_parameters::<T>(point.keys().map(String::as_str));
-    if !mistakes.is_empty() {
-        return Err(mistakes.join("\n"));
-    }
+    none_of(mistaken_parameters::<T>(point.keys().map(String::as_str)))?;
     let mut table = toml::Table::new();
     for (path, value) in point {
         let (group, name) = path
             .split_once('.')
             .ok_or_else(|| format!("{path} is not a group and a name, as in {example}"))?;
-        let group = table
-            .entry(group)
-            .or_insert_with(|| toml::Table::new().into());
-        if let toml::Value::Table(group) = group {
-            group.insert(name.into(), value.toml());
+        let empty = || toml::Table::new().into();
+        if let toml::Value::Table(group) = table.entry(group).or_insert_with(empty) {
+            group.insert(name.into(), value.to());
         }
     }
     table.try_into().map_err(|e: toml::de::Error| e.to_string())
@@ -289,60 +285,16 @@ impl BuiltIn {
 
 const BUILT_IN: BuiltIn = BuiltIn(texts![
     "../../../../scenarios/":
-    "rebuild-cost",
-    "levels",
-    "width",
-    "chunk",
-    "own-trace",
-    "orders",
-    "streams",
-    "goals",
-    "ido",
-    "pr-vs-ido",
-    "ido-surrogate",
-    "ido-raid6",
-    "ido-throttle",
-    "ido-zone",
-    "ido-chunk",
-    "ido-disks",
-    "ido-locality",
-    "ido-parts",
-    "ido-rate",
-    "ido-combined",
-    "ido-regions",
-    "ido-regions-rate",
-    "ido-identifier",
-    "ido-migration",
-    "ido-own-trace",
-    "ido-resync",
-    "ido-remote",
-    "s2-offline",
-    "s2-online",
-    "s2-minimum",
-    "s2-raid10",
-    "s2-ido",
-    "s2-spares",
-    "s2-disks",
-    "s2-writes",
-    "s2-scrub",
-    "s2-cache",
-    "mcpod-offline",
-    "mcpod-online",
-    "mcpod-parts",
-    "mcpod-ido",
-    "mcpod-wide",
-    "mcpod-after",
-    "energy",
-    "reraid",
-    "reraid-cache",
-    "reraid-clean",
-    "reraid-destage",
-    "reraid-groups",
-    "reraid-parities",
-    "reraid-sizes",
-    "reraid-writes",
-    "vdf-open-loop",
-    "vdf-closed-loop",
+    "rebuild-cost", "levels", "width", "chunk", "own-trace", "orders", "streams", "goals",
+    "ido", "pr-vs-ido", "ido-surrogate", "ido-raid6", "ido-throttle", "ido-zone", "ido-chunk", "ido-disks",
+    "ido-locality", "ido-parts", "ido-rate", "ido-combined", "ido-regions", "ido-regions-rate", "ido-identifier",
+    "ido-migration", "ido-own-trace", "ido-resync", "ido-remote",
+    "s2-offline", "s2-online", "s2-minimum", "s2-raid10", "s2-ido", "s2-spares", "s2-disks", "s2-writes",
+    "s2-scrub", "s2-cache",
+    "mcpod-offline", "mcpod-online", "mcpod-parts", "mcpod-ido", "mcpod-wide", "mcpod-after",
+    "energy", "reraid", "reraid-cache", "reraid-clean", "reraid-destage", "reraid-groups", "reraid-parities",
+    "reraid-sizes", "reraid-writes",
+    "vdf-open-loop", "vdf-closed-loop",
 ]);
 
 /// The laboratory's own.
@@ -379,24 +331,23 @@ pub fn parse_of<T: Grouped>(text: &str) -> Result<Scenario, String> {
 /// Names all mistakes at once, where the parser would name the first.
 fn read(text: &str, more: impl Fn(&toml::Table) -> Vec<String>) -> Result<Scenario, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
-    let found = [
-        mistaken_keys(&table),
-        mistaken_values(&table),
-        mistaken_sweeps(&table),
-        more(&table),
-    ];
-    match found.concat() {
-        none if none.is_empty() => toml::from_str(text).map_err(|error| error.to_string()),
-        mistakes => Err(mistakes.join("\n")),
+    let checks = [mistaken_keys, mistaken_values, mistaken_sweeps];
+    let found = checks.iter().flat_map(|check| check(&table));
+    none_of(found.chain(more(&table)).collect())?;
+    toml::from_str(text).map_err(|error| error.to_string())
+}
+
+fn none_of(mistakes: Vec<String>) -> Result<(), String> {
+    match mistakes.is_empty() {
+        true => Ok(()),
+        false => Err(mistakes.join("\n")),
     }
 }
 
 /// A part of a scenario, as far as it is sound.
 fn part<T: Default + DeserializeOwned>(table: &toml::Table, key: &str) -> T {
-    let value = table.get(key).cloned();
-    value
-        .and_then(|value| value.try_into().ok())
-        .unwrap_or_default()
+    let value = table.get(key).cloned().map(toml::Value::try_into);
+    value.and_then(Result::ok).unwrap_or_default()
 }
 
 /// The keys that are missing, then those that are unknown.
@@ -426,22 +377,14 @@ fn mistaken_keys(table: &toml::Table) -> Vec<String> {
 fn mistaken_parameters<'a, T: Grouped>(paths: impl Iterator<Item = &'a str>) -> Vec<String> {
     let paths: BTreeSet<&str> = paths.collect();
     let known = T::all();
-    let unknown = paths
-        .iter()
-        .filter(|path| !known.iter().any(|known| known == *path));
-    let unknown = unknown
-        .map(|path| nearest::unknown_one("parameter", path, known.iter().map(String::as_str)));
-    let missing: Vec<String> = T::required()
-        .into_iter()
-        .filter(|path| !paths.contains(path.as_str()))
-        .collect();
-    let lacks = match missing.is_empty() {
-        true => None,
-        false => Some(format!(
-            "neither [fixed] nor [sweep] has {}",
-            missing.join(", ")
-        )),
-    };
+    let known: Vec<&str> = known.iter().map(String::as_str).collect();
+    let unknown = paths.iter().filter(|path| !known.contains(path));
+    let unknown = unknown.map(|path| nearest::unknown_one("parameter", path, known.clone()));
+    let mut missing = T::required();
+    missing.retain(|path| !paths.contains(path.as_str()));
+    let missing = missing.join(", ");
+    let lacks = format!("neither [fixed] nor [sweep] has {missing}");
+    let lacks = (!missing.is_empty()).then_some(lacks);
     lacks.into_iter().chain(unknown).collect()
 }
 
@@ -473,10 +416,7 @@ fn mistaken_values(table: &toml::Table) -> Vec<String> {
         }
     }
     for figure in part::<Vec<toml::Table>>(table, "figure") {
-        let name = figure
-            .get("name")
-            .and_then(toml::Value::as_str)
-            .unwrap_or_default();
+        let name: String = part(&figure, "name");
         if !name.chars().all(plain) {
             mistakes.push(format!("{name:?} is not a name of a figure"));
         }
@@ -494,18 +434,14 @@ fn mistaken_sweeps(table: &toml::Table) -> Vec<String> {
     mistakes.extend(twice.map(|path| format!("{path} is both fixed and swept")));
     for name in ["short", "quick"] {
         let scale: Short = part(table, name);
-        let stray = scale.fixed.keys().filter(|path| !fixed.contains_key(*path));
-        mistakes.extend(
-            stray.map(|path| format!("[{name}] fixes {path}, which the scenario does not")),
-        );
-        let stray = scale.sweep.keys().filter(|path| !sweep.contains_key(*path));
-        mistakes.extend(
-            stray.map(|path| format!("[{name}] sweeps {path}, which the scenario does not")),
-        );
-        mistakes.extend(mistaken_sweep(
-            &format!("[{name}]'s sweep of"),
-            &scale.sweep,
-        ));
+        let stray =
+            |does: &str, path: &str| format!("[{name}] {does} {path}, which the scenario does not");
+        let fixes = scale.fixed.keys().filter(|path| !fixed.contains_key(*path));
+        mistakes.extend(fixes.map(|path| stray("fixes", path)));
+        let sweeps = scale.sweep.keys().filter(|path| !sweep.contains_key(*path));
+        mistakes.extend(sweeps.map(|path| stray("sweeps", path)));
+        let of = format!("[{name}]'s sweep of");
+        mistakes.extend(mistaken_sweep(&of, &scale.sweep));
     }
     mistakes
 }
@@ -513,16 +449,11 @@ fn mistaken_sweeps(table: &toml::Table) -> Vec<String> {
 /// Sweeps over nothing, and over a value twice: its runs would count twice.
 fn mistaken_sweep(of: &str, sweep: &Sweep) -> Vec<String> {
     let mistake = |(path, values): (&String, &Vec<Value>)| {
-        let repeated = |(index, value): (usize, &&Value)| values[..index].contains(value);
-        let twice = values
-            .iter()
-            .enumerate()
-            .find(|(index, value)| repeated((*index, value)));
-        match twice {
-            _ if values.is_empty() => Some(format!("{of} {path} is empty")),
-            Some((_, value)) => Some(format!("{of} {path} has {value} twice")),
-            None => None,
+        if values.is_empty() {
+            return Some(format!("{of} {path} is empty"));
         }
+        let twice = (0..values.len()).find(|&index| values[..index].contains(&values[index]))?;
+        Some(format!("{of} {path} has {} twice", values[twice]))
     };
     sweep.iter().filter_map(mistake).collect()
 }
@@ -530,10 +461,7 @@ fn mistaken_sweep(of: &str, sweep: &Sweep) -> Vec<String> {
 impl Scenario {
     /// What is wrong with the sweeps, where a command has changed them.
     pub fn check_sweeps(&self) -> Result<(), String> {
-        match mistaken_sweep("the sweep of", &self.sweep) {
-            none if none.is_empty() => Ok(()),
-            mistakes => Err(mistakes.join("\n")),
-        }
+        none_of(mistaken_sweep("the sweep of", &self.sweep))
     }
 
     /// Fixes a parameter at a value given by command.
@@ -617,10 +545,8 @@ impl Scenario {
     /// A scenario for each fixed parameter with a range: it alone is swept, beside the sweep, and every value of it is
     /// compared with the fixed one.
     pub fn sensitivities(&self) -> Vec<(String, Scenario)> {
-        let ranged = self
-            .fixed
-            .iter()
-            .filter(|(_, fixed)| !fixed.range.is_empty());
+        let fixed = self.fixed.iter();
+        let ranged = fixed.filter(|(_, fixed)| !fixed.range.is_empty());
         let swept = |(path, fixed): (&String, &Fixed)| {
             let mut values = fixed.range.clone();
             if !values.contains(&fixed.value) {
@@ -647,21 +573,19 @@ impl Scenario {
         }
         metrics.sort();
         metrics.dedup();
-        let others = || values.iter().filter(|value| *value != to);
-        let comparison = |metric: &str, of: &Value| Comparison {
-            name: format!("{metric}, {path} {of} over {to}"),
-            metric: metric.into(),
-            vary: path.into(),
-            of: of.clone(),
-            to: to.clone(),
-            at: BTreeMap::new(),
-        };
-        let of_metric = |metric: &String| {
-            others()
-                .map(|of| comparison(metric, of))
-                .collect::<Vec<_>>()
-        };
-        metrics.into_iter().flat_map(of_metric).collect()
+        let mut comparisons = Vec::new();
+        for metric in metrics {
+            let others = values.iter().filter(|value| *value != to);
+            comparisons.extend(others.map(|of| Comparison {
+                name: format!("{metric}, {path} {of} over {to}"),
+                metric: metric.clone(),
+                vary: path.into(),
+                of: of.clone(),
+                to: to.clone(),
+                at: BTreeMap::new(),
+            }));
+        }
+        comparisons
     }
 }
 
@@ -716,15 +640,9 @@ mod tests {
         let (path, swept) = parse(&text).expect("sound").sensitivities().remove(0);
         assert_eq!(path, "a.b");
         assert_eq!(swept.sweep["a.b"], [1, 2, 3].map(Value::Whole));
-        let names: Vec<&str> = swept
-            .comparisons
-            .iter()
-            .map(|one| one.name.as_str())
-            .collect();
-        assert_eq!(
-            names,
-            ["rebuild_s, a.b 2 over 1", "rebuild_s, a.b 3 over 1"]
-        );
+        let names = swept.comparisons.iter().map(|one| one.name.as_str());
+        let compared = ["rebuild_s, a.b 2 over 1", "rebuild_s, a.b 3 over 1"];
+        assert_eq!(names.collect::<Vec<_>>(), compared);
     }
 
     #[test]
@@ -747,10 +665,8 @@ mod tests {
             refused("name = \"x\"\n[fixed]\n\"a.b\" = { note = \"n\" }\n\"a.c\" = { value = 1 }"),
             "the scenario lacks title, question, seeds, table, value of \"a.b\", origin of \"a.b\", origin of \"a.c\""
         );
-        let mut point = parse(named("levels").expect("built in"))
-            .expect("sound")
-            .points()
-            .remove(0);
+        let levels = parse(named("levels").expect("built in")).expect("sound");
+        let mut point = levels.points().remove(0);
         point.retain(|path, _| !path.starts_with("capacity.") && path != "array.drive");
         let refused = settings::<super::super::cell::Settings>(&point, "array.level");
         assert_eq!(
@@ -803,10 +719,9 @@ mod tests {
             assert!(refused.contains(mistake), "{mistake}:\n{refused}");
         }
         for scale in ["short", "quick"] {
-            let of = format!(
-                "[{scale}]\nfixed = {{ \"q\" = 1 }}\nsweep = {{ d = [], \"a.b\" = [1, 1] }}"
-            );
-            let text = SMALL.split("[short]").next().expect("a part").to_string() + &of;
+            let of = "fixed = { \"q\" = 1 }\nsweep = { d = [], \"a.b\" = [1, 1] }";
+            let (before, _) = SMALL.split_once("[short]").expect("a part");
+            let text = format!("{before}[{scale}]\n{of}");
             let refused = parse(&text).expect_err(scale);
             for mistake in [
                 "fixes q, which the scenario does not",

@@ -10,19 +10,7 @@ use toml::{Table, Value};
 
 const FILES: &[(&str, &str)] = texts![
     "../../presets/workloads/":
-    "fin1",
-    "fin2",
-    "web2",
-    "proj",
-    "tpcc",
-    "user",
-    "web",
-    "mds",
-    "rsrch",
-    "lm-tbe",
-    "dtrs",
-    "noise",
-    "stable",
+    "fin1", "fin2", "web2", "proj", "tpcc", "user", "web", "mds", "rsrch", "lm-tbe", "dtrs", "noise", "stable",
 ];
 
 pub const LOCALITIES: [&str; 3] = ["low", "mid", "high"];

@@ -296,17 +296,7 @@ fn duration(verb: &CacheSim, of: &Result) -> Option<Option<f64>> {
 }
 
 fn print(verb: &CacheSim, results: &[Result]) {
-    let mut table = Table::new([
-        "RULE",
-        "BLOCKS",
-        "CACHE",
-        "ASKED",
-        "MISSED",
-        "OF FAILED",
-        "RGR",
-        "GAIN",
-        "REBUILD",
-    ]);
+    let mut table = Table::new("RULE|BLOCKS|CACHE|ASKED|MISSED|OF FAILED|RGR|GAIN|REBUILD");
     for result in results {
         let rebuild = duration(verb, result).map_or("-".into(), |found| {
             found.map_or("never".into(), |found| seconds(found.round() as u64))

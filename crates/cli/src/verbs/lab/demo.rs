@@ -3,7 +3,7 @@
 //! The daemon is this program's own `serve` in another process, so that it can be killed for real. The load keeps its
 //! own record of every block; its time line and the control socket's answers make the tables and the page.
 
-use crate::failure::{Failure, Outcome, failed_at};
+use crate::failure::{Failure, Outcome, failed, failed_at};
 use crate::print::terminal::{self, out, outln, percent};
 use crate::units::{Size, parse_size};
 use crate::verbs::lab::scheme_comparison::{self, SchemeComparison};
@@ -99,22 +99,15 @@ struct Acts {
 }
 
 fn judge(acts: &Acts) -> Outcome {
-    let failures: Vec<&load::Failure> = acts
-        .outcome
-        .failures
-        .iter()
-        .chain(&acts.differences)
-        .collect();
+    let failures = [&acts.outcome.failures[..], &acts.differences].concat();
     for failure in failures.iter().take(SHOWN_MAX) {
         terminal::say(format_args!("  {failure}"));
     }
     if failures.is_empty() {
         return Ok(());
     }
-    Err(
-        Failure::new(format!("{} guarantees were violated", failures.len()))
-            .hint("repeat it with --keep to inspect the images"),
-    )
+    let violated = Failure::new(format!("{} guarantees were violated", failures.len()));
+    Err(violated.hint("repeat it with --keep to inspect the images"))
 }
 
 // ------------------------------------------------------------------------------------------------------- the stage
@@ -132,20 +125,16 @@ struct Stage {
 
 impl Stage {
     fn build(verb: &Demo) -> Outcome<Stage> {
-        let failed =
-            |error: std::io::Error| Failure::new(format!("the images cannot be created: {error}"));
-        let program = std::env::current_exe().map_err(failed)?;
+        let failed = failed("the images cannot be created");
+        let program = std::env::current_exe().map_err(&failed)?;
         let folder = std::env::temp_dir().join(format!("restripe-demo-{}", std::process::id()));
-        DirBuilder::new()
-            .mode(0o700)
-            .create(&folder)
-            .map_err(failed)?;
-        let (keep, rate) = (verb.keep, verb.rebuild_rate);
+        let mut builder = DirBuilder::new();
+        builder.mode(0o700).create(&folder).map_err(failed)?;
         Ok(Stage {
             folder,
-            keep,
+            keep: verb.keep,
             program,
-            rate,
+            rate: verb.rebuild_rate,
             daemon: None,
             began: Instant::now(),
             log: Vec::new(),
@@ -168,63 +157,41 @@ impl Stage {
 
     fn command(&self, verb: &str) -> Command {
         let mut command = Command::new(&self.program);
-        command
-            .arg(verb)
-            .env("XDG_RUNTIME_DIR", &self.folder)
-            .stdin(Stdio::null());
+        command.arg(verb).env("XDG_RUNTIME_DIR", &self.folder);
+        command.stdin(Stdio::null());
         command
     }
 
     fn create(&mut self, member_bytes: u64) -> Outcome {
         let mut command = self.command("create");
-        command.args([
-            NAME,
-            "--level",
-            "raid5",
-            "--spares",
-            "1",
-            "--image-size",
-            &member_bytes.to_string(),
-        ]);
+        command.args([NAME, "--level", "raid5", "--spares", "1"]);
+        command.args(["--image-size", &member_bytes.to_string()]);
         command.args((0..MEMBERS).map(|number| self.image(number)));
-        let output = command
-            .output()
-            .map_err(|error| Failure::new(format!("create cannot be run: {error}")))?;
+        let output = command.output().map_err(failed("create cannot be run"))?;
         if !output.status.success() {
-            return Err(
-                Failure::new("create failed").at(String::from_utf8_lossy(&output.stderr).trim())
-            );
+            let why = String::from_utf8_lossy(&output.stderr);
+            return Err(Failure::new("create failed").at(why.trim()));
         }
-        let line = String::from_utf8_lossy(&output.stdout)
-            .lines()
-            .next()
-            .unwrap_or_default()
-            .to_string();
-        self.say(&line);
+        let lines = String::from_utf8_lossy(&output.stdout);
+        self.say(lines.lines().next().unwrap_or_default());
         Ok(())
     }
 
     /// Starts the daemon and waits until clients can connect; the time that took.
     fn serve(&mut self) -> Outcome<Duration> {
         let began = Instant::now();
-        let failed =
-            |error: std::io::Error| Failure::new(format!("the daemon cannot be started: {error}"));
+        let failed = failed("the daemon cannot be started");
         let mut command = self.command("serve");
         // At a fixed rate, so that there is a rebuild to look at however fast the disks are.
-        command
-            .arg("--rate")
-            .arg(format!("{0}..{0}", self.rate))
-            .arg("--unix")
-            .arg(self.nbd_socket());
-        command
-            .args((0..MEMBERS).map(|number| self.image(number)))
-            .stdout(Stdio::piped());
-        let daemon = self.daemon.insert(command.spawn().map_err(failed)?);
+        command.arg("--rate").arg(format!("{0}..{0}", self.rate));
+        command.arg("--unix").arg(self.nbd_socket());
+        command.args((0..MEMBERS).map(|number| self.image(number)));
+        command.stdout(Stdio::piped());
+        let daemon = self.daemon.insert(command.spawn().map_err(&failed)?);
         let mut line = String::new();
         if let Some(stdout) = daemon.stdout.take() {
-            BufReader::new(stdout)
-                .read_line(&mut line)
-                .map_err(failed)?;
+            let mut stdout = BufReader::new(stdout);
+            stdout.read_line(&mut line).map_err(failed)?;
         }
         if line.is_empty() {
             return Err(Failure::new("the daemon ended before it served"));
@@ -284,11 +251,7 @@ impl Stage {
                     .hint("run `restripe demo --keep` to inspect the images"));
             }
             if Instant::now() > deadline {
-                let tasks: Vec<String> = status
-                    .tasks
-                    .iter()
-                    .map(crate::print::terminal::task_line)
-                    .collect();
+                let tasks: Vec<String> = status.tasks.iter().map(terminal::task_line).collect();
                 return Err(Failure::new(format!("{what} did not happen"))
                     .at(format!("{} {tasks:?}", status.state)));
             }
@@ -304,9 +267,7 @@ impl Stage {
         match daemon.wait() {
             Ok(status) if status.success() => Ok(()),
             Ok(status) => Err(Failure::new(format!("the daemon ended with {status}"))),
-            Err(error) => Err(Failure::new(format!(
-                "the exit status of the daemon is unknown: {error}"
-            ))),
+            Err(error) => Err(failed("the exit status of the daemon is unknown")(error)),
         }
     }
 }
@@ -331,14 +292,12 @@ impl Stage {
         self.serve()?;
         self.say("served over NBD on a Unix socket");
         let spec = self.spec(verb.seed)?;
-        let ledger = load::fill_all(&spec)
-            .map_err(|error| Failure::new(format!("the first fill failed: {error}")))?;
+        let ledger = load::fill_all(&spec).map_err(failed("the first fill failed"))?;
         let filled = Size(ledger.bytes());
         self.say(&format!(
             "{filled} written, every block with its own content"
         ));
-        let load = Load::start(&spec, ledger)
-            .map_err(|error| Failure::new(format!("the load: {error}")))?;
+        let load = Load::start(&spec, ledger).map_err(failed("the load"))?;
         match self.under_load(&load) {
             Ok(script) => self.finish(&spec, load, script),
             Err(failure) => {
@@ -353,8 +312,8 @@ impl Stage {
 
     fn spec(&self, seed: u64) -> Outcome<Spec> {
         let address = Address::Unix(self.nbd_socket());
-        let client = Client::connect(&address, NAME, PATIENCE)
-            .map_err(|error| Failure::new(format!("the array cannot be reached: {error}")))?;
+        let client = Client::connect(&address, NAME, PATIENCE);
+        let client = client.map_err(failed("the array cannot be reached"))?;
         let blocks = client.size_bytes() / BLOCK_BYTES as u64;
         client.close();
         Ok(Spec {
@@ -388,19 +347,16 @@ impl Stage {
             tasks.all(|task| task.rows_done * 100 >= task.rows_total * KILL_AT_PERCENT)
         };
         let before = self.wait_for("the middle of the rebuild", load, half)?;
-        self.say(&format!(
-            "kill -9 to the daemon, its rebuild at {}",
-            done_of(&before)
-        ));
+        let done = done_of(&before);
+        self.say(&format!("kill -9 to the daemon, its rebuild at {done}"));
         script.mark(load, "kill -9");
         self.kill();
         script.restart = self.serve()?;
         script.mark(load, "serves again");
-        let after = self.status()?;
+        let done = done_of(&self.status()?);
         let restart = script.restart.as_secs_f64();
         self.say(&format!(
-            "serves again after {restart:.2} s and resumes the rebuild at {}",
-            done_of(&after)
+            "serves again after {restart:.2} s and resumes the rebuild at {done}"
         ));
 
         let healthy = |status: &StatusView| status.state == "healthy" && status.tasks.is_empty();
@@ -408,10 +364,8 @@ impl Stage {
         script.rebuild = rebuild.elapsed();
         script.member_bytes = status.size_bytes / u64::from(status.slots - 1);
         script.mark(load, "rebuilt");
-        self.say(&format!(
-            "rebuilt after {:.1} s: redundant again",
-            script.rebuild.as_secs_f64()
-        ));
+        let took = script.rebuild.as_secs_f64();
+        self.say(&format!("rebuilt after {took:.1} s: redundant again"));
         thread::sleep(CALM);
 
         script.mark(load, "disk 3 lost");
@@ -424,13 +378,12 @@ impl Stage {
 
     fn finish(&mut self, spec: &Spec, load: Load, script: Script) -> Outcome<Acts> {
         let outcome = load.finish();
-        let differences = load::verify_all(spec, &outcome.ledger).map_err(|error| {
-            Failure::new(format!("the array cannot be read to its end: {error}"))
-        })?;
+        let differences = load::verify_all(spec, &outcome.ledger);
+        let differences = differences.map_err(failed("the array cannot be read to its end"))?;
         let verified_bytes = outcome.ledger.bytes();
+        let verified = Size(verified_bytes);
         self.say(&format!(
-            "{} read back and compared, with two disks missing",
-            Size(verified_bytes)
+            "{verified} read back and compared, with two disks missing"
         ));
         self.stop()?;
         self.say("stopped: flushed and marked clean");
@@ -469,10 +422,8 @@ impl Script {
     }
 
     fn at(&self, what: &str) -> u64 {
-        self.marks
-            .iter()
-            .find(|mark| mark.text == what)
-            .map_or(0, |mark| mark.at_us)
+        let found = self.marks.iter().find(|mark| mark.text == what);
+        found.map_or(0, |mark| mark.at_us)
     }
 
     fn phases(&self) -> Vec<Phase> {
@@ -496,39 +447,24 @@ struct Told {
 
 impl Told {
     fn of(acts: &Acts) -> Told {
-        let mut numbers = Table::new(["measured", "value"]);
-        let rate = acts.member_bytes as f64 / acts.rebuild.as_secs_f64().max(0.001);
-        numbers.row([
-            "rebuild time".into(),
-            format!("{:.1} s", acts.rebuild.as_secs_f64()),
-        ]);
-        numbers.row([
-            "rebuild rate".into(),
-            format!("{} MiB/s", mebibytes(rate as u64)),
-        ]);
-        numbers.row([
-            "ready again after kill -9".into(),
-            format!("{:.2} s", acts.restart.as_secs_f64()),
-        ]);
-        let outage = acts.outcome.longest_outage.as_secs_f64();
-        numbers.row([
-            "longest time a client was cut off".into(),
-            format!("{outage:.2} s"),
-        ]);
-        numbers.row([
-            "requests under load".into(),
-            acts.outcome.samples.len().to_string(),
-        ]);
-        numbers.row([
-            "bytes compared at the end".into(),
-            format!("{} MiB", mebibytes(acts.verified_bytes)),
-        ]);
+        let rebuild = acts.rebuild.as_secs_f64();
+        let rate = mebibytes((acts.member_bytes as f64 / rebuild.max(0.001)) as u64);
+        let restart = acts.restart.as_secs_f64();
+        let outage = format!("{:.2} s", acts.outcome.longest_outage.as_secs_f64());
+        let requests = acts.outcome.samples.len();
+        let compared = mebibytes(acts.verified_bytes);
         let wrong = acts.outcome.failures.len() + acts.differences.len();
-        numbers.row(["wrong or refused".into(), wrong.to_string()]);
-        Told {
-            by_phase: phases(&acts.outcome.samples, &acts.phases),
-            numbers,
-        }
+        let mut numbers = Table::new("measured|value");
+        let mut row = |name: &str, value: String| numbers.row([name.into(), value]);
+        row("rebuild time", format!("{rebuild:.1} s"));
+        row("rebuild rate", format!("{rate} MiB/s"));
+        row("ready again after kill -9", format!("{restart:.2} s"));
+        row("longest time a client was cut off", outage);
+        row("requests under load", requests.to_string());
+        row("bytes compared at the end", format!("{compared} MiB"));
+        row("wrong or refused", wrong.to_string());
+        let by_phase = phases(&acts.outcome.samples, &acts.phases);
+        Told { by_phase, numbers }
     }
 
     fn page(&self, acts: &Acts, log: &[String], comparison: &SchemeComparison) -> String {

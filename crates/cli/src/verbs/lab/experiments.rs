@@ -110,7 +110,7 @@ pub(crate) struct LabCompare {
 }
 
 pub(crate) fn list() -> Result {
-    let mut table = Table::new(["scenario", "whole", "quick", "short", "what"]);
+    let mut table = Table::new("scenario|whole|quick|short|what");
     for name in scenario::names() {
         let scenario = load(name)?;
         let runs = |scenario: &Scenario| scenario.points().len() as u64 * scenario.seeds;

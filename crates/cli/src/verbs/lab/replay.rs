@@ -485,10 +485,8 @@ fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Replayed> {
 // ------------------------------------------------------------------------------------------------------------- shown
 
 fn phases(log: &Log) -> Table {
-    let mut table = Table::new([
-        "phase", "seconds", "requests", "per s", "mean ms", "p50", "p95", "p99", "longest", "held",
-        "failed", "busy %",
-    ]);
+    let mut table =
+        Table::new("phase|seconds|requests|per s|mean ms|p50|p95|p99|longest|held|failed|busy %");
     for phase in &log.phases {
         let seconds = phase.length_ns() as f64 / 1e9;
         let ms = |ns: u64| format!("{:.2}", ns as f64 / 1e6);

@@ -55,15 +55,10 @@ impl Shown<'_> {
         if let Some(label) = self.label {
             lines.add("label", label);
         }
-        lines.add(
-            "format",
-            &format!("{}: {}", self.format.name, self.format.about),
-        );
-        let others = format!(
-            "{} (plus {} discards and {} flushes)",
-            s.requests, s.discards, s.flushes
-        );
-        lines.add("requests", &others);
+        let Format { name, about, .. } = self.format;
+        lines.add("format", &format!("{name}: {about}"));
+        let others = format!("(plus {} discards and {} flushes)", s.discards, s.flushes);
+        lines.add("requests", &format!("{} {others}", s.requests));
         if self.skipped > 0 {
             lines.add("skipped", &format!("{} bad records", self.skipped));
         }
@@ -75,11 +70,8 @@ impl Shown<'_> {
             mean = format!("{mean} (reads {read}, writes {written})");
         }
         lines.add("mean size", &mean);
-        let sizes = s.top_sizes(TOP_SIZES);
-        let sizes: Vec<String> = sizes
-            .iter()
-            .map(|(bytes, share)| format!("{bytes} B {share:.1}%"))
-            .collect();
+        let size = |(bytes, share): &(u64, f64)| format!("{bytes} B {share:.1}%");
+        let sizes: Vec<String> = s.top_sizes(TOP_SIZES).iter().map(size).collect();
         lines.add("top sizes", &sizes.join(", "));
     }
 
@@ -87,48 +79,42 @@ impl Shown<'_> {
         let s = self.summary;
         lines.add("duration", &seconds(s.duration_ns));
         let peak = s.iops_peak.map_or("-".into(), |peak| peak.to_string());
+        let mean = number(s.iops_mean);
         lines.add(
             "rate",
-            &format!(
-                "{} per second, {peak} in the busiest second",
-                number(s.iops_mean)
-            ),
+            &format!("{mean} per second, {peak} in the busiest second"),
         );
-        let bursts = format!(
-            "gap CV {}, dispersion {}, longest gap {}",
+        let (cv, dispersion, gap) = (
             number(s.gap_cv),
             number(s.dispersion),
-            seconds(s.gap_max_ns)
+            seconds(s.gap_max_ns),
         );
+        let bursts = format!("gap CV {cv}, dispersion {dispersion}, longest gap {gap}");
         lines.add("burstiness", &bursts);
         if s.disordered > 0 {
-            let text = format!(
-                "{} requests recorded out of order; sorted here",
-                s.disordered
+            let count = s.disordered;
+            lines.add(
+                "order",
+                &format!("{count} requests recorded out of order; sorted here"),
             );
-            lines.add("order", &text);
         }
     }
 
     fn places(&self, lines: &mut Lines) {
         let s = self.summary;
         let mib = s.footprint_blocks as f64 / 256.0;
+        let blocks = s.footprint_blocks;
         lines.add(
             "footprint",
-            &format!("{} blocks of 4 KiB ({mib:.1} MiB)", s.footprint_blocks),
+            &format!("{blocks} blocks of 4 KiB ({mib:.1} MiB)"),
         );
         lines.add("sequential", &percent(s.sequential));
         lines.add("rewrite", &percent(s.rewrite.filter(|_| self.features.ops)));
         lines.add("reuse", &percent(s.reuse));
-        let extent: u64 = s
-            .devices
-            .values()
-            .fold(0, |sum, end| sum.saturating_add(*end));
+        let extent = s.devices.values().copied().fold(0, u64::saturating_add);
         let gib = extent as f64 / (1u64 << 30) as f64;
-        lines.add(
-            "devices",
-            &format!("{} spanning {gib:.1} GiB", s.devices.len()),
-        );
+        let count = s.devices.len();
+        lines.add("devices", &format!("{count} spanning {gib:.1} GiB"));
     }
 
     fn locality(&self) -> String {
@@ -139,25 +125,16 @@ impl Shown<'_> {
         };
         let mut text = format!(
             "\n{what} by zone, % in the hottest 10/20/30% of zones; learned: ranked by the first half, scored on the second\n\
-             {:>9} {:>8}  {:<19} {:>5}  {:<25} {:>5} {:>8} {:>6}\n",
-            "zone",
-            "zones",
-            "in-sample",
-            "null",
-            "learned 10/20/30/all",
-            "alt",
-            "reactive",
-            "theta"
+             \x20    zone    zones  in-sample            null  learned 10/20/30/all        alt reactive  theta\n"
         );
         for zone in &self.summary.locality.zones {
             text.push_str(&zone_line(zone));
         }
         let locality = &self.summary.locality;
+        let [first, second] = [locality.request_proactive, locality.request_reactive].map(percent);
         let _ = writeln!(
             text,
-            "Reads repeated as whole requests: {} from the first half, {} within the second",
-            percent(locality.request_proactive),
-            percent(locality.request_reactive)
+            "Reads repeated as whole requests: {first} from the first half, {second} within the second"
         );
         text
     }
