@@ -3,7 +3,7 @@
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use restripe_array::cache::Rule;
 use restripe_array::{Order, Throttle};
-use restripe_tier::{Redirect, destage};
+use restripe_tier::{DestageOrder, Redirect};
 use std::fmt;
 use std::time::Duration;
 
@@ -217,7 +217,7 @@ macro_rules! by_name {
 
 by_name! {
     parse_order, order_parser: Order, "order";
-    parse_destage_order, destage_order_parser: destage::Order, "order";
+    parse_destage_order, destage_order_parser: DestageOrder, "order";
     parse_redirect, redirect_parser: Redirect, "redirect policy";
     parse_rule, rule_parser: Rule, "rule";
 }

@@ -45,7 +45,7 @@ use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Layout, Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, RegionKind, WriteHole};
 use restripe_array::{Command, CommandError, Limits, Member, Nanos, StartMode, Uuid};
-use restripe_tier::destage::Order;
+use restripe_tier::DestageOrder;
 use restripe_tier::overlay::format::slot::HALF_SECTORS;
 use restripe_tier::{Config, Destage, Engine, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 use std::collections::BTreeSet;
@@ -216,7 +216,7 @@ pub fn enumerate_gathering(seed: u64, reach: Reach) -> Report {
     let destage = Destage {
         every: rng.chance(1, 2).then(|| Nanos::from_millis(1)),
         seal: Nanos::from_millis(1),
-        order: *rng.pick(&Order::ALL),
+        order: *rng.pick(&DestageOrder::ALL),
         sleep: Some(Sleep {
             after: Nanos(100_000),
             starts_a_day: 1 << 30,

@@ -1,7 +1,7 @@
 //! What an engine is built with: its members and limits, and how a tier uses its log set.
 
 use crate::overlay::FETCHES;
-use crate::policy::destage::Order;
+use crate::policy::destage_order::DestageOrder;
 use alloc::vec::Vec;
 use restripe_array::{Limits, MemberInfo, Nanos, Pool};
 
@@ -190,7 +190,7 @@ pub struct Destage {
     /// What was gathered in memory goes into the log so long after it came, though nobody flushes.
     pub seal: Nanos,
     /// In which order stripes go home.
-    pub order: Order,
+    pub order: DestageOrder,
     /// Mirrors sleep between ways home.
     pub sleep: Option<Sleep>,
     /// Where they do, and writes are gathered, a log that runs short is cleaned as long as that pays: then nothing goes home, and they sleep on.
@@ -223,7 +223,7 @@ impl Default for Destage {
             idle: None,
             every: None,
             seal: Nanos::from_secs(5),
-            order: Order::default(),
+            order: DestageOrder::default(),
             sleep: None,
             clean: true,
         }

@@ -2,8 +2,9 @@
 
 use crate::config::Config;
 use crate::overlay::OverlayCounters;
-use crate::pair::Pair;
+
 use crate::report::Status;
+use crate::tier::Tier;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::report::{GrowthPlan, HeatMap, MapExtent};
@@ -16,13 +17,13 @@ pub struct Engine {
 enum Kind {
     Single(Box<Set>),
     /// With a surrogate.
-    Pair(Box<Pair>),
+    Tier(Box<Tier>),
 }
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
         let kind = match config.surrogate {
-            Some(surrogate) => Kind::Pair(Box::new(Pair::new(config, surrogate))),
+            Some(surrogate) => Kind::Tier(Box::new(Tier::new(config, surrogate))),
             None => {
                 let own = config.of_set(config.members.clone(), config.limits);
                 Kind::Single(Box::new(Set::new(own)))
@@ -35,7 +36,7 @@ impl Engine {
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         match &mut self.kind {
             Kind::Single(set) => set.handle(now, event, actions),
-            Kind::Pair(pair) => pair.handle(now, event, actions),
+            Kind::Tier(tier) => tier.handle(now, event, actions),
         }
     }
 
@@ -43,7 +44,7 @@ impl Engine {
     pub fn ready(&self) -> bool {
         match &self.kind {
             Kind::Single(set) => set.ready(),
-            Kind::Pair(pair) => pair.ready(),
+            Kind::Tier(tier) => tier.ready(),
         }
     }
 
@@ -53,7 +54,7 @@ impl Engine {
         match &self.kind {
             Kind::Single(set) => set.piece(request),
             // Zeros may go into the log, which has no holes.
-            Kind::Pair(pair) => pair.home().piece(request, false),
+            Kind::Tier(tier) => tier.home().piece(request, false),
         }
     }
 
@@ -61,7 +62,7 @@ impl Engine {
     pub fn status(&self) -> Status {
         match &self.kind {
             Kind::Single(set) => set.status().into(),
-            Kind::Pair(pair) => pair.status(),
+            Kind::Tier(tier) => tier.status(),
         }
     }
 
@@ -69,7 +70,7 @@ impl Engine {
     pub fn heat(&self) -> HeatMap {
         match &self.kind {
             Kind::Single(set) => set.heat(),
-            Kind::Pair(pair) => pair.home().heat_map(),
+            Kind::Tier(tier) => tier.home().heat_map(),
         }
     }
 
@@ -77,7 +78,7 @@ impl Engine {
     pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         match &self.kind {
             Kind::Single(set) => set.growth_plan(by),
-            Kind::Pair(pair) => pair.home().growth_plan(by),
+            Kind::Tier(tier) => tier.home().growth_plan(by),
         }
     }
 
@@ -85,7 +86,7 @@ impl Engine {
     pub fn may_fail(&self, member: Member) -> Result<(), CommandError> {
         match &self.kind {
             Kind::Single(set) => set.may_fail(member),
-            Kind::Pair(pair) => pair.may_fail(member),
+            Kind::Tier(tier) => tier.may_fail(member),
         }
     }
 
@@ -93,7 +94,7 @@ impl Engine {
     pub fn moved(&self) -> Option<OverlayCounters> {
         match &self.kind {
             Kind::Single(_) => None,
-            Kind::Pair(pair) => pair.moved(),
+            Kind::Tier(tier) => tier.moved(),
         }
     }
 
@@ -101,7 +102,7 @@ impl Engine {
     pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
         match &self.kind {
             Kind::Single(set) => set.map(lba, sectors, most, into),
-            Kind::Pair(pair) => pair.map(lba, sectors, most, into),
+            Kind::Tier(tier) => tier.map(lba, sectors, most, into),
         }
     }
 
@@ -109,19 +110,19 @@ impl Engine {
     pub fn coverage(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        let (single, pair) = match &self.kind {
+        let (single, tier) = match &self.kind {
             Kind::Single(set) => (Some(set.coverage()), None),
-            Kind::Pair(pair) => (None, Some(pair.coverage())),
+            Kind::Tier(tier) => (None, Some(tier.coverage())),
         };
-        let (single, pair) = (single.into_iter(), pair.into_iter());
-        single.flatten().chain(pair.flatten())
+        let (single, tier) = (single.into_iter(), tier.into_iter());
+        single.flatten().chain(tier.flatten())
     }
 
     /// Whether nothing is in flight: no request, slice, operation or write of metadata.
     pub fn idle(&self) -> bool {
         match &self.kind {
             Kind::Single(set) => set.idle(),
-            Kind::Pair(pair) => pair.idle(),
+            Kind::Tier(tier) => tier.idle(),
         }
     }
 }

@@ -10,14 +10,33 @@ extern crate alloc;
 #[macro_use]
 mod floor;
 
+mod append;
+mod children;
+mod clean;
+mod commands;
 mod config;
+mod deferred_mirror;
+mod destage;
+mod drive;
 mod engine;
+mod facts;
+mod nvram;
 pub mod overlay;
-mod pair;
+mod pack;
 mod policy;
+mod reads;
+mod redirect;
+mod remove;
 pub mod report;
+mod revive;
+mod route;
+mod start;
+mod stop;
+mod tier;
+mod view;
+mod works;
 
 pub use config::{Config, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
+pub use destage::Budget;
 pub use engine::Engine;
-pub use pair::Budget;
-pub use policy::destage;
+pub use policy::destage_order::DestageOrder;

@@ -1,8 +1,8 @@
 //! What an array with a log beside it reports: its main set's view, and what lies in the log.
 
+use crate::Budget;
 use crate::config::Redirect;
 use crate::overlay::{Cleans, DestageStage, Kind, OverlayCounters, PackState};
-use crate::pair::Budget;
 use alloc::boxed::Box;
 use core::ops::{Deref, DerefMut};
 use restripe_array::meta::BufferMark;

@@ -80,7 +80,7 @@ impl Metadata {
 
     /// Puts a session on record; false if it is there. What has halted gets nothing on record any more.
     pub fn put_session(&mut self, session: u32) -> bool {
-        let partner = self.superblock.partner.as_mut().expect("a set of a pair");
+        let partner = self.superblock.partner.as_mut().expect("a set of a tier");
         if partner.session == session {
             return false;
         }

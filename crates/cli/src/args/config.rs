@@ -25,7 +25,7 @@ use restripe_array::cache::Rule;
 use restripe_array::{Order, Throttle};
 use restripe_io::control::NamedRating;
 use restripe_io::member::MemberSource;
-use restripe_tier::{Redirect, destage};
+use restripe_tier::{DestageOrder, Redirect};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::fs;
@@ -145,7 +145,7 @@ pub(crate) struct ServeConfig {
     #[serde(deserialize_with = "time")]
     pub destage_every: Option<Duration>,
     #[serde(deserialize_with = "destage_order")]
-    pub destage_order: Option<destage::Order>,
+    pub destage_order: Option<DestageOrder>,
     #[serde(deserialize_with = "destage_memory")]
     pub destage_memory: Option<u64>,
     #[serde(deserialize_with = "time")]
@@ -254,7 +254,7 @@ parsed! {
     zone: u64 = parse_zone;
     epoch: Duration = parse_epoch;
     order: Order = parse_order;
-    destage_order: destage::Order = parse_destage_order;
+    destage_order: DestageOrder = parse_destage_order;
     destage_memory: u64 = parse_destage_memory;
     power: PowerCommand = parse_power;
     watts: NamedRating = parse_watts;

@@ -25,7 +25,7 @@ use restripe_io::backend::PowerHook;
 use restripe_io::control::{NamedRating, Server};
 use restripe_io::front::listen::Listener;
 use restripe_io::signals::Termination;
-use restripe_tier::{Destage, Redirect, Sleep, destage};
+use restripe_tier::{Destage, DestageOrder, Redirect, Sleep};
 use std::path::PathBuf;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -125,7 +125,7 @@ pub(crate) struct Serve {
     /// clusters first (rounds, the default); or over the whole log by least correlation (mcfd, as RERAID), by
     /// age (oldest) or by address (address)
     #[arg(long, value_name = "NAME", value_parser = destage_order_parser())]
-    pub destage_order: Option<destage::Order>,
+    pub destage_order: Option<DestageOrder>,
     /// Memory for the destage of a code cache, 1M to 1G in steps of 64K [default: 16M]
     #[arg(long, value_name = "SIZE", value_parser = parse_destage_memory)]
     pub destage_memory: Option<u64>,

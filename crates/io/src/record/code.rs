@@ -8,7 +8,7 @@ use restripe_array::{
     Member, MemberInfo, Moves, Nanos, Order, Page, Pool, Request, RequestOp, RequestTag, ScrubMode,
     Segment, StartMode, Tag, Throttle, Uuid, Verdict,
 };
-use restripe_tier::destage;
+use restripe_tier::DestageOrder;
 use restripe_tier::{Config, Destage, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 
 /// The most requests, slices and operations that a record may speak of.
@@ -35,7 +35,7 @@ pub(super) enum Stored {
 }
 
 around!(Buf, CommandTag, Member, Nanos, RequestTag, Tag);
-one_of_all!(Redirect, Rule, destage::Order, Order, Moves, ScrubMode);
+one_of_all!(Redirect, Rule, DestageOrder, Order, Moves, ScrubMode);
 fields! {
     Pool { small, large }
     HeatLimits { zone_sectors, epoch }

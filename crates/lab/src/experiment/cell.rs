@@ -22,8 +22,8 @@ use restripe_array::{
 };
 use restripe_sim::disk::queue::Policy;
 use restripe_sim::rng::mix;
+use restripe_tier::DestageOrder;
 use restripe_tier::Redirect;
-use restripe_tier::destage;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -131,12 +131,12 @@ fn of<const NUMBER: u8, T: From<u8>>() -> T {
 }
 
 fn least_correlation() -> String {
-    destage::Order::default().name().into()
+    DestageOrder::default().name().into()
 }
 
-fn destage_order(name: &str) -> Result<destage::Order, String> {
-    let names = destage::Order::ALL.map(destage::Order::name);
-    destage::Order::named(name).ok_or_else(|| no_such("order of a destage", name, &names))
+fn destage_order(name: &str) -> Result<DestageOrder, String> {
+    let names = DestageOrder::ALL.map(DestageOrder::name);
+    DestageOrder::named(name).ok_or_else(|| no_such("order of a destage", name, &names))
 }
 
 /// Sectors of a code cache's chunk: of which a row is no longer than a record, the largest if it is not told.

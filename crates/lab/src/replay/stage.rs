@@ -21,7 +21,7 @@ use restripe_sim::disk::{Device, Disk};
 use restripe_sim::image::Image;
 use restripe_sim::payload::Payload;
 use restripe_sim::world::{Happening, World, WorldConfig};
-use restripe_tier::destage;
+use restripe_tier::DestageOrder;
 use restripe_tier::report::Status;
 use restripe_tier::{Config, Destage, Engine, Redirect, Sleep, SurrogateConfig, SurrogateLimits};
 use std::collections::BTreeMap;
@@ -58,7 +58,7 @@ pub struct CodeCachePlan {
     pub chunk_sectors: u32,
     /// Records in memory, of 64 KiB each.
     pub records_in_memory: u32,
-    pub destage_order: destage::Order,
+    pub destage_order: DestageOrder,
     pub clean: bool,
     /// For what is on its way home, of 64 KiB each.
     pub destage_buffers: u32,
@@ -514,7 +514,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
         destage: Destage {
             order: surrogate
                 .code_cache
-                .map_or(destage::Order::default(), |one| one.destage_order),
+                .map_or(DestageOrder::default(), |one| one.destage_order),
             sleep: surrogate.sleep.map(|after| Sleep {
                 after,
                 ..Sleep::default()

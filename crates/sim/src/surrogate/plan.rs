@@ -9,7 +9,7 @@ use crate::swarm::plan::cached;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Init, Partner, PartnerRole, WriteHole};
 use restripe_array::{CacheLimits, Limits, Nanos};
-use restripe_tier::destage::Order;
+use restripe_tier::DestageOrder;
 use restripe_tier::overlay::format::slot::HALF_SECTORS;
 use restripe_tier::{Destage, Redirect, Sleep, SurrogateLimits};
 
@@ -242,7 +242,7 @@ fn destage(rng: &mut Rng) -> Destage {
         idle: rng.chance(1, 2).then(|| millis(rng, &[1, 100, 3000])),
         every: rng.chance(1, 4).then(|| millis(rng, &[10, 1000])),
         seal: millis(rng, &[1, 50, 5000]),
-        order: *rng.pick(&Order::ALL),
+        order: *rng.pick(&DestageOrder::ALL),
         sleep: rng.chance(3, 4).then(|| Sleep {
             after: millis(rng, &[1, 100]),
             starts_a_day: *rng.pick(&[1000, 1 << 30]),

@@ -1,7 +1,7 @@
 //! What an overlay is made with, and what it counts.
 
 use super::Extent;
-use crate::policy::destage::Order;
+use crate::policy::destage_order::DestageOrder;
 use alloc::vec::Vec;
 
 /// Bounds, fixed at construction.
@@ -49,7 +49,7 @@ pub struct Packing {
 /// How packed data is destaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct StripeDestage {
-    pub order: Order,
+    pub order: DestageOrder,
     /// Sectors of a stripe of the main set.
     pub stripe_sectors: u64,
     /// A destage write has at most this number of sectors, and begins at a multiple.

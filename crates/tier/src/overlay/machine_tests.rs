@@ -4,7 +4,7 @@ use super::{
     Cleans, Effect, FoundInLog, LogShape, NvramVersion, Overlay, OverlayLimits, Packing, PartTag,
     SealCause, Site, StripeDestage,
 };
-use crate::policy::destage::Order;
+use crate::policy::destage_order::DestageOrder;
 use alloc::vec::Vec;
 use restripe_array::{Buf, BufRef, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES};
 
@@ -183,16 +183,16 @@ fn what_memory_holds_goes_home_and_then_the_next() {
         assert!(overlay.holds_nothing_instead() && !overlay.is_destaging());
         (read, void)
     };
-    let (read, void) = gathered(Order::Rounds);
+    let (read, void) = gathered(DestageOrder::Rounds);
     assert_eq!(read, (1..=12).collect::<Vec<u64>>());
     assert_eq!(void, [5, 9, 13]);
-    let (_, void) = gathered(Order::Mcfd);
+    let (_, void) = gathered(DestageOrder::Mcfd);
     assert_eq!(void, [13]);
 }
 
 fn hot_and_cold() -> Overlay {
     let destage = StripeDestage {
-        order: Order::Rounds,
+        order: DestageOrder::Rounds,
         stripe_sectors: 16,
         run_sectors: 16,
         pages: 4,
@@ -393,7 +393,7 @@ fn with_buffer() -> Overlay {
         records: 4,
         held: 4,
         destage: StripeDestage {
-            order: Order::Rounds,
+            order: DestageOrder::Rounds,
             stripe_sectors: 16,
             run_sectors: 16,
             pages: 4,

@@ -15,7 +15,7 @@
 //!
 //! As long as the primary copies are trusted, a record is acknowledged when log and primary copies have it,
 //! and is read from the primary copies. When they are no longer trusted, and after every start, only the
-//! log's copy is valid. `pair/deferred_mirror.rs` decides when they are trusted.
+//! log's copy is valid. `deferred_mirror.rs` of the tier decides when they are trusted.
 
 use super::effect::{CopyTag, Effect, PartTag, Site};
 use super::limits::SealCause;

@@ -1,4 +1,4 @@
 //! Policies decide and cannot act: small deterministic machines over a read-only view.
 
 pub(crate) mod cleaning;
-pub mod destage;
+pub mod destage_order;

@@ -12,7 +12,7 @@ use restripe_array::{Buf, RequestError};
 use restripe_sim::oracle::{FlushTicket, Oracle, ReadTicket, WriteId};
 use restripe_sim::payload::{Payload, Token};
 use restripe_sim::rng::Rng;
-use restripe_tier::destage::Order;
+use restripe_tier::DestageOrder;
 use restripe_tier::overlay::{
     CopyTag, Effect, Extent, FoundInLog, LogShape, Overlay, OverlayLimits, Packing, SealCause,
     StripeDestage,
@@ -37,7 +37,7 @@ fn limits(seed: u64) -> OverlayLimits {
         records: 1 + (seed / 3) as u32 % 3,
         held: 3 + (seed / 9) as u32 % 3,
         destage: StripeDestage {
-            order: Order::ALL[(seed / 7) as usize % 4],
+            order: DestageOrder::ALL[(seed / 7) as usize % 4],
             stripe_sectors: [8, 32][(seed / 5) as usize % 2],
             run_sectors: 16,
             // Often too few for all, now and then for some stripe.

@@ -19,7 +19,7 @@ use crate::overlay::limits::{FETCHES, Packing, StripeDestage};
 use crate::overlay::log::Log;
 use crate::overlay::requests::{Owner, Requests};
 use crate::overlay::{Extent, Kind};
-use crate::policy::destage::{Destage, Fetch, Order};
+use crate::policy::destage_order::{Destage, DestageOrder, Fetch};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;
@@ -157,7 +157,7 @@ impl Stripes {
         let record = u64::from(log.footprint(log.limits.record_sectors));
         let cluster = u64::from(packing.records) * record;
         let mut places = Places::new(log, packing.destage, cluster, below);
-        if places.destage.order == Order::Rounds {
+        if places.destage.order == DestageOrder::Rounds {
             places.below = places.end_of_round(log);
         }
         let (order, below) = (places.order(log)?, places.below);

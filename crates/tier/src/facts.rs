@@ -151,12 +151,12 @@ impl Facts {
     /// The overlay of a tier that serves.
     #[inline]
     pub(crate) fn overlay(&self) -> &Overlay {
-        self.overlay.as_ref().expect("a serving pair has one")
+        self.overlay.as_ref().expect("a serving tier has one")
     }
 
     #[inline]
     pub(crate) fn overlay_mut(&mut self) -> &mut Overlay {
-        self.overlay.as_mut().expect("a serving pair has one")
+        self.overlay.as_mut().expect("a serving tier has one")
     }
 
     /// The overlay that a refused start gives back.
@@ -211,7 +211,7 @@ impl Facts {
             && self.halted_sites().next().is_some()
     }
 
-    /// Whether what the pair writes to this set is shelved instead of failed: also while another set is
+    /// Whether what the tier writes to this set is shelved instead of failed: also while another set is
     /// started anew.
     pub(crate) fn shelves(&self, site: Site) -> bool {
         let goes_on = self.stage == Stage::Serving || !self.attempt.rests();

@@ -14,12 +14,12 @@
 use super::Starting;
 use super::serve::{LOGLESS, LOGLESS_SHAPE, NOTHING};
 use super::state::{Phase, Slots, can_be_had, found_of, record_sectors};
+use crate::children::{Owner, flush};
 use crate::config::{RECORD_SECTORS, Redirect};
+use crate::facts::Stage;
 use crate::overlay::format::slot::HALF_SECTORS;
 use crate::overlay::format::{AnchorTable, LogLayout, LogOwner, LogRegion, Recovered, Scan};
 use crate::overlay::{Extent, Kind, Site};
-use crate::pair::children::{Owner, flush};
-use crate::pair::facts::Stage;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::meta::superblock::{BufferMark, Partner, PartnerRole};

@@ -97,7 +97,7 @@ pub(crate) fn flush() -> Request {
     child(RequestOp::Flush, 0, 0, BufRef::new(Buf(0), 0, 0), false)
 }
 
-/// The tag of commands that the pair itself gives to a set.
+/// The tag of commands that the tier itself gives to a set.
 pub(crate) fn child_command(site: Site) -> CommandTag {
     CommandTag(u64::MAX - site as u64)
 }
@@ -260,7 +260,7 @@ impl Children {
         }
     }
 
-    /// A set has answered. What the pair itself writes to a log without space is shelved: users alone hear
+    /// A set has answered. What the tier itself writes to a log without space is shelved: users alone hear
     /// of it.
     fn child_replied(&mut self, site: Site, tag: RequestTag, result: Result<(), RequestError>) {
         let writes = self.child_of(tag).request.op != RequestOp::Read;
@@ -340,7 +340,7 @@ impl Children {
                 let result = result.map_err(|error| self.route.error_of(site, error));
                 self.out.push(Action::CommandReply(tag, result));
             }
-            // Told by the pair, when both are ready.
+            // Reported by the tier, when both sets are ready.
             Action::Fact(Fact::Started { .. } | Fact::Stopped) => {}
             Action::Fact(Fact::Lost { lba, sectors }) if site == Site::Home => {
                 self.lost_at_home(lba, sectors);

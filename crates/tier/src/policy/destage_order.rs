@@ -34,7 +34,7 @@ use alloc::vec::Vec;
 
 /// An order by name.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
-pub enum Order {
+pub enum DestageOrder {
     Mcfd,
     Oldest,
     Address,
@@ -43,7 +43,7 @@ pub enum Order {
 }
 
 restripe_array::named! {
-    Order {
+    DestageOrder {
         Mcfd = "mcfd",
         Oldest = "oldest",
         Address = "address",
@@ -102,7 +102,7 @@ pub struct Step {
 /// A way home for all that some clusters hold.
 #[derive(Default)]
 pub struct Destage {
-    order: Order,
+    order: DestageOrder,
     /// Blocks.
     memory: u64,
     used: u64,
@@ -122,7 +122,7 @@ impl Destage {
     /// `blocks`: how many blocks of a stripe a cluster holds, by cluster from the oldest on, and stripe; each pair once.
     /// None if some stripe has more blocks than memory.
     pub fn new(
-        order: Order,
+        order: DestageOrder,
         memory: u64,
         blocks: impl IntoIterator<Item = (u32, u64, u64)>,
     ) -> Option<Destage> {
@@ -220,16 +220,6 @@ impl Destage {
         self.stripes.is_empty()
     }
 
-    /// Blocks in memory, or on their way there.
-    pub fn used(&self) -> u64 {
-        self.used
-    }
-
-    /// Clusters read so far, each as often as it was.
-    pub fn reads(&self) -> u64 {
-        self.reads
-    }
-
     /// Of those, how many had been read before.
     pub fn read_again(&self) -> u64 {
         self.read_again
@@ -237,9 +227,9 @@ impl Destage {
 
     fn rank(&self, stripe: &Stripe) -> u32 {
         match self.order {
-            Order::Mcfd | Order::Rounds => stripe.unread,
-            Order::Oldest => stripe.clusters[0],
-            Order::Address => 0,
+            DestageOrder::Mcfd | DestageOrder::Rounds => stripe.unread,
+            DestageOrder::Oldest => stripe.clusters[0],
+            DestageOrder::Address => 0,
         }
     }
 
@@ -284,7 +274,10 @@ impl Destage {
         let parts = self.clusters[cluster as usize].parts.iter();
         let away = parts.filter(|(_, part)| part.held == Held::Away);
         let stripes = away.map(|(number, _)| (*number, &self.stripes[number]));
-        let counts = u32::from(matches!(self.order, Order::Mcfd | Order::Rounds));
+        let counts = u32::from(matches!(
+            self.order,
+            DestageOrder::Mcfd | DestageOrder::Rounds
+        ));
         let ranked = stripes.map(|(number, stripe)| (self.rank(stripe) - counts, number));
         let mut others: Vec<(u32, u64)> = ranked.collect();
         others.sort_unstable();
@@ -387,7 +380,7 @@ mod tests {
         loop {
             let next = (begun.len() < most).then(|| destage.next_stripe());
             if let Some(step) = next.flatten() {
-                assert!(destage.used() <= destage.memory);
+                assert!(destage.used <= destage.memory);
                 for dropped in &step.dropped {
                     assert!(here.remove(dropped), "{dropped:?} was here");
                 }
@@ -407,7 +400,7 @@ mod tests {
             steps.push(step);
         }
         assert!(destage.is_over() && here.is_empty());
-        assert_eq!(destage.used(), 0);
+        assert_eq!(destage.used, 0);
         assert!(
             destage
                 .clusters
@@ -424,7 +417,7 @@ mod tests {
     /// The paper's worked example (3.4.2): stripe 8 with cluster 2, then stripe 3 with cluster 5; each cluster is read once.
     #[test]
     fn the_paper_s_example_goes_as_it_says() {
-        let destage = Destage::new(Order::Mcfd, 100, table()).expect("room for all");
+        let destage = Destage::new(DestageOrder::Mcfd, 100, table()).expect("room for all");
         let (steps, again) = run(destage);
         let clusters =
             |step: &Step| -> Vec<u32> { step.reads.iter().map(|fetch| fetch.cluster).collect() };
@@ -443,15 +436,15 @@ mod tests {
             let destage = Destage::new(order, 100, table()).expect("room for all");
             run(destage).0.iter().map(|step| step.stripe).collect()
         };
-        assert_eq!(stripes(Order::Address), [1, 2, 3, 4, 5, 6, 7, 8]);
-        assert_eq!(stripes(Order::Oldest), [1, 2, 4, 7, 3, 8, 5, 6]);
+        assert_eq!(stripes(DestageOrder::Address), [1, 2, 3, 4, 5, 6, 7, 8]);
+        assert_eq!(stripes(DestageOrder::Oldest), [1, 2, 4, 7, 3, 8, 5, 6]);
     }
 
     #[test]
     fn a_stripe_that_does_not_fit_is_refused() {
         // Stripe 4 has blocks in five clusters.
-        assert!(Destage::new(Order::Mcfd, 4, table()).is_none());
-        assert!(Destage::new(Order::Mcfd, 5, table()).is_some());
+        assert!(Destage::new(DestageOrder::Mcfd, 4, table()).is_none());
+        assert!(Destage::new(DestageOrder::Mcfd, 5, table()).is_some());
     }
 
     /// The bound holds at every size; what is read again is counted, and none is where there is room for all.
@@ -475,7 +468,7 @@ mod tests {
                     .iter()
                     .map(|((cluster, stripe), blocks)| (*cluster, *stripe, *blocks))
             };
-            for order in Order::ALL {
+            for order in DestageOrder::ALL {
                 let (_, again) = run(Destage::new(order, all, entries()).expect("room for all"));
                 assert_eq!(again, 0, "{order:?}");
                 let least = (1..).find(|memory| Destage::new(order, *memory, entries()).is_some());
@@ -496,10 +489,10 @@ mod tests {
             run(destage).1
         };
         assert!(
-            again(Order::Mcfd) <= again(Order::Address),
+            again(DestageOrder::Mcfd) <= again(DestageOrder::Address),
             "{} {}",
-            again(Order::Mcfd),
-            again(Order::Address)
+            again(DestageOrder::Mcfd),
+            again(DestageOrder::Address)
         );
     }
 }

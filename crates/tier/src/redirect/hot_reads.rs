@@ -6,7 +6,7 @@
 use super::Redirects;
 use crate::config::Redirect;
 use crate::overlay::{CopyTag, Overlay, Pressure, Site};
-use crate::pair::works::{CopyOut, Job};
+use crate::works::{CopyOut, Job};
 use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
@@ -77,7 +77,7 @@ fn drop_around(overlay: &mut Overlay, held: &mut Cache, lba: u64) -> bool {
 pub(crate) enum Source {
     /// A window of a task.
     Window(u32),
-    /// What a user read of these sectors of home, in a buffer of the pair's own.
+    /// What a user read of these sectors of home, in a buffer of the tier's own.
     Read { buf: Buf, lba: u64, sectors: u64 },
 }
 

@@ -118,13 +118,13 @@ impl Stops {
 
     /// Whether a stop has two sets to number: not without a log, and not once it has been let go.
     fn numbers_stop(&self) -> bool {
-        let pair = [Site::Home, Site::Log];
+        let sets = [Site::Home, Site::Log];
         let tied = |site: &Site| {
             let set = &self.sets[*site];
             self.started[*site] && set.partner().is_some() && !set.halted()
         };
         let writes = !self.home().mode().read_only && !self.home().planted(Bug::StopWritesOnce);
-        writes && self.overlay.is_some() && !self.is_logless() && pair.iter().all(tied)
+        writes && self.overlay.is_some() && !self.is_logless() && sets.iter().all(tied)
     }
 
     /// False while a number is on its way. A set that cannot be written gets none: the sets stop as they are.
@@ -145,7 +145,7 @@ impl Stops {
         self.tell(site, Event::Command(child_command(site), Command::Stop));
     }
 
-    /// A set has answered a command of the pair's own; errors name members as the pair does.
+    /// A set has answered a command of the tier's own; errors name members as the tier does.
     pub(crate) fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match self.stage {
             Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log] => {

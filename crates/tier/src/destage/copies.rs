@@ -5,10 +5,10 @@
 //! go at a minimum rate.
 
 use super::staging::Staging;
+use crate::children::Owner;
+use crate::facts::Stage;
 use crate::overlay::{Extent, Kind, PartTag, Pressure, Site, is_logged};
-use crate::pair::children::Owner;
-use crate::pair::facts::Stage;
-use crate::pair::works::Job;
+use crate::works::Job;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use restripe_array::parts;

@@ -19,10 +19,10 @@
 use super::Starting;
 use super::state::{Phase, found_of, record_sectors};
 use crate::config::RECORD_SECTORS;
+use crate::destage::staging;
+use crate::facts::Stage;
 use crate::overlay::format::LogLayout;
 use crate::overlay::{FoundInLog, LogShape, Overlay, OverlayLimits, Packing, Site, StripeDestage};
-use crate::pair::destage::staging;
-use crate::pair::facts::Stage;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::layout::Level;

@@ -16,14 +16,14 @@
 use super::state::{
     Again, Brought, Phase, Reading, Start, Step, Wanted, of_buffer, record_sectors,
 };
+use crate::children::Owner;
+use crate::facts::Stage;
 use crate::overlay::Site;
 use crate::overlay::format::{
     LogLayout, LogOwner, PayloadFound, Read, RecordHeader, anchor, record,
 };
-use crate::pair::children::Owner;
-use crate::pair::facts::Stage;
-use crate::pair::remove::Removal;
-use crate::pair::route::SITES;
+use crate::remove::Removal;
+use crate::route::SITES;
 use alloc::boxed::Box;
 use restripe_array::meta::crc::crc32c;
 use restripe_array::parts::{Attempt, Bug, Copies, TAG};
@@ -63,7 +63,7 @@ fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
 pub(crate) struct LogReader {
     pub(crate) below: Removal,
     pub(crate) start: Option<Box<Start>>,
-    /// How an attempt's start ended ([`crate::pair::revive`]).
+    /// How an attempt's start ended ([`crate::revive`]).
     pub(crate) outcome: Option<Result<(), CommandError>>,
 }
 

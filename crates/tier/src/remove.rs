@@ -7,7 +7,7 @@
 //! | emptying | the array stops; what lies there cannot be brought home      | kept     |
 //! | emptying | home halts: it answers why                                   | kept     |
 //!
-//! A pair that does not serve, or has no surrogate any more, leaves the answer to home.
+//! A tier that does not serve, or has no surrogate any more, leaves the answer to home.
 //!
 //! While it empties no write goes into the log but over what lies there, no clean copy does, and mirrors stay awake; what lies there goes
 //! home at once; the second way home is the last, whatever users write meanwhile, who wait for it. So what users have under way when the command comes is waited for, and nothing can get there behind the last look.

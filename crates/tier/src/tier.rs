@@ -1,23 +1,21 @@
-//! An array with a surrogate: two engines, the home set's and the surrogate's, and the overlay between users
-//! and both.
+//! An array with a log set: two sets, and the overlay between clients and both.
 //!
 //! ```text
-//! users' requests -> overlay -> jobs -> child requests -> home set's engine    -> actions
-//!                                                      -> surrogate's engine   -> actions
-//! tasks (rebuild, scrub, ...) go on in the home set's engine, beneath the overlay, and see what home holds
+//! clients' requests -> overlay -> jobs -> child requests -> main set -> actions
+//!                                                        -> log set  -> actions
+//! tasks (rebuild, scrub, ...) go on in the main set, beneath the overlay, and see what the main set holds
 //! ```
 //!
-//! A code cache may have a third one beside them, whose data space is its [buffer](nvram) in persistent
-//! memory.
+//! A code cache may have a third set, its [NVRAM](crate::nvram).
 //!
-//! Both engines are whole: the surrogate has its own members, redundancy, rebuild and write hole; its data
-//! space is the overlay's log. To a shell they are one engine: members are numbered through, the home set's
-//! first, and so are tags.
+//! Each set is whole: the log set has members, redundancy, rebuild and write hole of its own; its data space
+//! is the overlay's log. A shell sees one engine: members are numbered through, those of the main set first,
+//! and so are tags.
 //!
 //! | stage    | cause                                                  | next     |
 //! |----------|--------------------------------------------------------|----------|
 //! | idle     | the command to start                                   | starting |
-//! | starting | both sets serve, the log's records are known ([`start`]) | serving  |
+//! | starting | both sets serve, the log's records are known ([`crate::start`]) | serving  |
 //! | starting | home serves, and nothing that counts lies elsewhere    | alone    |
 //! | starting | a set cannot start                                     | idle     |
 //! | serving  | the command to stop                                    | stopping |
@@ -26,71 +24,54 @@
 //!
 //! The tier has floors. Each owns its state and the floor beneath it, and calls downward only. From the top:
 //!
-//! | floor               | what it does                                                            |
-//! |---------------------|-------------------------------------------------------------------------|
-//! | [`Pair`]            | takes events, effects and results to the other floors; status           |
-//! | [`revive`], [`stop`], [`start`] | starts halted sets again; stops all sets; starts them       |
-//! | [`remove`]          | removes the log set from an array that serves                           |
-//! | [`destage`]         | brings data from the log into the main set                              |
-//! | [`clean`]           | moves live data within the log                                          |
-//! | [`redirect`]        | decides which requests go to the log set                                |
-//! | [`deferred_mirror`] | writes primary copies first (GRAID, ERAID)                              |
-//! | [`nvram`]           | keeps records in persistent memory until the log has them               |
-//! | [`pack`]            | packs writes into whole rows of the log                                 |
-//! | [`append`]          | writes records and anchors into the log                                 |
-//! | [`reads`]           | reads and flushes for users                                             |
-//! | [`works`]           | memory and computations                                                 |
-//! | [`children`]        | requests of the sets                                                    |
-//! | [`facts`]           | sets, overlay, stage                                                    |
+//! | floor | what it does |
+//! |---|---|
+//! | `tier` | takes events, effects and results to the other floors; `commands`, `drive` and `view` belong to it |
+//! | `revive`, `stop`, `start` | starts halted sets again; stops all sets; starts them |
+//! | `remove` | removes the log set from an array that serves |
+//! | `destage` | brings data from the log into the main set |
+//! | `clean` | moves live data within the log |
+//! | `redirect` | decides which requests go to the log set |
+//! | `deferred_mirror` | writes primary copies first (GRAID, ERAID) |
+//! | `nvram` | keeps records in persistent memory until the log has them |
+//! | `pack` | packs writes into whole rows of the log |
+//! | `append` | writes records and anchors into the log |
+//! | `reads` | reads and flushes for clients |
+//! | `works` | memory and computations |
+//! | `children` | requests of the sets |
+//! | `facts` | sets, overlay, stage |
+//!
+//! The rules of a feature are in [`crate::overlay`], which moves no byte; its acts are here, in a file or
+//! folder of the same name.
 
-mod append;
-mod children;
-mod clean;
-mod commands;
-mod deferred_mirror;
-mod destage;
-mod drive;
-mod facts;
-mod nvram;
-mod pack;
-mod reads;
-mod redirect;
-mod remove;
-mod revive;
-mod route;
-mod start;
-mod stop;
-mod view;
-mod works;
-
+use crate::children::{Answer, Owner};
 use crate::config::{Config, SurrogateConfig};
+use crate::facts::Stage;
 use crate::overlay::{Effect, Site};
+use crate::reads::lost_of_home;
+use crate::revive::Revival;
+use crate::route::{self, SITES};
+use crate::start::reading::START_TAGS;
+use crate::works::Job;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use children::{Answer, Owner};
-pub use destage::Budget;
-use facts::Stage;
-use reads::lost_of_home;
 use restripe_array::parts::refuse_all;
 use restripe_array::{
     Action, Actions, Compute, Event, Nanos, Request, RequestError, RequestOp, RequestTag,
     SECTOR_BYTES, Tag, Verdict,
 };
-use revive::Revival;
-use start::reading::START_TAGS;
-use works::Job;
 
-pub(crate) struct Pair {
+pub(crate) struct Tier {
     below: Revival,
     /// Replies that wait until every set is sure to be this run's.
     held: Vec<(RequestTag, Result<(), RequestError>)>,
 }
 
-floor!(Pair over Revival);
+floor!(Tier over Revival);
 
-impl Pair {
-    pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Pair {
-        Pair {
+impl Tier {
+    pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> Tier {
+        Tier {
             held: Vec::new(),
             below: Revival::new(config, surrogate),
         }
@@ -133,7 +114,7 @@ impl Pair {
             }
             Event::Command(tag, command) => self.command(tag, command),
             Event::Turn => self.turn(),
-            Event::Paused(time) => route::SITES
+            Event::Paused(time) => SITES
                 .into_iter()
                 .for_each(|site| self.deliver(site, Event::Paused(time))),
         }
@@ -141,7 +122,7 @@ impl Pair {
     }
 
     /// Gives a set an event, and attends to its answer.
-    fn deliver(&mut self, site: Site, event: Event) {
+    pub(crate) fn deliver(&mut self, site: Site, event: Event) {
         self.tell(site, event);
         self.attend();
     }
@@ -180,7 +161,7 @@ impl Pair {
 
     fn turn(&mut self) {
         loop {
-            for site in route::SITES {
+            for site in SITES {
                 self.deliver(site, Event::Turn);
             }
             // What the sets are asked for in their turn begins with a further one.
@@ -193,7 +174,7 @@ impl Pair {
     }
 
     fn timer(&mut self) {
-        for site in route::SITES {
+        for site in SITES {
             let now = self.now;
             if self.route.is_due(site, now) {
                 self.deliver(site, Event::Timer);

@@ -39,12 +39,12 @@ pub(crate) fn tagged(site: Site, tag: Tag) -> Tag {
     Tag(tag.0 | (site as u32) << OWNER_SHIFT)
 }
 
-/// The tag of a computation of the pair itself.
+/// The tag of a computation of the tier itself.
 pub(crate) fn own_tag(index: u32) -> Tag {
     Tag(index | OWN << OWNER_SHIFT)
 }
 
-/// Whose a tag is (`None`: the pair's own), and what it is to them.
+/// Whose a tag is (`None`: the tier's own), and what it is to them.
 pub(crate) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
     let site = match tag.0 >> OWNER_SHIFT {
         0 => Some(Site::Home),
@@ -134,7 +134,7 @@ impl Route {
         self.wakes[site] = at;
     }
 
-    /// The pair itself wants to be woken.
+    /// The tier itself wants to be woken.
     pub(crate) fn wake_own(&mut self, at: Nanos) {
         self.own_wake = self.own_wake.min(at);
     }

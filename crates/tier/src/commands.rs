@@ -1,13 +1,13 @@
 //! Commands: each goes to a set, or to the floor that carries it out.
 
-use super::Pair;
 use super::facts::Stage;
 use super::route::Route;
 use crate::overlay::Site;
+use crate::tier::Tier;
 use restripe_array::refusals::NO_BUFFER;
 use restripe_array::{Command, CommandError, CommandTag, Event, Member, MemberInfo};
 
-impl Pair {
+impl Tier {
     pub(super) fn command(&mut self, tag: CommandTag, command: Command) {
         match command {
             Command::Start(mode) => {

@@ -16,11 +16,11 @@
 
 use super::reading::LogReader;
 use super::state::{Half, HalfStep, Phase, can_be_had, of_buffer};
+use crate::children::Owner;
 use crate::overlay::Site;
 use crate::overlay::format::slot::{self, HALF_SECTORS};
 use crate::overlay::format::{Scan, Version, record};
-use crate::pair::children::Owner;
-use crate::pair::works::Job;
+use crate::works::Job;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::meta::superblock::BufferMark;

@@ -13,8 +13,8 @@
 //! A halted set is started once more by a new engine, as `revival` of a set does for an array without a surrogate. Sets that
 //! serve go on. Requests and commands wait meanwhile.
 //!
-//! A **code cache** keeps its overlay, because acknowledged writes may lie in memory alone. A request of the pair to a log that
-//! has no space fails for users, but not for the pair: it is shelved, and given to the log again once that serves
+//! A **code cache** keeps its overlay, because acknowledged writes may lie in memory alone. A request of the tier to a log that
+//! has no space fails for users, but not for the tier: it is shelved, and given to the log again once that serves
 //! ([`Facts::shelves`]). So no record is missing from the log, and the memory of a record stays until the log has it.
 //!
 //! **Other surrogates** have no write in memory. Their overlay is broken by the write that found no space. A new one is made

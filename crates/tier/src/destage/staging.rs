@@ -9,10 +9,10 @@
 //! Memory is kept by pages, so that what one stripe needs no more is another's at once, whichever clusters both came with. Of a piece
 //! that could not be read with others, or found no page, nothing is kept: it is read for itself when it goes home.
 
+use crate::children::Owner;
+use crate::clean::Cleaning;
 use crate::overlay::{Extent, PartTag, Site};
-use crate::pair::children::Owner;
-use crate::pair::clean::Cleaning;
-use crate::pair::works::Job;
+use crate::works::Job;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Range;

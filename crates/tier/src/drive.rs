@@ -1,16 +1,16 @@
 //! What time, space and the state of the sets make due.
 
-use super::Pair;
 use super::facts::{Stage, Stopping};
 use super::remove::NOT_HOME;
 use crate::overlay::{Overlay, Pressure};
+use crate::tier::Tier;
 use restripe_array::report::ArrayState;
 use restripe_array::{Nanos, RequestError, RequestOp};
 
 /// A way home that failed is tried again after so long.
 const RETRY: Nanos = Nanos::from_secs(1);
 
-impl Pair {
+impl Tier {
     /// Begins and ends what time and space ask for; false if nothing is to be done now.
     pub(super) fn drive(&mut self) -> bool {
         if self.settle_trust() || self.go_on_leaving() {

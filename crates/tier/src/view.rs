@@ -1,10 +1,10 @@
-//! What the pair tells about itself: home's view, with the surrogate beside it.
+//! The status of an array with a log set: that of the main set, and of the others.
 
-use super::Pair;
 use super::facts::Stage;
 use crate::config::Redirect;
 use crate::overlay::{Kind, Overlay, OverlayCounters, Piece, Pressure, Site};
 use crate::report::{BufferStatus, CodeCacheStatus, OverlayStatus, Status, SurrogateStatus};
+use crate::tier::Tier;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::meta::BufferMark;
@@ -27,7 +27,7 @@ fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) -> bool {
     true
 }
 
-impl Pair {
+impl Tier {
     pub(crate) fn status(&self) -> Status {
         let mut set = self.set_status(Site::Home);
         set.state = match self.stage {
