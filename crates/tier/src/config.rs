@@ -11,16 +11,17 @@ pub struct Config {
     /// The devices that the shell has opened, in the order of their [`Member`] numbers.
     pub members: Vec<MemberInfo>,
     pub limits: Limits,
-    /// Some of the members are a surrogate of the others.
+    /// The last members are the log set of the others.
     pub surrogate: Option<SurrogateConfig>,
-    /// A member that completes nothing for so long is failed, and one that keeps a single operation four times as long.
+    /// A member that completes nothing for this time fails; so does one that keeps an operation four times as
+    /// long.
     pub io_timeout: Nanos,
-    /// The bug to have.
+    /// A planted bug, for tests of the tests.
     pub bug: Option<restripe_array::Bug>,
 }
 
 impl Config {
-    /// Of one set that has these members and limits.
+    /// The configuration of one set, with these members and limits.
     pub(crate) fn of_set(
         &self,
         members: Vec<MemberInfo>,
@@ -35,43 +36,42 @@ impl Config {
     }
 }
 
-/// The surrogate's part of a configuration.
+/// The log set's part of a configuration.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SurrogateConfig {
-    /// How many of the configured devices are the surrogate's: the last ones, but for its buffer's.
+    /// Devices of the log set: the last ones before those of NVRAM.
     pub members: u16,
-    /// How many are its buffer's, the last ones.
+    /// Devices of the NVRAM set: the last ones.
     pub buffer_members: u16,
     pub limits: SurrogateLimits,
     pub redirect: Redirect,
-    /// Users are moved out of a scrub's way, too, not only of tasks that restore redundancy.
+    /// Clients are redirected during a scrub, too, not only while redundancy is restored.
     pub scrubs: bool,
-    /// Where every write is redirected at all times.
+    /// When the log is destaged, where every write is redirected at all times.
     pub destage: Destage,
 }
 
-/// Bounds of the surrogate's engine and of the overlay.
+/// Bounds of the log set and of the overlay.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SurrogateLimits {
-    /// Buffers of the surrogate's engine.
+    /// Buffers of the log set.
     pub pool: Pool,
     pub requests: u32,
     pub slices: u32,
     pub ios: u32,
     /// Extents of the map (IDO's D_Map), 31 bytes each.
     pub extents: u32,
-    /// Or, if that is more, as many as a log holds of this length, in sectors, up to 2,097,152; 0: never.
+    /// Or, if that is more, as many extents of this length, in sectors, as the log holds, up to 2,097,152. 0: no.
     pub extent_sectors: u32,
-    /// Copies on their way home at once, and as many on their way into the log.
+    /// Destage writes in flight, and as many copies on their way into the log.
     pub copies: u32,
-    /// Where writes are gathered: records of 64 KiB of a cluster, which goes into the log at once.
+    /// Where writes are packed: records of 64 KiB in a cluster, which is written at once.
     pub cluster_records: u32,
-    /// And records in memory: those of clusters that are being filled or written, and the newest of those that were. None where
-    /// nothing is gathered.
+    /// Where writes are packed: records in memory. They are being filled or written, or were written last.
     pub records_in_memory: u32,
-    /// Buffers of the engine of the code cache's buffer in persistent memory, if it has one.
+    /// Buffers of the NVRAM set, if there is one.
     pub buffer_pool: Pool,
-    /// And so many buffers of 64 KiB for what of the log is on its way home, besides those of the clusters that are just being read.
+    /// Buffers of 64 KiB for data that was read for a destage, besides those of clusters that are being read.
     pub parts_home: u32,
 }
 
@@ -98,16 +98,16 @@ impl Default for SurrogateLimits {
 
 /// A record's payload at most: what a large buffer holds.
 pub(crate) const RECORD_SECTORS: u32 = restripe_array::BAND_SECTORS_MAX as u32;
-/// What a map is made for, of a log that takes every write: extents of a quarter of a record, 16 KiB.
+/// The map of a log that takes every write has room for extents of a quarter of a record, 16 KiB.
 const EXTENT_SECTORS: u32 = RECORD_SECTORS / 4;
 /// Extents of a map at most, 62 MiB, unless more were found in the log.
 const EXTENTS_MOST: u64 = 1 << 21;
-/// A buffer takes few requests at once, each of a record at most.
+/// NVRAM takes few requests at once, each of a record at most.
 const BUFFER_POOL: Pool = Pool {
     small: 256,
     large: 32,
 };
-/// Requests, slices and operations of a buffer at once.
+/// Requests, slices and operations of the NVRAM set at once.
 pub(crate) const BUFFER_REQUESTS: u32 = 64;
 pub(crate) const BUFFER_SLICES: u32 = 16;
 pub(crate) const BUFFER_IOS: u32 = 128;
@@ -115,8 +115,8 @@ pub(crate) const BUFFER_IOS: u32 = 128;
 const PAGES: u32 = 64;
 
 impl SurrogateLimits {
-    /// Of an array whose surrogate is a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2), and 16 MiB on its way
-    /// home, so many copies at once that drives can choose among them.
+    /// For a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2), and 16 MiB for a destage, with
+    /// enough writes in flight for drives to choose among.
     pub fn gathering() -> SurrogateLimits {
         SurrogateLimits {
             extent_sectors: EXTENT_SECTORS,
@@ -127,13 +127,13 @@ impl SurrogateLimits {
         }
     }
 
-    /// The same with a buffer in persistent memory.
+    /// These limits, with NVRAM.
     pub fn with_buffer(mut self) -> SurrogateLimits {
         self.buffer_pool = BUFFER_POOL;
         self
     }
 
-    /// Of an array whose first copies go ahead of the further ones: so many copies at once that drives can choose among them.
+    /// For deferred mirrors (GRAID, ERAID): enough writes in flight for drives to choose among.
     pub fn ahead() -> SurrogateLimits {
         SurrogateLimits {
             extent_sectors: EXTENT_SECTORS,
@@ -142,27 +142,27 @@ impl SurrogateLimits {
         }
     }
 
-    /// Extents of the map of a log of so many sectors.
+    /// Extents of the map of a log of this length.
     pub(crate) fn map_extents(&self, log_sectors: u64) -> u32 {
         let room = log_sectors.checked_div(self.extent_sectors.into());
         let room = room.unwrap_or(0).min(EXTENTS_MOST);
         self.extents.max(room as u32)
     }
 
-    /// Buffers that neither engine has: for pages, and for copies.
+    /// Buffers that no set has: for pages, and for copies.
     pub(crate) fn own_pool(&self) -> Pool {
         Pool {
             small: PAGES,
-            large: 2 * self.copies + self.records_in_memory + self.homeward_buffers(),
+            large: 2 * self.copies + self.records_in_memory + self.destage_buffers(),
         }
     }
 
-    /// Buffers of what goes home from a log in which writes are gathered: kept, or being read.
-    pub fn homeward_buffers(&self) -> u32 {
+    /// Buffers of a destage from packed records: for data that was read, and for data being read.
+    pub fn destage_buffers(&self) -> u32 {
         self.parts_home.saturating_add(self.load_buffers())
     }
 
-    /// Buffers of clusters that are being read, as many at once as there may be.
+    /// Buffers of as many clusters as may be read at once.
     pub(crate) fn load_buffers(&self) -> u32 {
         match self.parts_home {
             0 => 0,
@@ -170,7 +170,7 @@ impl SurrogateLimits {
         }
     }
 
-    /// All buffers that a surrogate takes of the pool: what the limits of its array need besides.
+    /// All buffers that a log set takes of the pool, besides those of the main set.
     pub fn whole_pool(&self) -> Pool {
         let own = self.own_pool();
         Pool {
@@ -180,30 +180,31 @@ impl SurrogateLimits {
     }
 }
 
-/// When what lies in the log goes home.
+/// When the log is destaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Destage {
-    /// When users have asked for nothing for so long.
+    /// After clients have requested nothing for this time.
     pub idle: Option<Nanos>,
-    /// So long after the last time, whatever the log holds.
+    /// This time after the last destage, whatever the log holds.
     pub every: Option<Nanos>,
-    /// What was gathered in memory goes into the log so long after it came, though nobody flushes.
+    /// A record in memory is written into the log this time after its first write, without a flush.
     pub seal: Nanos,
-    /// In which order stripes go home.
+    /// The order in which stripes are destaged.
     pub order: DestageOrder,
-    /// Mirrors sleep between ways home.
+    /// Mirrors are in standby between destages.
     pub sleep: Option<Sleep>,
-    /// Where they do, and writes are gathered, a log that runs short is cleaned as long as that pays: then nothing goes home, and they sleep on.
+    /// Where they are, and writes are packed, a log that runs short is cleaned as long as that pays. Then nothing
+    /// is destaged, and they stay in standby.
     pub clean: bool,
 }
 
-/// When mirrors are let sleep.
+/// When mirrors are put in standby.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sleep {
-    /// So long after they were needed last.
+    /// This time after they were last used.
     pub after: Nanos,
-    /// How often a day at most: what the drives' rating of starts and stops allows. More of them wait until the budget has grown
-    /// again.
+    /// How often a day at most, by the drives' rating of starts and stops. Further ones wait until the budget has
+    /// grown.
     pub starts_a_day: u32,
 }
 
@@ -231,32 +232,32 @@ impl Default for Destage {
 }
 
 impl Destage {
-    /// Whether a log in which writes are gathered is cleaned.
+    /// Whether a log of packed records is cleaned.
     pub(crate) fn cleans(&self) -> bool {
         self.clean && self.sleep.is_some()
     }
 }
 
-/// Which requests are moved away while a task runs that users are to be out of the way of.
+/// Which requests are redirected while a task runs that clients would slow.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub enum Redirect {
-    /// None: every request goes home.
+    /// None: every request goes to the main set.
     None,
     /// Every write, and reads of what was read before (WorkOut: Wu et al., FAST 2009).
     WorkOut,
-    /// Writes of what a missing member held, and every read (Victim Disk First, as IDO's section 4 has it manage a
-    /// surrogate).
+    /// Writes of cells of a missing member, and every read (Victim Disk First for a surrogate, IDO, section 4).
     Vdf,
-    /// Every write, and the zones that users read most, as they are restored (IDO, section 3.4).
+    /// Every write, and the zones that clients read most, as they are restored (IDO, section 3.4).
     #[default]
     Ido,
-    /// Every write, at all times: home is written when the log is nearly full, or users have been idle for long (RERAID).
+    /// Every write, at all times. The log is destaged when it is nearly full, or clients have been idle (RERAID).
     Reraid,
-    /// Every write, and to first copies at home as well: mirrors sleep, and get it from there when the log is nearly full (GRAID: Mao
-    /// et al., MASCOTS 2008).
+    /// Every write, and to the primary copies as well. The secondary copies are in standby, and are written when
+    /// the log is nearly full (GRAID: Mao et al., MASCOTS 2008).
     Graid,
-    /// Every write to first copies, and to nothing else: mirrors sleep, and get it from there when the map is nearly full, in time or
-    /// when somebody asks (ERAID: Li and Wang, 2006). Until then **a first copy that is lost takes new writes with it**.
+    /// Every write to the primary copies, without a log. The secondary copies are in standby, and are written
+    /// when the map is nearly full, after a time, or on request (ERAID: Li and Wang, 2006). Until then **the
+    /// loss of a primary copy loses new writes**.
     Eraid,
 }
 
@@ -278,7 +279,7 @@ impl Redirect {
         matches!(self, Redirect::Reraid | Redirect::Graid | Redirect::Eraid)
     }
 
-    /// Whether first copies go ahead of the further ones.
+    /// Whether primary copies are written first.
     pub fn goes_ahead(self) -> bool {
         matches!(self, Redirect::Graid | Redirect::Eraid)
     }

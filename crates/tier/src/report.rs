@@ -1,4 +1,4 @@
-//! What an array with a log beside it reports: its main set's view, and what lies in the log.
+//! The status of an array with a log set: that of the main set, and what the log has.
 
 use crate::Budget;
 use crate::config::Redirect;
@@ -8,11 +8,11 @@ use core::ops::{Deref, DerefMut};
 use restripe_array::meta::BufferMark;
 use restripe_array::report::{self, MemberState, MemberStatus};
 
-/// An array: the view of its own set, and of the surrogate that it is served with.
+/// The status of an array: of its main set, and of the log set that it is served with.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
     pub set: report::Status,
-    /// Of an array that is served with one.
+    /// `None` of an array without a log set.
     pub surrogate: Option<Box<SurrogateStatus>>,
 }
 
@@ -25,7 +25,7 @@ impl From<report::Status> for Status {
     }
 }
 
-/// Most questions about an array are about its own set.
+/// Most questions about an array are about its main set.
 impl Deref for Status {
     type Target = report::Status;
 
@@ -41,98 +41,100 @@ impl DerefMut for Status {
 }
 
 impl Status {
-    /// The array's members, its surrogate's behind them, and last those of that one's buffer.
+    /// The members of the main set, then those of the log set, then those of NVRAM.
     pub fn all_members(&self) -> impl Iterator<Item = &MemberStatus> {
         let buffer = self.surrogate.iter().flat_map(|one| &one.buffer);
         self.disks().chain(buffer.flat_map(|one| &one.set.members))
     }
 
-    /// Whether a flush may be promised: no member that is current, or waits to become so, makes nothing durable.
+    /// Whether flushes can make data durable: true unless a member that is current, or is to become so, is
+    /// volatile.
     pub fn is_durable(&self) -> bool {
         let counts =
             |one: &MemberStatus| !matches!(one.state, MemberState::Failed | MemberState::Foreign);
         !self.all_members().any(|one| one.volatile && counts(one))
     }
 
-    /// The array's members and its surrogate's, which may be drives with spindles; a buffer's are persistent memory.
+    /// The members of the main set and of the log set, which may be drives with spindles; those of NVRAM are not.
     pub fn disks(&self) -> impl Iterator<Item = &MemberStatus> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.set.members);
         self.members.iter().chain(of_surrogate)
     }
 }
 
-/// A surrogate, and what the overlay has of the array there.
+/// The status of a log set, and of the overlay.
 #[derive(Clone, Debug)]
 pub struct SurrogateStatus {
-    /// Of its buffer in persistent memory, if it has one.
+    /// Of its NVRAM, if it has any.
     pub buffer: Option<BufferStatus>,
     pub set: report::Status,
-    /// None while nothing is redirected and nothing can be.
+    /// `None` while nothing is redirected and nothing can be.
     pub overlay: Option<OverlayStatus>,
 }
 
-/// A code cache's buffer in persistent memory.
+/// The status of a code cache's NVRAM.
 #[derive(Clone, Debug)]
 pub struct BufferStatus {
     pub set: report::Status,
-    /// What the log has on record of it.
+    /// What the superblocks of the log set say about it.
     pub mark: BufferMark,
-    /// Records that lie there and are not durable in the log; none if flushes do not go there.
+    /// Records that it has and that are not durable in the log; `None` if flushes do not go there.
     pub records: Option<u32>,
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct OverlayStatus {
     pub redirect: Redirect,
-    /// Extents of the map (IDO's D_Map), and how many it can have.
+    /// Extents of the map (IDO's D_Map), and its capacity.
     pub extents: u32,
     pub capacity: u32,
-    /// Sectors of the array with a copy in the log, by [`Kind`]: instead, also, clean.
+    /// Sectors of the array that the log has, by [`Kind`]: instead, also, clean.
     pub sectors: [u64; Kind::ALL.len()],
     /// Sectors of the log.
     pub log_sectors: u64,
     pub going_home: bool,
-    /// The log failed: what must go there is refused, unless the array goes on without it.
+    /// The log failed: writes that must go there are refused, unless the array goes on without it.
     pub broken: bool,
-    /// It failed, and first copies have all that it had: writes go on without it (GRAID).
+    /// The log failed, and the primary copies have all that it had: writes go on without it (GRAID).
     pub without_log: bool,
-    /// The log has no room, and what lies there does not go home: it failed for want of space, or the last way home was cut short.
+    /// The log has no room, and is not destaged: it failed for want of space, or the last destage was cut short.
     pub full: bool,
-    /// First copies at home are believed to have what goes into the log (GRAID).
+    /// The primary copies are trusted to have what goes into the log (GRAID).
     pub ahead: bool,
-    /// Nobody else has it: there is no log (ERAID), or it failed.
+    /// Only the primary copies have new writes: there is no log (ERAID), or it failed.
     pub alone: bool,
-    /// There never was one.
+    /// There is no log (ERAID).
     pub logless: bool,
-    /// Mirrors that stand still now, how often mirrors were let, and how often all went home.
+    /// Mirrors in standby now.
     pub mirrors_asleep: u16,
-    /// Mirrors that were told to stand still, and cannot.
+    /// Mirrors that cannot be put in standby.
     pub mirrors_restless: u16,
+    /// How often mirrors were put in standby, and how often the log was destaged.
     pub rests: u64,
     pub destages: u64,
-    /// Where mirrors may sleep.
+    /// Where mirrors may be put in standby.
     pub budget: Option<Budget>,
-    /// Where writes are gathered in memory.
+    /// Where writes are packed in memory.
     pub code_cache: Option<CodeCacheStatus>,
     pub counters: OverlayCounters,
 }
 
-/// What a code cache is at (RERAID).
+/// The state of a code cache (RERAID).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CodeCacheStatus {
     pub gathering: PackState,
-    /// Records whose place at home is being announced, before they are written.
+    /// Records that wait to be written until the main set has on record that the log has them.
     pub announcing: u32,
-    /// The log is so full that everything is to go home.
+    /// The log is so full that it is to be destaged.
     pub short: bool,
-    /// Users' writes wait for room in it.
+    /// Clients' writes wait for room in the log.
     pub starved: bool,
-    /// Everything is on its way home, or is going to be once it lies in the log and mirrors are awake.
+    /// The log is being destaged, or is going to be once its records are written and mirrors have spun up.
     pub destaging: bool,
     pub destage_stage: Option<DestageStage>,
-    /// The oldest of the log is moved, so that nothing has to go home.
+    /// The oldest segments are cleaned, so that nothing has to be destaged.
     pub cleans: Option<Cleans>,
-    /// Mirrors that were told to stand still, and those that are asked to turn again.
+    /// Mirrors that are being put in standby, and those that are spinning up.
     pub mirrors_resting: u16,
     pub mirrors_waking: u16,
 }

@@ -293,8 +293,7 @@ impl Clients {
         }
     }
 
-    /// A write is acknowledged only when the failures since its admission are on record on the members that
-    /// remain.
+    /// A write is acknowledged only when all known failures are on record on the members that remain.
     fn may_acknowledge(&self, pending: &Pending) -> bool {
         let writes = pending.request.op.changes();
         !writes || self.settled() && !(pending.request.fua && self.lost.dirty())

@@ -655,7 +655,7 @@ fn part_of(surrogate: &SurrogateLimits, whole: &Limits) -> bool {
     let large = copies
         .checked_mul(2)
         .and_then(|own| own.checked_add(records_in_memory))
-        .and_then(|own| own.checked_add(surrogate.homeward_buffers()))
+        .and_then(|own| own.checked_add(surrogate.destage_buffers()))
         .and_then(|own| own.checked_add(pool.large))
         .and_then(|own| own.checked_add(buffer_pool.large));
     [requests, slices, ios, copies, cluster_records]
