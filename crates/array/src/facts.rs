@@ -10,7 +10,7 @@ use crate::contract::{
     IoOp, PLANTED, RequestError, RequestTag, Rival, StartMode, TaskKind,
 };
 use crate::layout::code::CellSet;
-use crate::layout::{Geometry, Layout, RowMap};
+use crate::layout::{Layout, RowMap};
 use crate::members::device::Places;
 use crate::policy::heat::Heat;
 use crate::report::{ArrayState, Counters};
@@ -18,11 +18,10 @@ use crate::runset::RunSet;
 use crate::standing::{Home, Standing, Standings};
 use crate::task::reshaping::Reshaping;
 use crate::task::table::{Task, Tasks};
-use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot, Uuid};
+use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
 use alloc::boxed::Box;
-use alloc::string::String;
 use alloc::vec::Vec;
-use restripe_format::meta::superblock::{BufferMark, Superblock, Tail, WriteHole};
+use restripe_format::meta::superblock::{Superblock, WriteHole};
 
 /// A batch has no more rows, so that it stays a small part of what buffers there are.
 const BATCH_ROWS_MAX: u64 = 16;
@@ -168,15 +167,24 @@ pub const NEVER: Nanos = Nanos(u64::MAX);
 
 impl Facts {
     pub(crate) fn new(config: Config) -> Facts {
-        let blank = Geometry::PLAIN;
+        // Of no array: it counts until the members have spoken.
+        let superblock = Superblock {
+            logical_block: 512,
+            extent_rows: 1,
+            written_all: true,
+            intent_rows: 1,
+            clean: true,
+            ..Superblock::default()
+        };
+        let blank = Layout::new(superblock.geometry);
         Facts {
             now: Nanos::ZERO,
             out: Actions::new(),
             state: ArrayState::Starting,
             mode: StartMode::default(),
             start: None,
-            layout: Layout::new(blank).expect("the blank geometry is sound"),
-            superblock: blank_superblock(blank),
+            layout: blank.expect("the blank geometry is sound"),
+            superblock,
             standing: Standings::default(),
             tasks: Tasks::default(),
             reshape: None,
@@ -374,10 +382,8 @@ impl Facts {
         let slots = 0..usize::from(self.superblock.geometry.slots);
         let further = slots.filter(|&slot| !self.layout.has_firsts(Slot(slot as u16)));
         let members = further.flat_map(|slot| self.standing.of_slot(slot));
-        members
-            .filter_map(|standing| standing.home)
-            .map(|home| home.member)
-            .collect()
+        let homes = members.filter_map(|standing| standing.home);
+        homes.map(|home| home.member).collect()
     }
 
     // ------------------------------------------------------------------------------------------------ superblock
@@ -596,38 +602,5 @@ impl Facts {
                 self.superblock.members[usize::from(entry)].dropped_for = None;
             }
         }
-    }
-}
-
-/// What stands in until the members have spoken.
-fn blank_superblock(geometry: Geometry) -> Superblock {
-    Superblock {
-        array: Uuid::NIL,
-        name: String::new(),
-        created: 0,
-        generation: 0,
-        sequence: 0,
-        member: Uuid::NIL,
-        geometry,
-        logical_block: 512,
-        write_hole: WriteHole::None,
-        regions: Vec::new(),
-        extent_rows: 1,
-        written_all: true,
-        intent_rows: 1,
-        clean: true,
-        forced: 0,
-        log_floor: 0,
-        resync_pending: false,
-        ahead: false,
-        alone: false,
-        members: Vec::new(),
-        placement: Vec::new(),
-        tasks: Vec::new(),
-        partner: None,
-        buffer: BufferMark::None,
-        lent: Vec::new(),
-        reshape: None,
-        tail: Tail::default(),
     }
 }

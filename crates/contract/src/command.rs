@@ -8,7 +8,7 @@ use restripe_format::units::{Member, Uuid};
 use restripe_format::values::ScrubMode;
 
 /// Names an administrative command; chosen by the shell, echoed in the reply.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
 pub struct CommandTag(pub u64);
 
 /// What an operator asks for.

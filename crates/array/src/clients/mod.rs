@@ -15,7 +15,6 @@ use crate::facts::Waiter;
 use crate::members::pool::Share;
 use crate::metadata::suspects::Suspects;
 use crate::policy::latency::Latencies;
-use crate::report::ArrayState;
 use crate::units::{Nanos, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -217,13 +216,7 @@ impl Clients {
     }
 
     pub fn admit(&self, request: &Request) -> Result<(), RequestError> {
-        if !matches!(
-            self.state,
-            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
-        ) {
-            return Err(RequestError::Unavailable);
-        }
-        if self.disowned() {
+        if !self.serving() || self.disowned() {
             return Err(RequestError::Unavailable);
         }
         let size = self.layout.size_sectors() * SECTOR_BYTES;

@@ -13,7 +13,7 @@ use restripe_format::meta::superblock::MemberRole;
 
 impl Instance {
     pub fn status(&self) -> Status {
-        let started = !self.standing.is_empty();
+        let (started, tasks) = (!self.standing.is_empty(), self.tasks.list.iter());
         Status {
             name: self.superblock.name.clone(),
             uuid: self.superblock.array,
@@ -24,15 +24,8 @@ impl Instance {
             logical_block: self.superblock.logical_block,
             read_only: self.mode.read_only,
             refusal: self.refused_for(),
-            members: (0..self.devices.len())
-                .map(|index| self.member_status(index))
-                .collect(),
-            tasks: self
-                .tasks
-                .list
-                .iter()
-                .map(|task| self.task_status(task))
-                .collect(),
+            members: self.all().map(|one| self.member_status(one)).collect(),
+            tasks: tasks.map(|task| self.task_status(task)).collect(),
             dropped: self.tasks.dropped.clone(),
             lost: self.lost.extents.runs().to_vec(),
             in_doubt: self.sectors_in_doubt(),
@@ -51,10 +44,9 @@ impl Instance {
             return None;
         }
         let gone = |device: &crate::members::device::Device| device.health == DeviceHealth::Failed;
-        let members = (0..self.devices.len()).map(|index| Member(index as u16));
-        let gone = members.filter(|member| gone(&self.devices[usize::from(member.0)]));
-        let full = (0..self.devices.len()).map(|index| Member(index as u16));
-        let full = full.filter(|member| self.devices[usize::from(member.0)].full);
+        let device = |member: &Member| &self.devices[usize::from(member.0)];
+        let gone = self.all().filter(|member| gone(device(member)));
+        let full = self.all().filter(|member| device(member).full);
         match self.halt {
             Some(Halt::NoSpace) => refusal(WhyRefused::NoSpace, full.collect()),
             Some(Halt::Owned(_)) => refusal(WhyRefused::Owned, Vec::new()),
@@ -71,12 +63,10 @@ impl Instance {
         }
     }
 
-    fn member_status(&self, index: usize) -> MemberStatus {
-        let device = &self.devices[index];
-        let member = Member(index as u16);
-        let line = device
-            .entry
-            .map(|entry| &self.superblock.members[entry as usize]);
+    fn member_status(&self, member: Member) -> MemberStatus {
+        let device = &self.devices[usize::from(member.0)];
+        let line = |entry| &self.superblock.members[usize::from(entry)];
+        let line = device.entry.map(line);
         let state = match (device.health, line.map(|line| line.role)) {
             (DeviceHealth::Stranger, _) | (_, None) => MemberState::Foreign,
             (DeviceHealth::Failed, _) | (_, Some(MemberRole::Failed { .. })) => MemberState::Failed,
@@ -156,10 +146,9 @@ impl Instance {
         let chunk_left = (self.layout.chunk_sectors() - place.offset).min(end - lba);
         if let Some(first) = self.lost.first_in(lba, chunk_left) {
             let lost_end = self.lost.extents.first_gap(first);
-            let (sectors, health) = if first > lba {
-                (first - lba, self.health_at(place.row, place.data))
-            } else {
-                (lost_end - lba, Health::Lost)
+            let (sectors, health) = match first > lba {
+                true => (first - lba, self.health_at(place.row, place.data)),
+                false => (lost_end - lba, Health::Lost),
             };
             return MapExtent {
                 lba,
@@ -184,17 +173,15 @@ impl Instance {
         let live = self.live_cells(&map);
         if live != map.all() {
             let readable = live.contains(data) || map.recover(data, live).is_some();
-            return if readable {
-                Health::Degraded
-            } else {
-                Health::Lost
+            return match readable {
+                true => Health::Degraded,
+                false => Health::Lost,
             };
         }
         let serving = |cell: &crate::layout::Cell| self.standing_at(cell.slot, row).home.is_some();
-        if map.cells().iter().all(serving) {
-            Health::Healthy
-        } else {
-            Health::Rebuilt
+        match map.cells().iter().all(serving) {
+            true => Health::Healthy,
+            false => Health::Rebuilt,
         }
     }
 }

@@ -75,6 +75,11 @@ impl Members {
         self
     }
 
+    /// All devices that the engine knows.
+    pub(crate) fn all(&self) -> impl Iterator<Item = Member> + use<> {
+        (0..self.devices.len()).map(|index| Member(index as u16))
+    }
+
     /// Starts a device operation; `fill` adds its segments and flags.
     #[allow(clippy::too_many_arguments)]
     pub(crate) fn device_io(
@@ -249,10 +254,10 @@ impl Members {
         if alone && self.now < self.full.noted.after(SPARED) {
             return;
         }
-        for index in 0..self.devices.len() {
-            let this = Member(index as u16);
-            if self.devices[index].full && self.serves(this) && (!alone || this == member) {
-                self.devices[index].full = false;
+        for this in self.all() {
+            let full = self.devices[usize::from(this.0)].full;
+            if full && self.serves(this) && (!alone || this == member) {
+                self.devices[usize::from(this.0)].full = false;
                 self.fact(Fact::RoomAgain { member: this });
             }
         }
@@ -260,8 +265,8 @@ impl Members {
 
     /// The members in service that had no space when last written to.
     pub fn full_members(&self) -> impl Iterator<Item = Member> + '_ {
-        let members = (0..self.devices.len()).map(|index| Member(index as u16));
-        members.filter(|member| self.devices[usize::from(member.0)].full && self.serves(*member))
+        let full = |member: &Member| self.devices[usize::from(member.0)].full;
+        self.all().filter(move |one| full(one) && self.serves(*one))
     }
 
     /// Whether users' writes are refused untried for now: members without space are being replaced, and a

@@ -196,8 +196,7 @@ impl Metadata {
     /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
     pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
         let ended = self.keeper.failures_durable();
-        let members = (0..self.devices.len()).map(|index| Member(index as u16));
-        members.filter(move |member| {
+        self.all().filter(move |member| {
             ended && self.devices[usize::from(member.0)].health == Health::Failed
         })
     }

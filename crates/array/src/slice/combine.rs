@@ -47,11 +47,8 @@ fn merge_held(rows: &mut Rows, id: u32, cell: u8, fragment: Fragment, skip: u32,
     };
     rows.compute_copy(id, new, bounce.part(skip, bytes));
     if end < old.bytes {
-        rows.compute_copy(
-            id,
-            Some(old.part(end, old.bytes - end)),
-            bounce.part(end, old.bytes - end),
-        );
+        let rest = old.part(end, old.bytes - end);
+        rows.compute_copy(id, Some(rest), bounce.part(end, rest.bytes));
     }
     rows.slices[id].fragments[0].source = Source::Buf(bounce);
     rows.slices.set_phase(id, Phase::Merging);
@@ -77,11 +74,8 @@ pub(super) fn combine(rows: &mut Rows, id: u32, modify: bool) {
         }
     }
     rows.slices.set_phase(id, Phase::Combining);
-    let (band, end) = {
-        let slice = &rows.slices[id];
-        (slice.band, slice.band + slice.band_sectors)
-    };
-    let mut at = band;
+    let slice = &rows.slices[id];
+    let (mut at, end) = (slice.band, slice.band + slice.band_sectors);
     while at < end {
         let strip = rows.slices[id].strip(at, end);
         at += strip.sectors;
@@ -154,21 +148,13 @@ pub(super) fn checksum_partials(rows: &mut Rows, id: u32) -> bool {
 impl Slice {
     /// The longest strip from `at` on in which every cell of the pass has one contiguous source.
     fn strip(&self, at: u64, end: u64) -> Strip {
-        let ends = self
-            .fragments
-            .iter()
-            .filter(|fragment| self.pass.contains(fragment.cell) && fragment.end() > at);
-        let end = ends
-            .map(|fragment| {
-                if fragment.start > at {
-                    fragment.start
-                } else {
-                    fragment.end()
-                }
-            })
-            .min()
-            .unwrap_or(end)
-            .min(end);
+        let beyond = |one: &&Fragment| self.pass.contains(one.cell) && one.end() > at;
+        let edge = |one: &Fragment| match one.start > at {
+            true => one.start,
+            false => one.end(),
+        };
+        let ends = self.fragments.iter().filter(beyond).map(edge);
+        let end = ends.min().unwrap_or(end).min(end);
         Strip {
             start: at,
             sectors: end - at,

@@ -161,11 +161,8 @@ impl Rows {
             self.device_io(owner, member, op, at, sectors, class, |io| {
                 io.durable = durable;
                 if op == IoOp::Write {
-                    io.segments.extend(
-                        fragments
-                            .iter()
-                            .filter_map(|fragment| fragment.segment(start, start + sectors)),
-                    );
+                    let within = |one: &Fragment| one.segment(start, start + sectors);
+                    io.segments.extend(fragments.iter().filter_map(within));
                 }
             });
         }
@@ -173,8 +170,9 @@ impl Rows {
 
     /// `target = recipe over the cells held`.
     pub(crate) fn compute_recipe(&mut self, id: u32, recipe: &Recipe, target: BufRef) {
-        let owner = Owner::Slice(id, SliceOp::Compute);
-        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut compute = self
+            .ops
+            .compute(Owner::Slice(id, SliceOp::Compute), ComputeOp::Linear);
         let mut coefficients = self.ops.boxes.coefficient_list();
         let slice = &self.slices[id];
         for (cell, coefficient) in recipe.iter() {
@@ -199,8 +197,9 @@ impl Rows {
         terms: &[Term],
         targets: &Outputs<Option<BufRef>>,
     ) {
-        let owner = Owner::Slice(id, SliceOp::Compute);
-        let mut compute = self.ops.compute(owner, ComputeOp::Linear);
+        let mut compute = self
+            .ops
+            .compute(Owner::Slice(id, SliceOp::Compute), ComputeOp::Linear);
         compute.sources.extend(terms.iter().map(|term| term.source));
         for (index, target) in targets.iter().enumerate() {
             let Some(target) = *target else { continue };
@@ -217,21 +216,13 @@ impl Rows {
 
     /// Copies, or zeroes when there is no source.
     pub(crate) fn compute_copy(&mut self, id: u32, source: Option<BufRef>, target: BufRef) {
-        let owner = Owner::Slice(id, SliceOp::Compute);
         self.slices[id].pending += 1;
-        self.copy(owner, source, target);
+        self.copy(Owner::Slice(id, SliceOp::Compute), source, target);
     }
 
-    /// A checksum, comparison or location over whole buffers; the verdict comes with `index`.
-    pub(crate) fn compute_verdict(
-        &mut self,
-        id: u32,
-        op: ComputeOp,
-        sources: &[BufRef],
-        index: u8,
-    ) {
-        let owner = Owner::Slice(id, SliceOp::Log(index));
-        let mut compute = self.ops.compute(owner, op);
+    /// A checksum, comparison or location over whole buffers; the verdict comes with `nth`.
+    pub(crate) fn compute_verdict(&mut self, id: u32, op: ComputeOp, sources: &[BufRef], nth: u8) {
+        let mut compute = self.ops.compute(Owner::Slice(id, SliceOp::Log(nth)), op);
         compute.sources.extend_from_slice(sources);
         self.slices[id].pending += 1;
         self.out.push(Action::Compute(compute));
@@ -304,8 +295,7 @@ impl Rows {
         for (parity, cell) in map.parities().filter(|(_, cell)| read.contains(*cell)) {
             let slice = &self.slices[id];
             let computed = slice.extra_ref(Extra::New(parity));
-            let computed = computed.expect("computed before");
-            let pair = [slice.cell_ref(cell), computed];
+            let pair = [slice.cell_ref(cell), computed.expect("computed before")];
             self.compute_verdict(id, ComputeOp::Compare, &pair, parity);
         }
     }

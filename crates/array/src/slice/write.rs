@@ -60,8 +60,7 @@ pub(super) fn step(rows: &mut Rows, id: u32, kind: BandKind) {
         rows.slices[id].error = Some(rows.refusal(RequestOp::Write));
     }
     if rows.slices[id].error.is_some() {
-        aborted(rows, id);
-        return;
+        return aborted(rows, id);
     }
     let unlogged = rows.slices[id].record.is_none();
     match rows.slices[id].phase {
@@ -104,8 +103,7 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
         _ => slice.band_cells(),
     };
     if !(extent && intent && lost && rows.may_change(&map, cells)) {
-        rows.slices.await_metadata(id);
-        return;
+        return rows.slices.await_metadata(id);
     }
     if behind_resync(rows, id, row) {
         return;
@@ -201,8 +199,7 @@ fn plan(rows: &mut Rows, id: u32, kind: BandKind) {
         return;
     }
     if !rows.layout.parity() {
-        write_pass(rows, id);
-        return;
+        return write_pass(rows, id);
     }
     match choose_path(rows, id, &map) {
         Path::Plain => log_pass(rows, id),
@@ -248,10 +245,9 @@ fn choose_pass(rows: &mut Rows, id: u32, map: &RowMap) -> bool {
         return false;
     }
     let whole = rows.whole_rows() && todo == map.data_set();
-    let here = if whole || rows.planted(Bug::DegradedInOneStep) {
-        todo
-    } else {
-        todo.intersection(rows.firm_cells(map))
+    let here = match whole || rows.planted(Bug::DegradedInOneStep) {
+        true => todo,
+        false => todo.intersection(rows.firm_cells(map)),
     };
     let pass = match todo.first() {
         Some(first) if here.is_empty() => CellSet::only(first),
@@ -326,10 +322,9 @@ fn write_pass(rows: &mut Rows, id: u32) {
     let slice = &rows.slices[id];
     let (pass, discard) = (slice.pass, slice.discard());
     let op = discard.unwrap_or(IoOp::Write);
-    let cells = if discard.is_some() && rows.layout.parity() {
-        map.all()
-    } else {
-        pass
+    let cells = match discard.is_some() && rows.layout.parity() {
+        true => map.all(),
+        false => pass,
     };
     for cell in cells.iter() {
         write_copies(rows, id, &map, cell, op);
@@ -357,13 +352,8 @@ fn write_copies(rows: &mut Rows, id: u32, map: &RowMap, cell: u8, op: IoOp) {
 /// Cells that could not be read and were recovered on the way are written back.
 fn write_repairs(rows: &mut Rows, id: u32, live: CellSet) {
     let slice = &mut rows.slices[id];
-    let data = slice.map.data_set();
-    let repairs = slice
-        .bad
-        .intersection(slice.have)
-        .intersection(live)
-        .intersection(data)
-        .minus(slice.pass);
+    let recovered = slice.bad.intersection(slice.have).minus(slice.pass);
+    let repairs = recovered.intersection(live.intersection(slice.map.data_set()));
     for cell in repairs.iter() {
         let content = rows.slices[id].cell_ref(cell);
         rows.write_cell(id, cell, Source::Buf(content), None);
@@ -379,8 +369,7 @@ fn pass_done(rows: &mut Rows, id: u32, kind: BandKind) {
     let slice = &mut rows.slices[id];
     slice.todo = slice.todo.minus(slice.pass);
     if slice.todo.is_empty() || slice.discard().is_some() {
-        rows.band_done(id);
-        return;
+        return rows.band_done(id);
     }
     rows.drop_buffers(id);
     let slice = &mut rows.slices[id];
@@ -498,10 +487,8 @@ impl Slice {
     fn band_cells(&self) -> CellSet {
         let end = self.band + self.band_sectors;
         let within = |fragment: &&Fragment| fragment.start < end && self.band < fragment.end();
-        self.fragments
-            .iter()
-            .filter(within)
-            .fold(CellSet::EMPTY, |set, fragment| set.with(fragment.cell))
+        let held = self.fragments.iter().filter(within);
+        held.fold(CellSet::EMPTY, |set, one| set.with(one.cell))
     }
 
     /// The last data cell that it writes.
@@ -522,9 +509,6 @@ impl Slice {
 fn cell_range(fragments: &[Fragment], cell: u8) -> (usize, usize) {
     let of_cell = |fragment: &Fragment| fragment.cell == cell;
     let from = fragments.iter().position(of_cell).unwrap_or(0);
-    let count = fragments[from..]
-        .iter()
-        .take_while(|one| of_cell(one))
-        .count();
-    (from, from + count)
+    let run = fragments[from..].iter().take_while(|one| of_cell(one));
+    (from, from + run.count())
 }

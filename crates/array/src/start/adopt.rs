@@ -96,45 +96,33 @@ impl Start {
         let template = self.superblock.regions.clone();
         for (entry, opened) in choice.opened.iter().enumerate() {
             let Some(index) = *opened else { continue };
-            if self.planted(Bug::StaleMemberAccepted)
-                && self
-                    .superblock
-                    .placement
-                    .iter()
-                    .any(|p| p.member == Some(entry as u16))
-            {
+            let mut lines = self.superblock.placement.iter();
+            let placed = lines.any(|line| line.member == Some(entry as u16));
+            if placed && self.planted(Bug::StaleMemberAccepted) {
                 self.superblock.members[entry].role = MemberRole::Active;
             }
             let role = self.superblock.members[entry].role;
             let members: &mut Members = self;
             let device: &mut Device = &mut members.devices[index];
             device.entry = Some(entry as u16);
-            device.regions = choice
-                .regions
-                .get(entry)
-                .filter(|own| !own.is_empty())
-                .unwrap_or(&template)
-                .clone();
+            let own = choice.regions.get(entry).filter(|own| !own.is_empty());
+            device.regions = own.unwrap_or(&template).clone();
             device.places = Places::of(&device.regions);
             let outdated = choice.outdated.contains(&(entry as u16)) && role == MemberRole::Active;
-            device.health = if matches!(role, MemberRole::Failed { .. }) || outdated {
-                Health::Failed
-            } else {
-                Health::Good
+            device.health = match role {
+                MemberRole::Failed { .. } => Health::Failed,
+                _ if outdated => Health::Failed,
+                _ => Health::Good,
             };
             let end = device.places.data + members.below.superblock.geometry.slot_sectors;
             if device.info.sectors < end {
-                return Err(CommandError::TooSmall {
-                    has: device.info.sectors,
-                    needs: end,
-                });
+                let (has, needs) = (device.info.sectors, end);
+                return Err(CommandError::TooSmall { has, needs });
             }
-            if device.info.logical_block > members.below.superblock.logical_block {
-                let member = device.info.logical_block;
-                return Err(CommandError::LogicalBlock {
-                    member,
-                    array: members.below.superblock.logical_block,
-                });
+            let member = device.info.logical_block;
+            let array = members.below.superblock.logical_block;
+            if member > array {
+                return Err(CommandError::LogicalBlock { member, array });
             }
         }
         for member in choice.strayed {
@@ -167,18 +155,14 @@ impl Start {
         self.intent = BitMap::new(INTENT_BITS * self.regions());
         self.redirected = BitMap::new(self.redirected_bits_of(&self.layout));
         self.intent_users = vec![Default::default(); self.regions() as usize];
-        let lost = self
-            .superblock
-            .region(RegionKind::Lost)
-            .map_or(0, |region| pages::pages_in(region.sectors));
+        let lost = self.superblock.region(RegionKind::Lost);
+        let lost = lost.map_or(0, |region| pages::pages_in(region.sectors));
         let first = self.superblock.first_sectors(&self.layout);
         self.lost = LostMap::new(lost as usize, first);
         self.withheld = LostMap::new(lost as usize, first);
         self.size_ops();
     }
-}
 
-impl Start {
     /// A log set has a log where others have data, and a buffer has records: only their array can read them.
     pub(super) fn check_own_start(&self) -> Result<(), CommandError> {
         match self.superblock.partner {

@@ -1,6 +1,6 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
-use super::{Boot, LOG_PAGES, MapVersion, Read, Start};
+use super::{Boot, LOG_PAGES, MapVersion, Read, Record, Start};
 use crate::contract::{CommandError, DeviceIo, DroppedTask, Fact, ScrubMode, Segment, TaskKind};
 use crate::facts::StartStage;
 use crate::layout::CellSet;
@@ -26,22 +26,19 @@ impl Start {
         };
         let mut reads = Vec::new();
         for &member in &current {
-            let there = wanted
-                .iter()
-                .filter(|(kind, page)| room(member, *kind, *page));
+            let wanted = wanted.iter();
+            let there = wanted.filter(|(kind, page)| room(member, *kind, *page));
             reads.extend(there.map(|&(kind, page)| (member, Read::Map { kind, page })));
         }
         self.start = Some(StartStage::Maps);
         let boot = self.boot_mut();
-        boot.maps = wanted
-            .iter()
-            .map(|&(kind, page)| MapVersion {
-                kind,
-                page,
-                newest: None,
-                unread: false,
-            })
-            .collect();
+        let unmet = |(kind, page)| MapVersion {
+            kind,
+            page,
+            newest: None,
+            unread: false,
+        };
+        boot.maps = wanted.into_iter().map(unmet).collect();
         for (member, read) in reads {
             boot.ask(member, read);
         }
@@ -101,9 +98,8 @@ impl Start {
             }
             MapKind::Heat => self.heat_pages.found(map.page, &view),
             MapKind::Written | MapKind::Intent | MapKind::Redirected => {
-                let words: Vec<u64> = view.words().collect();
-                self.bit_map(map.kind)
-                    .load(map.page as usize, &words, *sequence);
+                let (bits, words) = (self.bit_map(map.kind), view.words());
+                bits.load(map.page as usize, &words.collect::<Vec<u64>>(), *sequence);
             }
         }
         true
@@ -143,9 +139,7 @@ impl Start {
             };
             let kind = match (record.kind, slot) {
                 // Who served what is being filled is not here.
-                (TaskKind::Replace, Some(slot)) if self.standing.is_short(slot) => {
-                    TaskKind::Rebuild
-                }
+                (TaskKind::Replace, Some(at)) if self.standing.is_short(at) => TaskKind::Rebuild,
                 (kind, _) => kind,
             };
             match kind {
@@ -220,10 +214,9 @@ impl Start {
     /// Members that failed and are here, and whose rebuild may be a partial one.
     pub(super) fn returning_members(&self) -> Vec<Member> {
         let lines = self.superblock.members.iter().zip(self.entry_members());
-        lines
-            .filter(|(line, _)| matches!(line.role, MemberRole::Failed { partial: true, .. }))
-            .filter_map(|(_, member)| member)
-            .collect()
+        let partial = |role| matches!(role, MemberRole::Failed { partial: true, .. });
+        let returning = lines.filter(|(line, _)| partial(line.role));
+        returning.filter_map(|(_, member)| member).collect()
     }
 
     /// Whether the logs of those who serve tell nothing: after a stop, and while they are a reshape's
@@ -240,10 +233,8 @@ impl Start {
             // Members that are being filled may hold records too, of rows that are filled.
             members.extend(self.standing.members());
         }
-        let sectors: Vec<u64> = members
-            .iter()
-            .map(|m| self.devices[m.0 as usize].places.log_sectors)
-            .collect();
+        let log = |one: &Member| self.devices[one.0 as usize].places.log_sectors;
+        let sectors: Vec<u64> = members.iter().map(log).collect();
         self.start = Some(StartStage::Logs);
         let boot = self.boot_mut();
         for (member, sectors) in members.into_iter().zip(sectors) {
@@ -255,16 +246,13 @@ impl Start {
             }
         }
     }
-}
 
-impl Start {
     /// Drops the records that name something the array does not have. A checksum proves who wrote a record,
     /// and not that its numbers fit this geometry.
     pub(super) fn drop_records_out_of_range(&mut self) {
         let records = core::mem::take(&mut self.boot_mut().records);
-        let (sound, others): (Vec<_>, Vec<_>) = records
-            .into_iter()
-            .partition(|(member, at, record)| self.is_in_range(*member, *at, record));
+        let fits = |one: &Record| self.is_in_range(one.0, one.1, &one.2);
+        let (sound, others): (Vec<_>, Vec<_>) = records.into_iter().partition(fits);
         let boot = self.boot_mut();
         boot.records = sound;
         for (member, ..) in others {
@@ -318,11 +306,8 @@ impl Boot {
         if found.floor.max(newest.unwrap_or(0)).max(found.version) >= FOUND_LIMIT {
             return self.ignore(member, DONE_LISTS);
         }
-        match self
-            .done_lists
-            .iter_mut()
-            .find(|(other, _)| *other == member)
-        {
+        let mut lists = self.done_lists.iter_mut();
+        match lists.find(|(other, _)| *other == member) {
             Some((_, held)) if held.version < found.version => *held = found,
             Some(_) => {}
             None => self.done_lists.push((member, found)),
@@ -330,19 +315,15 @@ impl Boot {
     }
 
     pub(super) fn done_version(&self, member: Member) -> u64 {
-        self.done_lists
-            .iter()
-            .find(|(other, _)| *other == member)
-            .map_or(0, |(_, list)| list.version)
+        let mut lists = self.done_lists.iter();
+        let list = lists.find(|(other, _)| *other == member);
+        list.map_or(0, |(_, list)| list.version)
     }
 
     /// The rows that the logs speak of.
     pub(super) fn rows(&self) -> Vec<u64> {
-        let mut rows: Vec<u64> = self
-            .records
-            .iter()
-            .map(|(_, _, record)| record.row)
-            .collect();
+        let rows = self.records.iter().map(|(_, _, record)| record.row);
+        let mut rows: Vec<u64> = rows.collect();
         rows.sort_unstable();
         rows.dedup();
         rows
@@ -362,11 +343,8 @@ impl Boot {
 
     pub(super) fn note_map(&mut self, kind: MapKind, page: u32, array: crate::Uuid, io: &DeviceIo) {
         let mut unfit = 0;
-        let Some(held) = self
-            .maps
-            .iter_mut()
-            .find(|map| map.kind == kind && map.page == page)
-        else {
+        let mut maps = self.maps.iter_mut();
+        let Some(held) = maps.find(|map| map.kind == kind && map.page == page) else {
             return;
         };
         for segment in &io.segments {
@@ -381,11 +359,8 @@ impl Boot {
                 }
                 Err(_) => continue,
             };
-            let newer = held
-                .newest
-                .as_ref()
-                .is_none_or(|(sequence, _)| *sequence < view.sequence);
-            if newer {
+            let newest = held.newest.as_ref();
+            if newest.is_none_or(|(sequence, _)| *sequence < view.sequence) {
                 held.newest = Some((view.sequence, bytes.clone()));
             }
         }

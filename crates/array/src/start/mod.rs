@@ -69,6 +69,10 @@ enum Read {
     },
 }
 
+/// A record of a member's log, with the sector of the log that it lies at.
+type Record = (Member, u64, LogRecord);
+
+#[derive(Default)]
 pub(crate) struct Boot {
     tag: CommandTag,
     mode: StartMode,
@@ -80,9 +84,9 @@ pub(crate) struct Boot {
     /// What lies at each device's places of a superblock: copy A's, then copy B's.
     places: Vec<[Option<Result<Superblock, MetaError>>; 1 + SUPER_B_PLACES.len()]>,
     maps: Vec<MapVersion>,
-    records: Vec<(Member, u64, LogRecord)>,
+    records: Vec<Record>,
     /// Those found on members that failed, and may come back.
-    stale_records: Vec<(Member, u64, LogRecord)>,
+    stale_records: Vec<Record>,
     /// What was read of members, and does not count, with how many of it.
     ignored: Vec<(Member, &'static str, u64)>,
     /// The newest done-list of each member's log.
@@ -146,49 +150,25 @@ impl Start {
 
     pub(crate) fn boot_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.starts() || self.state != ArrayState::Starting {
-            self.out.push(Action::CommandReply(
-                tag,
-                Err(CommandError::Busy("the array is running")),
-            ));
-            return;
+            return self.answer(tag, Err(CommandError::Busy("the array is running")));
         }
         if let Err(error) = self.allow_volatile(mode) {
-            return self.out.push(Action::CommandReply(tag, Err(error)));
+            return self.answer(tag, Err(error));
         }
         self.mode = mode;
         self.halt = None;
         self.forget_attempt();
-        let candidates = self
-            .devices
-            .iter()
-            .enumerate()
-            .map(|(index, device)| Candidate {
-                member: Member(index as u16),
-                info: device.info,
-                copies: [None, None],
-            });
+        let devices = self.devices.iter().enumerate();
+        let candidates = devices.map(|(index, device)| Candidate {
+            member: Member(index as u16),
+            info: device.info,
+            copies: [None, None],
+        });
         let boot = Boot {
             tag,
             mode,
-            reads: Vec::new(),
-            queue: Vec::new(),
-            outstanding: 0,
             candidates: candidates.collect(),
-            places: Vec::new(),
-            maps: Vec::new(),
-            records: Vec::new(),
-            stale_records: Vec::new(),
-            ignored: Vec::new(),
-            done_lists: Vec::new(),
-            chosen: None,
-            lagging: Vec::new(),
-            outdated: Vec::new(),
-            unread: Vec::new(),
-            reads_logs: false,
-            forsakes: false,
-            confirms: false,
-            replays_next: 0,
-            recovered: 0,
+            ..Boot::default()
         };
         self.boot = Some(boot);
         self.withheld = LostMap::new(0, 0);

@@ -20,7 +20,7 @@
 //! it. Where all data cells are here it still has their parity recomputed; should one of them not be
 //! readable, it tells nothing.
 
-use super::Start;
+use super::{Record, Start};
 use crate::contract::{Bug, FailCause, TaskKind};
 use crate::facts::{Notice, StartStage};
 use crate::layout::CellSet;
@@ -41,7 +41,7 @@ struct Found {
     record: LogRecord,
     /// Some done-list says that its data and parity are durable.
     over: bool,
-    copies: Vec<(Member, u64, LogRecord)>,
+    copies: Vec<Record>,
 }
 
 impl Start {
@@ -81,12 +81,9 @@ impl Start {
         rows.sort_unstable();
         rows.dedup();
         for row in rows {
-            let of_row: Vec<&Found> = found
-                .iter()
-                .rev()
-                .filter(|found| found.record.row == row)
-                .collect();
-            self.plan_row(Row(row), &of_row);
+            let newest_first = found.iter().rev();
+            let of_row = newest_first.filter(|found| found.record.row == row);
+            self.plan_row(Row(row), &of_row.collect::<Vec<&Found>>());
         }
         self.start = Some(StartStage::Replaying);
         self.tasks.replays_left = self.tasks.replays.len() as u32;
@@ -128,17 +125,15 @@ impl Start {
     fn standing_records(&mut self) -> Vec<Found> {
         let records = self.boot.as_ref().expect("a boot runs").records.clone();
         let mut found: Vec<Found> = Vec::new();
-        let stands = |entry: &&(Member, u64, LogRecord)| {
+        let stands = |entry: &&Record| {
             let held = self.holds_parity_of(entry.0, &entry.2);
             held && entry.2.sequence >= self.record_floor(entry.0, &records)
         };
-        let mut copies: Vec<(Member, u64, LogRecord)> =
-            records.iter().filter(stands).copied().collect();
+        let mut copies: Vec<Record> = records.iter().filter(stands).copied().collect();
         copies.sort_by_key(|(member, at, record)| (record.sequence, *member, *at));
         for copy in copies {
-            let listed = self
-                .done_list(copy.0)
-                .is_some_and(|list| list.sequences.contains(&copy.2.sequence));
+            let list = self.done_list(copy.0);
+            let listed = list.is_some_and(|list| list.sequences.contains(&copy.2.sequence));
             match found.last_mut() {
                 Some(last) if last.record.sequence == copy.2.sequence => {
                     last.over |= listed;
@@ -167,42 +162,31 @@ impl Start {
             PayloadKind::Q => map.q(),
         };
         let slot = parity.map(|parity| map.cells[usize::from(parity)].slot);
-        let mut holders = slot
-            .into_iter()
-            .flat_map(|slot| self.standing_at(slot, map.row).members());
+        let of_slot = |slot| self.standing_at(slot, map.row).members();
+        let mut holders = slot.into_iter().flat_map(of_slot);
         holders.any(|holder| holder == member) || self.planted(Bug::FormerHostHeard)
     }
 
-    fn record_floor(&self, member: Member, records: &[(Member, u64, LogRecord)]) -> u64 {
+    fn record_floor(&self, member: Member, records: &[Record]) -> u64 {
         let own = self.own_record_floor(member, records);
         own.max(self.superblock.log_floor)
     }
 
     /// What a member's own log, and its line in the member table, say of it.
-    pub(super) fn own_record_floor(
-        &self,
-        member: Member,
-        records: &[(Member, u64, LogRecord)],
-    ) -> u64 {
-        let entry = self.devices[member.0 as usize]
-            .entry
-            .map_or(0, |entry| entry as usize);
-        let newest = records
-            .iter()
-            .filter(|other| other.0 == member)
-            .max_by_key(|other| other.2.sequence);
+    pub(super) fn own_record_floor(&self, member: Member, records: &[Record]) -> u64 {
+        let entry = self.devices[usize::from(member.0)].entry.unwrap_or(0);
+        let own = records.iter().filter(|other| other.0 == member);
+        let newest = own.max_by_key(|other| other.2.sequence);
         let own = newest.map_or(0, |newest| newest.2.floor);
         let listed = self.done_list(member).map_or(0, |list| list.floor);
-        own.max(listed)
-            .max(self.superblock.members[entry].log_floor)
+        let line = &self.superblock.members[usize::from(entry)];
+        own.max(listed).max(line.log_floor)
     }
 
     fn done_list(&self, member: Member) -> Option<&DoneList> {
         let lists = &self.boot.as_ref().expect("a boot runs").done_lists;
-        lists
-            .iter()
-            .find(|(other, _)| *other == member)
-            .map(|(_, list)| list)
+        let list = lists.iter().find(|(other, _)| *other == member);
+        list.map(|(_, list)| list)
     }
 
     fn plausible(&self, record: &LogRecord) -> bool {
@@ -221,25 +205,18 @@ impl Start {
     fn plan_row(&mut self, row: Row, newest_first: &[&Found]) {
         let map = self.row_map(row);
         let all_here = map.data_set().within(self.live_cells(&map));
-        let usable: Vec<&&Found> = newest_first
-            .iter()
-            .filter(|found| found.over || all_here || self.record_complete(found))
-            .collect();
-        let mut cuts: Vec<u64> = usable
-            .iter()
-            .flat_map(|found| [range(found).0, range(found).1])
-            .collect();
+        let tells = |found: &&&Found| found.over || all_here || self.record_complete(found);
+        let usable: Vec<&&Found> = newest_first.iter().filter(tells).collect();
+        let ends = usable.iter().map(|found| range(found));
+        let mut cuts: Vec<u64> = ends.flat_map(<[u64; 2]>::from).collect();
         cuts.sort_unstable();
         cuts.dedup();
         for pair in cuts.windows(2) {
             let (start, end) = (pair[0], pair[1]);
             let covers = |found: &&&&Found| range(found).0 < end && start < range(found).1;
-            let cuts: Vec<Cut> = usable
-                .iter()
-                .filter(covers)
-                .take_while(|found| !found.over)
-                .map(|found| self.cut_of(found))
-                .collect();
+            let covering = usable.iter().filter(covers);
+            let live = covering.take_while(|found| !found.over);
+            let cuts: Vec<Cut> = live.map(|found| self.cut_of(found)).collect();
             if !cuts.is_empty() {
                 self.tasks.replays.push(Replay {
                     row,
@@ -254,10 +231,8 @@ impl Start {
 
     fn cut_of(&self, found: &Found) -> Cut {
         let payload = |kind: PayloadKind| {
-            let held = found
-                .copies
-                .iter()
-                .find(|copy| copy.2.kind == kind && copy.2.payload_sectors > 0);
+            let mut copies = found.copies.iter();
+            let held = copies.find(|copy| copy.2.kind == kind && copy.2.payload_sectors > 0);
             held.map(|(member, at, copy)| Payload {
                 member: *member,
                 at: self.devices[member.0 as usize].places.log + at + PAGE_SECTORS,
@@ -287,10 +262,10 @@ impl Start {
             let holder =
                 cell.and_then(|cell| self.homes(map.cells[cell as usize].slot, map.row).reader());
             match holder {
-                Some(member) if wanted => found
-                    .copies
-                    .iter()
-                    .any(|copy| copy.0 == member && copy.2.kind == kind),
+                Some(member) if wanted => {
+                    let mut copies = found.copies.iter();
+                    copies.any(|copy| copy.0 == member && copy.2.kind == kind)
+                }
                 _ => true,
             }
         })

@@ -1,12 +1,11 @@
 //! From consistent rows to service: what is owed and who is missing is written down first.
 
-use super::Start;
+use super::{Record, Start};
 use crate::contract::{Action, CommandError, Fact, TaskKind};
 use crate::facts::{StartStage, Waiter};
 use crate::report::ArrayState;
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
-use restripe_format::meta::log::LogRecord;
 use restripe_format::meta::superblock::MemberRole;
 
 impl Start {
@@ -194,10 +193,8 @@ impl Start {
         let members = self.entry_members();
         let stale_since = self.superblock.generation + 1;
         let mut any = false;
-        let good: Vec<bool> = members
-            .iter()
-            .map(|member| member.is_some_and(|member| self.good(member)))
-            .collect();
+        let good = |member: &Option<Member>| member.is_some_and(|member| self.good(member));
+        let good: Vec<bool> = members.iter().map(good).collect();
         let facts = self.facts();
         for (entry, line) in facts.superblock.members.iter_mut().enumerate() {
             // Of a member that is here, but with an older state, nobody knows what it lacks.
@@ -238,11 +235,9 @@ impl Start {
     pub(super) fn note_returning(&mut self) {
         let returning = self.returning_members();
         let boot = self.boot_mut();
-        let unread = boot
-            .unread
-            .extract_if(.., |member| returning.contains(member));
-        let unread: Vec<Member> = unread.collect();
-        let ours = |entry: &mut (Member, u64, LogRecord)| returning.contains(&entry.0);
+        let returns = |member: &mut Member| returning.contains(member);
+        let unread: Vec<Member> = boot.unread.extract_if(.., returns).collect();
+        let ours = |entry: &mut Record| returning.contains(&entry.0);
         boot.stale_records = boot.records.extract_if(.., ours).collect();
         for member in unread {
             self.rebuild_in_full(member);

@@ -176,8 +176,7 @@ impl Targets {
     }
 
     pub(crate) fn spares(&self) -> impl Iterator<Item = Member> + '_ {
-        let members = (0..self.devices.len()).map(|index| Member(index as u16));
-        members.filter(|&member| {
+        self.all().filter(|&member| {
             let device = &self.devices[member.0 as usize];
             device.health == Health::Good
                 && self.role_of(member) == Some(MemberRole::Spare)
@@ -216,13 +215,12 @@ impl Targets {
     /// Members in service with room for partitions of others, and their free spare partitions, the first
     /// last.
     fn hosts(&self) -> Vec<(Member, Vec<u16>)> {
-        let serving = self.standing.serving().into_iter();
-        let mut hosts: Vec<(Member, Vec<u16>)> = serving
-            .filter(|member| self.may_host(*member))
-            .map(|member| (member, self.free_partitions(member)))
-            .collect();
-        hosts.retain(|(_, free)| !free.is_empty());
-        hosts
+        let mut serving = self.standing.serving();
+        serving.retain(|member| self.may_host(*member));
+        let hosts = serving
+            .into_iter()
+            .map(|one| (one, self.free_partitions(one)));
+        hosts.filter(|(_, free)| !free.is_empty()).collect()
     }
 
     /// Who has a slot to itself, and does not wait or leave.
@@ -254,9 +252,8 @@ impl Targets {
 
     fn free_partitions(&self, member: Member) -> Vec<u16> {
         let there = (1..).take_while(|region| self.home_on(member, *region, 0).is_some());
-        let mut free: Vec<u16> = there
-            .filter(|region| !self.is_taken(member, *region))
-            .collect();
+        let free = there.filter(|region| !self.is_taken(member, *region));
+        let mut free: Vec<u16> = free.collect();
         free.reverse();
         free
     }

@@ -14,7 +14,7 @@
 //! are written (`written`).
 
 use super::Background;
-use crate::contract::{CommandError, Fact, Moves, TaskKind, TaskOutcome};
+use crate::contract::{CommandError, Moves, TaskKind, TaskOutcome};
 use crate::layout::Level;
 use crate::report::GrowthPlan;
 use crate::runset::RunSet;
@@ -97,10 +97,8 @@ impl Background {
     /// Every row stands as it will. Reads that began before may still be on their way to places that new
     /// capacity is to have.
     pub(super) fn end_growth(&mut self, index: usize) {
-        let late = self
-            .requests
-            .any_since_before(self.tasks.list[index].barrier);
-        if late {
+        let barrier = self.tasks.list[index].barrier;
+        if self.requests.any_since_before(barrier) {
             return;
         }
         self.keeper.note_change();
@@ -117,10 +115,6 @@ impl Background {
         self.reshape_ended();
         self.layout = self.layout.settled();
         self.spread_heat();
-        self.fact(Fact::TaskEnded {
-            kind: task.kind,
-            slot: task.slot,
-            outcome: TaskOutcome::Done,
-        });
+        self.task_ended(&task, TaskOutcome::Done);
     }
 }

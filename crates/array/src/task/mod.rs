@@ -59,23 +59,15 @@ impl Background {
 
     /// How much the task that goes first may have in flight now.
     fn decide(&mut self, task: u64, view: &View) -> Decision {
-        if self
-            .tasks
-            .paced
-            .as_ref()
-            .is_none_or(|paced| paced.task != task)
-        {
+        let paced = self.tasks.paced.as_ref();
+        if paced.is_none_or(|paced| paced.task != task) {
             let limits = self.tasks.limits.unwrap_or(DEFAULT);
             let pacer = Pacer::new(self.tasks.throttle, limits, view, &mut self.traffic);
             self.tasks.paced = Some(Paced { task, pacer });
         }
         let members = self.members();
-        let paced = members
-            .below
-            .tasks
-            .paced
-            .as_mut()
-            .expect("it was there or is new");
+        let paced = members.below.tasks.paced.as_mut();
+        let paced = paced.expect("it was there or is new");
         paced.pacer.decide(view, &mut members.traffic)
     }
 
@@ -118,12 +110,7 @@ impl Background {
         if self.state == ArrayState::Stopping && !self.mode.read_only {
             return self.end_reshape_window();
         }
-        if !matches!(
-            self.state,
-            ArrayState::Healthy | ArrayState::Degraded | ArrayState::Failed
-        ) || self.mode.read_only
-            || self.tasks.waits_for_start
-        {
+        if !self.serving() || self.mode.read_only || self.tasks.waits_for_start {
             return;
         }
         self.end_orphans();
@@ -158,12 +145,17 @@ impl Background {
         while let Some(index) = self.tasks.list.iter().position(orphaned) {
             let task = self.tasks.list.remove(index);
             self.keeper.note_change();
-            self.fact(Fact::TaskEnded {
-                kind: task.kind,
-                slot: task.slot,
-                outcome: TaskOutcome::Failed,
-            });
+            self.task_ended(&task, TaskOutcome::Failed);
         }
+    }
+
+    fn task_ended(&mut self, task: &Task, outcome: TaskOutcome) {
+        let (kind, slot) = (task.kind, task.slot);
+        self.fact(Fact::TaskEnded {
+            kind,
+            slot,
+            outcome,
+        });
     }
 
     fn issue_windows(&mut self, index: usize) {
@@ -187,10 +179,7 @@ impl Background {
         let more = match self.decide(serial, &view) {
             Decision::Issue(bytes) => u32::try_from(bytes / view.window).unwrap_or(u32::MAX),
             Decision::Hold => return,
-            Decision::Wait(until) => {
-                self.wake_at(Wake::Task, until);
-                return;
-            }
+            Decision::Wait(until) => return self.wake_at(Wake::Task, until),
         };
         let in_flight = self.tasks.list[index].in_flight;
         let windows = in_flight.saturating_add(more).min(self.most_windows());
@@ -205,13 +194,8 @@ impl Background {
             issued = Some(row);
         }
         self.run_slices();
-        if issued.is_some()
-            && self
-                .tasks
-                .list
-                .get(index)
-                .is_some_and(|task| task.in_flight == 0)
-        {
+        let task = self.tasks.list.get(index);
+        if issued.is_some() && task.is_some_and(|task| task.in_flight == 0) {
             // These windows needed no operation: nothing else would bring the next turn.
             self.wake_now(Wake::Task);
         }
@@ -281,9 +265,8 @@ impl Background {
         loop {
             let (zone_rows, rows) = (self.heat.zone_rows(), self.layout.rows());
             let task = &mut self.tasks.list[index];
-            let row = task
-                .path
-                .next(&task.claimed, &task.streams, zone_rows, rows)?;
+            let (path, claimed) = (&mut task.path, &task.claimed);
+            let row = path.next(claimed, &task.streams, zone_rows, rows)?;
             let furthest = match self.tasks.list[index].kind {
                 TaskKind::Growth => self.move_at_most(&self.tasks.list[index]),
                 _ => rows,
@@ -359,11 +342,7 @@ impl Background {
             self.wake_after(Wake::Lazy, Nanos::from_secs(1));
         }
         self.keeper.note_change();
-        self.fact(Fact::TaskEnded {
-            kind: task.kind,
-            slot: task.slot,
-            outcome: TaskOutcome::Done,
-        });
+        self.task_ended(&task, TaskOutcome::Done);
     }
 
     /// Ends a scrub before its time.
@@ -375,11 +354,7 @@ impl Background {
         let task = self.tasks.list.remove(index);
         self.scrub_ends(&task, ScrubState::Cancelled);
         self.keeper.note_change();
-        self.fact(Fact::TaskEnded {
-            kind: task.kind,
-            slot: task.slot,
-            outcome: TaskOutcome::Cancelled,
-        });
+        self.task_ended(&task, TaskOutcome::Cancelled);
         true
     }
 }

@@ -157,14 +157,13 @@ impl Background {
                 "the partial parity logs are smaller than a chunk, which the growth requires",
             );
         }
-        let (former, _) = layout.former_shape().expect("made for that");
-        let (former, data) = (u64::from(former), layout.data_cells());
+        let (data_before, slots) = layout.former_shape().expect("made for that");
+        let (former, data) = (u64::from(data_before), layout.data_cells());
         let journaled = former.div_ceil(data - former);
         if !self.logged() && layout.rows() < journaled + data {
             return refused("the members are too small to grow");
         }
-        let former = layout.former_shape().map_or(0, |(_, slots)| slots);
-        if self.config.limits.pool.large < 2 * u32::from(layout.width() + former + 5) {
+        if self.config.limits.pool.large < 2 * u32::from(layout.width() + slots + 5) {
             return refused("too few buffers for rows so wide");
         }
         Ok(())
@@ -201,8 +200,6 @@ impl Background {
         }
         self.keeper.note_change();
     }
-
-    // ------------------------------------------------------------------------------------------------------ users
 
     // ---------------------------------------------------------------------------------------------------- windows
 
@@ -293,10 +290,9 @@ impl Background {
             }
         };
         let (rows, kind) = self.next_window(rows);
-        let moved = if kind == Kind::Passed {
-            0
-        } else {
-            rows.end - rows.start
+        let moved = match kind {
+            Kind::Passed => 0,
+            _ => rows.end - rows.start,
         };
         if let Some(paced) = &mut self.tasks.paced {
             paced.pacer.issued(moved * view.window);
@@ -361,14 +357,7 @@ impl Background {
             next: rows.start,
             rows,
             kind,
-            step: Step::Draining,
-            out: 0,
-            failed: false,
-            no_space: false,
-            tries: 0,
-            barrier: 0,
-            asked: None,
-            flushed: false,
+            ..Window::default()
         }
     }
 
@@ -461,13 +450,11 @@ impl Background {
     fn extents_behind(&self, window: &Window) -> Range<u64> {
         let each = self.superblock.extent_rows;
         let all = window.rows.end == self.layout.rows();
-        let end = if all {
-            self.extents()
-        } else {
-            window.rows.end / each
+        let end = match all {
+            true => self.extents(),
+            false => window.rows.end / each,
         };
-        let start = (window.rows.start / each).min(end);
-        start..end
+        (window.rows.start / each).min(end)..end
     }
 
     /// Their bits are of the new shape: rows of the former that they could tell of are dead, or in the
@@ -514,12 +501,11 @@ impl Background {
             if window.tries == TRIES {
                 // Without redundancy nobody takes the place of who cannot be written to. The row can be read
                 // from the journal, and users need not wait for ever.
-                let no_space = self.window().no_space;
-                self.halt_for(if no_space {
-                    Halt::NoSpace
-                } else {
-                    Halt::TooFew
-                });
+                let why = match self.window().no_space {
+                    true => Halt::NoSpace,
+                    false => Halt::TooFew,
+                };
+                self.halt_for(why);
                 return false;
             }
         }
@@ -618,19 +604,11 @@ impl Background {
             let sectors = chunk.min(places.log_sectors.saturating_sub(DONE_SECTORS));
             if sectors > 0 && self.good(member) {
                 outstanding += 1;
-                let at = places.log + DONE_SECTORS;
+                let (owner, at) = (Owner::Journal, places.log + DONE_SECTORS);
                 let class = Class::Metadata;
-                self.device_io(
-                    Owner::Journal,
-                    member,
-                    IoOp::Zero,
-                    at,
-                    sectors,
-                    class,
-                    |io| {
-                        io.durable = true;
-                    },
-                );
+                self.device_io(owner, member, IoOp::Zero, at, sectors, class, |io| {
+                    io.durable = true;
+                });
             }
         }
         self.reshaping().closing = Some(Closing::Zeroing { outstanding });
@@ -639,9 +617,8 @@ impl Background {
 
     pub(crate) fn journal_wiped(&mut self) {
         let reshape = self.reshape.as_mut();
-        if let Some(Closing::Zeroing { outstanding }) =
-            reshape.and_then(|reshape| reshape.closing.as_mut())
-        {
+        let closing = reshape.and_then(|reshape| reshape.closing.as_mut());
+        if let Some(Closing::Zeroing { outstanding }) = closing {
             *outstanding -= 1;
         }
         self.wake_now(Wake::Task);
@@ -682,11 +659,8 @@ impl Background {
     fn record_edge(&mut self, index: usize) -> bool {
         let window = self.window().clone();
         let written = self.extents_durable(self.extents_behind(&window));
-        let over = self.logs.floor() >= window.barrier;
-        assert!(
-            over || self.planted(Bug::EdgeRunsAhead),
-            "all were finished"
-        );
+        let over = self.logs.floor() >= window.barrier || self.planted(Bug::EdgeRunsAhead);
+        assert!(over, "all were finished");
         if self.lost.dirty() || !written || window.kind == Kind::Journaled && !self.owes_journaled()
         {
             return self.flush_again();
@@ -695,12 +669,11 @@ impl Background {
         task.pass(0, window.rows.end);
         task.durable = task.done.clone();
         if self.journal() == Journal::Filled {
-            let logged = self.logged();
-            self.set_journal(if logged {
-                Journal::Open
-            } else {
-                Journal::Closed
-            });
+            let journal = match self.logged() {
+                true => Journal::Open,
+                false => Journal::Closed,
+            };
+            self.set_journal(journal);
         } else {
             self.keeper.note_change();
         }

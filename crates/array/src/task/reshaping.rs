@@ -3,9 +3,10 @@
 use crate::units::{Nanos, Row};
 use core::ops::Range;
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Kind {
     /// Nothing is written there.
+    #[default]
     Passed,
     /// The window's rows are dead: nothing is needed where they are made.
     Moved,
@@ -13,21 +14,28 @@ pub(crate) enum Kind {
     Journaled,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Step {
+    #[default]
     Draining,
     Quiet,
     Emptying,
-    Opening { version: u64 },
+    Opening {
+        version: u64,
+    },
     Copying,
     Copied,
-    Filling { version: u64 },
+    Filling {
+        version: u64,
+    },
     Making,
     Made,
-    Recording { version: u64 },
+    Recording {
+        version: u64,
+    },
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Window {
     pub(crate) rows: Range<u64>,
     pub(crate) kind: Kind,

@@ -182,21 +182,20 @@ impl Tasks {
     }
 
     pub(crate) fn filler(&self, slot: Slot) -> Option<&Task> {
-        self.list
-            .iter()
-            .find(|task| task.is_filling() && task.slot == Some(slot.0))
+        let fills = |task: &&Task| task.is_filling() && task.slot == Some(slot.0);
+        self.list.iter().find(fills)
     }
 
     /// Whether a row of the slot's incoming member is as good as a serving member's.
     pub(crate) fn filled(&self, slot: Slot, row: Row) -> bool {
-        self.filler(slot)
-            .is_some_and(|task| task.done.contains(row.0))
+        let task = self.filler(slot);
+        task.is_some_and(|task| task.done.contains(row.0))
     }
 
     /// Whether a checkpoint, perhaps still on its way, says that a row of the incoming member is filled.
     pub(crate) fn filled_durably(&self, slot: Slot, row: Row) -> bool {
-        self.filler(slot)
-            .is_some_and(|task| task.durable.contains(row.0))
+        let task = self.filler(slot);
+        task.is_some_and(|task| task.durable.contains(row.0))
     }
 
     pub(crate) fn resync(&self) -> Option<&Task> {
@@ -209,18 +208,15 @@ impl Tasks {
 
     /// Whether the resynchronisation of a row is under way, or over.
     pub(crate) fn is_resyncing(&self, row: Row) -> bool {
-        self.resync()
-            .is_none_or(|task| task.claimed.contains(row.0))
+        let task = self.resync();
+        task.is_none_or(|task| task.claimed.contains(row.0))
     }
 
     /// These rows have just been made consistent as a whole: a resynchronisation has no work with them.
     pub(crate) fn note_in_step(&mut self, first: u64, count: u64) {
         let rows = first..(first + count).min(self.rows);
-        if let Some(task) = self
-            .list
-            .iter_mut()
-            .find(|task| task.kind == TaskKind::Resync)
-        {
+        let mut tasks = self.list.iter_mut();
+        if let Some(task) = tasks.find(|task| task.kind == TaskKind::Resync) {
             task.pass(rows.start, rows.end - rows.start);
         }
     }
@@ -342,9 +338,8 @@ impl Tasks {
     /// not.
     pub(crate) fn set_on_demand(&mut self, on_demand: bool) {
         self.on_demand = on_demand;
-        self.list
-            .iter_mut()
-            .for_each(|task| task.path.forget_demands());
+        let tasks = self.list.iter_mut();
+        tasks.for_each(|task| task.path.forget_demands());
     }
 
     /// The order that was asked for; a scrub restores nothing, and goes by address.

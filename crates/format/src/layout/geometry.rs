@@ -156,6 +156,12 @@ impl fmt::Display for Geometry {
     }
 }
 
+impl Default for Geometry {
+    fn default() -> Geometry {
+        Geometry::PLAIN
+    }
+}
+
 impl Geometry {
     /// The smallest there is, of one group and without a history.
     pub const PLAIN: Geometry = Geometry {
@@ -167,11 +173,15 @@ impl Geometry {
         grown: None,
     };
 
+    /// Partitions of each slot: one of an unskewed one.
+    pub(crate) fn partitions(&self) -> u16 {
+        self.skew.map_or(1, |skew| skew.partitions)
+    }
+
     /// Sectors of each partition of a slot: all of an unskewed one.
     pub fn partition_sectors(&self) -> u64 {
         let chunk = u64::from(self.chunk_sectors);
-        let partitions = self.skew.map_or(1, |skew| u64::from(skew.partitions));
-        self.slot_sectors / chunk / partitions * chunk
+        self.slot_sectors / chunk / u64::from(self.partitions()) * chunk
     }
 
     /// Whether a layout can be made of this; if not, the first thing that is wrong.

@@ -60,7 +60,7 @@ pub fn multiply(a: u8, b: u8) -> u8 {
 }
 
 /// `a` divided by `b`, or nothing when `b` is zero.
-pub fn divide(a: u8, b: u8) -> Option<u8> {
+pub(crate) fn divide(a: u8, b: u8) -> Option<u8> {
     match (a, b) {
         (_, 0) => None,
         (0, _) => Some(0),

@@ -382,7 +382,7 @@ impl Layout {
     /// Partitions of every slot: 1 unless skewed.
     #[inline]
     pub fn partitions(&self) -> u16 {
-        self.geometry.skew.map_or(1, |skew| skew.partitions)
+        self.geometry.partitions()
     }
 
     /// In which partition of their slots the row's cells stand.

@@ -287,7 +287,7 @@ impl History {
     }
 
     /// Generations of data cells, the first among them.
-    pub fn generations_count(&self) -> u8 {
+    pub(crate) fn generations_count(&self) -> u8 {
         self.growths + 1
     }
 
@@ -299,7 +299,7 @@ impl History {
     }
 
     /// Which generation has this data cell: 0 is the first.
-    pub fn number_of(&self, data: u16) -> u8 {
+    pub(crate) fn number_of(&self, data: u16) -> u8 {
         let nth = (0..=self.growths).find(|nth| data < self.generation(*nth).end);
         nth.expect("the last has the last cell")
     }

@@ -9,7 +9,7 @@ use super::pages::{
 use super::superblock::{MEMBERS_MAX, SUPER_A_AT, SUPER_B_PLACES, SUPERBLOCK_SECTORS};
 use super::{
     BufferMark, MemberEntry, MemberRole, MetaError, Parcel, Partner, PartnerRole, Placement,
-    Region, RegionKind, Superblock, Tail, TaskRecord, WriteHole, leases,
+    Region, RegionKind, Superblock, TaskRecord, WriteHole, leases,
 };
 use crate::layout::{Geometry, GeometryError, Layout, Level};
 use crate::units::{PAGE_SECTORS, SECTOR_BYTES, Uuid};
@@ -250,10 +250,8 @@ impl fmt::Display for CreateError {
                 spares,
                 limit,
             } => {
-                write!(
-                    f,
-                    "{members} members of which {spares} are spares; at most {limit} members in all"
-                )
+                write!(f, "{members} members of which {spares} are spares; ")?;
+                write!(f, "at most {limit} members in all")
             }
             CreateError::Geometry(error) => error.fmt(f),
             CreateError::Metadata(error) => error.fmt(f),
@@ -262,37 +260,27 @@ impl fmt::Display for CreateError {
                 sectors,
                 needs,
             } => {
-                write!(
-                    f,
-                    "member {member} has {sectors} sectors; this array needs at least {needs}"
-                )
+                write!(f, "member {member} has {sectors} sectors; ")?;
+                write!(f, "this array needs at least {needs}")
             }
             CreateError::DataOffset { sectors, needs } => {
-                write!(
-                    f,
-                    "data cannot start at sector {sectors}: a multiple of 8 of at least {needs} is needed"
-                )
+                write!(f, "data cannot start at sector {sectors}: ")?;
+                write!(f, "a multiple of 8 of at least {needs} is needed")
             }
             CreateError::SparePartitions => f.write_str(
                 "spare partitions are for arrays whose members have partitions: give groups",
             ),
             CreateError::SizePerMember { sectors, limit } => {
-                write!(
-                    f,
-                    "invalid size of {sectors} sectors per member: use one chunk to {limit}"
-                )
+                write!(f, "invalid size of {sectors} sectors per member: ")?;
+                write!(f, "use one chunk to {limit}")
             }
             CreateError::LogSize { sectors } => {
-                write!(
-                    f,
-                    "invalid log of {sectors} sectors: use {LOG_SECTORS_MIN} to {LOG_SECTORS_MAX}"
-                )
+                write!(f, "invalid log of {sectors} sectors: ")?;
+                write!(f, "use {LOG_SECTORS_MIN} to {LOG_SECTORS_MAX}")
             }
             CreateError::LogicalBlock { bytes, needs } => {
-                write!(
-                    f,
-                    "a logical block of {bytes} bytes: these members need 512 or 4096, at least {needs}"
-                )
+                write!(f, "a logical block of {bytes} bytes: ")?;
+                write!(f, "these members need 512 or 4096, at least {needs}")
             }
             CreateError::WriteHole { write_hole, level } => {
                 write_unfit_hole(f, *write_hole, *level)
@@ -303,8 +291,9 @@ impl fmt::Display for CreateError {
             CreateError::Lend { sectors, size } => {
                 write!(
                     f,
-                    "{sectors} of {size} sectors cannot be reserved for leases: at least one row must remain"
-                )
+                    "{sectors} of {size} sectors cannot be reserved for leases: "
+                )?;
+                f.write_str("at least one row must remain")
             }
         }
     }
@@ -393,12 +382,8 @@ fn is_surrogate(partner: Partner) -> bool {
 }
 
 fn logical_block(options: &CreateOptions) -> Result<u32, CreateError> {
-    let needs = options
-        .members
-        .iter()
-        .map(|info| info.logical_block)
-        .max()
-        .unwrap_or(512);
+    let members = options.members.iter();
+    let needs = members.map(|info| info.logical_block).max().unwrap_or(512);
     let bytes = options.logical_block.unwrap_or(needs);
     if bytes < needs || !matches!(bytes, 512 | 4096) {
         return Err(CreateError::LogicalBlock { bytes, needs });
@@ -502,17 +487,14 @@ fn round_down(sectors: u64, unit: u32) -> u64 {
 fn map_rows(layout: &Layout, asked: Option<u64>, pages: u64) -> Result<u64, CreateError> {
     let needs = layout.rows().div_ceil(pages * BITS_PER_PAGE).max(1);
     if let Some(rows) = asked {
-        let fits = rows >= needs;
-        return if fits {
-            Ok(rows)
-        } else {
-            Err(CreateError::MapRows { rows, needs })
+        return match rows >= needs {
+            true => Ok(rows),
+            false => Err(CreateError::MapRows { rows, needs }),
         };
     }
     let bit_sectors = MAP_BIT_SECTORS_MIN.min(layout.size_sectors() / MAP_BITS_WANTED);
-    Ok(needs
-        .max(bit_sectors.div_ceil(layout.row_sectors()))
-        .next_power_of_two())
+    let rows = bit_sectors.div_ceil(layout.row_sectors());
+    Ok(needs.max(rows).next_power_of_two())
 }
 
 /// The intent map is written often: it takes one page unless the array is very large.
@@ -594,10 +576,9 @@ fn data_start(options: &CreateOptions, middle: &Middle, sectors: u64) -> Result<
         }
         return Ok(asked);
     }
-    let limit = if middle.log_min > 0 {
-        DATA_START_MAX
-    } else {
-        DATA_START_MAX_UNLOGGED
+    let limit = match middle.log_min {
+        0 => DATA_START_MAX_UNLOGGED,
+        _ => DATA_START_MAX,
     };
     let share = (sectors / 16 + 1).next_power_of_two() / 2;
     Ok(share.clamp(needs, limit.max(needs)))
@@ -630,18 +611,14 @@ fn slot_sectors(options: &CreateOptions, available: u64) -> Result<u64, CreateEr
 /// What spare partitions leave for the slot, of this much. They are as large as the slot's own.
 fn most_slot_sectors(options: &CreateOptions, available: u64) -> u64 {
     let all = round_down(available, options.geometry.chunk_sectors);
-    let Some(skew) = options
-        .geometry
-        .skew
-        .filter(|_| options.spare_partitions > 0)
-    else {
+    let spare = u64::from(options.spare_partitions);
+    let Some(skew) = options.geometry.skew.filter(|_| spare > 0) else {
         return all;
     };
-    let (own, spare) = (
+    let (own, chunk) = (
         u64::from(skew.partitions),
-        u64::from(options.spare_partitions),
+        u64::from(options.geometry.chunk_sectors),
     );
-    let chunk = u64::from(options.geometry.chunk_sectors);
     all / chunk / (own + spare) * own * chunk
 }
 
@@ -669,34 +646,27 @@ fn regions(
         (RegionKind::Heat, middle.heat),
         (RegionKind::Log, log),
     ];
+    let region = |kind, start, sectors| Region {
+        kind,
+        start,
+        sectors,
+    };
     let mut regions = Vec::with_capacity(parts.len() + 2);
     let mut start = SUPER_A_AT;
     for (kind, sectors) in parts.into_iter().filter(|(_, sectors)| *sectors > 0) {
-        regions.push(Region {
-            kind,
-            start,
-            sectors,
-        });
+        regions.push(region(kind, start, sectors));
         start += sectors;
     }
     assert!(start <= super_b, "the metadata fits between the copies");
-    regions.push(Region {
-        kind: RegionKind::SuperB,
-        start: super_b,
-        sectors: SUPERBLOCK_SECTORS,
-    });
-    regions.push(Region {
-        kind: RegionKind::Data,
-        start: data_start,
-        sectors: slot_sectors,
-    });
-    let spare = u64::from(options.spare_partitions) * partition_sectors;
-    if spare > 0 {
-        regions.push(Region {
-            kind: RegionKind::SparePartition,
-            start: data_start + slot_sectors,
-            sectors: spare,
-        });
+    regions.push(region(RegionKind::SuperB, super_b, SUPERBLOCK_SECTORS));
+    regions.push(region(RegionKind::Data, data_start, slot_sectors));
+    let (spare, sectors) = (
+        RegionKind::SparePartition,
+        u64::from(options.spare_partitions),
+    );
+    if sectors > 0 {
+        let start = data_start + slot_sectors;
+        regions.push(region(spare, start, sectors * partition_sectors));
     }
     regions
 }
@@ -704,11 +674,8 @@ fn regions(
 /// The last place of copy B in front of the data.
 fn last_super_b(data_start: u64) -> u64 {
     let before = |place: &&u64| **place + SUPERBLOCK_SECTORS <= data_start;
-    *SUPER_B_PLACES
-        .iter()
-        .rev()
-        .find(before)
-        .expect("data starts behind the first place at least")
+    let last = SUPER_B_PLACES.iter().rev().find(before);
+    *last.expect("data starts behind the first place at least")
 }
 
 // ------------------------------------------------------------------------------------------------- the superblock
@@ -721,7 +688,6 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         created: options.created,
         generation: 1,
         sequence: 2,
-        forced: 0,
         member: options.uuids.first().copied().unwrap_or(Uuid::NIL),
         geometry: plan.geometry,
         logical_block,
@@ -731,25 +697,16 @@ fn superblock(options: &CreateOptions, plan: &Plan, logical_block: u32) -> Super
         written_all: options.init != Init::Written,
         intent_rows: plan.intent_rows,
         clean: true,
-        log_floor: 0,
         resync_pending: resync,
-        ahead: false,
-        alone: false,
         members: members(options),
         placement: (0..plan.geometry.slots).map(placed).collect(),
-        tasks: if resync {
-            Vec::from([resync_task()])
-        } else {
-            Vec::new()
-        },
+        tasks: resync.then(resync_task).into_iter().collect(),
         partner: options.partner,
         buffer: match options.buffered {
             true => BufferMark::Idle,
             false => BufferMark::None,
         },
-        lent: Vec::new(),
-        reshape: None,
-        tail: Tail::default(),
+        ..Superblock::default()
     }
 }
 
@@ -768,10 +725,9 @@ fn members(options: &CreateOptions) -> Vec<MemberEntry> {
     let slots = options.members.len() - options.spares;
     let entry = |(i, uuid): (usize, &Uuid)| MemberEntry {
         uuid: *uuid,
-        role: if i < slots {
-            MemberRole::Active
-        } else {
-            MemberRole::Spare
+        role: match i < slots {
+            true => MemberRole::Active,
+            false => MemberRole::Spare,
         },
         current_since: 1,
         log_floor: 0,
@@ -808,10 +764,7 @@ fn notes(options: &CreateOptions, plan: &Plan) -> Vec<Note> {
     let used = ends.max().expect("there are regions");
     let slack = slack(options, smallest_member(options).1);
     let mebibyte = (1 << 20) / SECTOR_BYTES;
-    let own = options
-        .geometry
-        .skew
-        .map_or(1, |skew| u64::from(skew.partitions));
+    let own = u64::from(options.geometry.partitions());
     let partitions = own + u64::from(options.spare_partitions);
     let rounded = partitions * u64::from(plan.geometry.chunk_sectors);
     let unused = |(member, info): (usize, &MemberInfo)| {
@@ -823,12 +776,8 @@ fn notes(options: &CreateOptions, plan: &Plan) -> Vec<Note> {
     if options.size_per_member.is_some() {
         return Vec::new();
     }
-    options
-        .members
-        .iter()
-        .enumerate()
-        .filter_map(unused)
-        .collect()
+    let members = options.members.iter().enumerate();
+    members.filter_map(unused).collect()
 }
 
 // ----------------------------------------------------------------------------------------------------- the writes
@@ -845,22 +794,16 @@ fn write_all(
         seals,
         ..
     } = creation;
+    let metadata = plan.data_start.min(DATA_START_MAX);
     for member in 0..options.members.len() {
-        writes.push((
-            member,
-            0,
-            Content::Zero(plan.data_start.min(DATA_START_MAX)),
-        ));
+        writes.push((member, 0, Content::Zero(metadata)));
     }
     *wipes = writes.len();
     for member in 0..options.members.len() {
         write_maps(options, plan, member, writes);
         if options.init == Init::Zero && member < usize::from(plan.geometry.slots) {
-            writes.push((
-                member,
-                plan.data_start,
-                Content::Zero(plan.geometry.slot_sectors),
-            ));
+            let zeros = Content::Zero(plan.geometry.slot_sectors);
+            writes.push((member, plan.data_start, zeros));
         }
     }
     *seals = writes.len();
@@ -878,10 +821,8 @@ fn write_maps(
     writes: &mut Vec<(usize, u64, Content)>,
 ) {
     for kind in MapKind::ALL {
-        let region = plan
-            .regions
-            .iter()
-            .find(|region| region.kind == kind.region());
+        let mut regions = plan.regions.iter();
+        let region = regions.find(|region| region.kind == kind.region());
         let region = region.expect("every plan has all maps");
         let pages = u32::try_from(pages::pages_in(region.sectors)).expect("66 pages at most");
         for index in 0..pages {
@@ -931,10 +872,8 @@ fn write_superblocks(
         };
         let home = copy.home().expect("every plan has both copies");
         let pages = copy.encode().map_err(CreateError::Metadata)?;
-        for (page, at) in pages
-            .into_iter()
-            .zip((home.start..home.end()).step_by(PAGE_SECTORS as usize))
-        {
+        let places = (home.start..home.end()).step_by(PAGE_SECTORS as usize);
+        for (page, at) in pages.into_iter().zip(places) {
             writes.push((member, at, Content::Page(page)));
         }
     }

@@ -324,7 +324,7 @@ fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
 
 /// Every slot has one line for all of it, or one for each of its partitions.
 fn check_placement(superblock: &Superblock) -> Result<(), MetaError> {
-    let partitions = superblock.geometry.skew.map_or(1, |skew| skew.partitions);
+    let partitions = superblock.geometry.partitions();
     let mut rest = &superblock.placement[..];
     for slot in 0..superblock.geometry.slots {
         let lines = rest.iter().take_while(|line| line.slot == slot).count();

@@ -196,9 +196,10 @@ offsets! {
 }
 
 /// How a write hole is closed, or bounded.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum WriteHole {
     /// Nothing: for levels without redundancy, or where a whole resync after a crash is acceptable.
+    #[default]
     None,
     /// Partial parity is logged before cells are written in place.
     Ppl,
@@ -384,7 +385,7 @@ impl Partner {
     }
 }
 
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Superblock {
     pub array: Uuid,
     /// For people; at most 32 bytes, no control characters.
@@ -485,20 +486,16 @@ impl Superblock {
 
     /// The first region of this kind on this member.
     pub fn region(&self, kind: RegionKind) -> Option<Region> {
-        self.regions
-            .iter()
-            .find(|region| region.kind == kind)
-            .copied()
+        let mut regions = self.regions.iter();
+        regions.find(|region| region.kind == kind).copied()
     }
 
     /// Where the copy with this superblock's sequence belongs on its member.
     pub fn home(&self) -> Option<Region> {
-        let kind = if self.sequence.is_multiple_of(2) {
-            RegionKind::SuperA
-        } else {
-            RegionKind::SuperB
-        };
-        self.region(kind)
+        self.region(match self.sequence.is_multiple_of(2) {
+            true => RegionKind::SuperA,
+            false => RegionKind::SuperB,
+        })
     }
 
     /// A member has become current: a new generation begins.
@@ -597,16 +594,14 @@ impl Superblock {
 
     fn features(&self) -> u64 {
         let bit = |set: bool, feature: u64| if set { feature } else { 0 };
+        let level = self.geometry.level;
         bit(self.partner.is_some(), INCOMPATIBLE_PARTNER)
             | bit(!self.lent.is_empty(), INCOMPATIBLE_LENDS)
             | bit(self.geometry.skew.is_some(), INCOMPATIBLE_SKEWED)
             | bit(self.geometry.grown.is_some(), INCOMPATIBLE_GROWN)
             | bit(self.reshape.is_some(), INCOMPATIBLE_RESHAPED)
             | bit(self.ahead, INCOMPATIBLE_PRIMARY_FIRST)
-            | bit(
-                is_reed_solomon(self.geometry.level),
-                INCOMPATIBLE_REED_SOLOMON,
-            )
+            | bit(is_reed_solomon(level), INCOMPATIBLE_REED_SOLOMON)
             | bit(self.buffer != BufferMark::None, INCOMPATIBLE_BUFFER)
     }
 
@@ -636,19 +631,11 @@ impl Superblock {
     fn put_tables(&self, bytes: &mut Vec<u8>) {
         append(bytes, at::REGIONS, REGION_BYTES, &self.regions, put_region);
         append(bytes, at::MEMBERS, MEMBER_BYTES, &self.members, put_member);
-        append(
-            bytes,
-            at::PLACEMENT,
-            PLACEMENT_BYTES,
-            &self.placement,
-            put_placement,
-        );
-        append(bytes, at::TASKS, TASK_BYTES, &self.tasks, put_task);
-        let runs: Vec<(u64, u64)> = self
-            .tasks
-            .iter()
-            .flat_map(|task| task.done.clone())
-            .collect();
+        let (lines, tasks) = (&self.placement, &self.tasks);
+        append(bytes, at::PLACEMENT, PLACEMENT_BYTES, lines, put_placement);
+        append(bytes, at::TASKS, TASK_BYTES, tasks, put_task);
+        let runs = tasks.iter().flat_map(|task| task.done.clone());
+        let runs: Vec<(u64, u64)> = runs.collect();
         append(bytes, at::RUNS, RUN_BYTES, &runs, put_run);
         if !self.lent.is_empty() {
             self.put_parcels(bytes);
@@ -674,6 +661,7 @@ impl Superblock {
         if flags & !FLAGS_KNOWN != 0 {
             return field("flags", u64::from(flags));
         }
+        let table = |what, at, size, most| Table::open(bytes, what, at, size, most);
         let mut superblock = Superblock {
             array: get_uuid(bytes, at::ARRAY),
             name: get_name(bytes)?,
@@ -685,8 +673,7 @@ impl Superblock {
             geometry: get_geometry(bytes)?,
             logical_block: get_u32(bytes, at::LOGICAL_BLOCK),
             write_hole: WriteHole::of_code(bytes[at::WRITE_HOLE])?,
-            regions: Table::open(bytes, "regions", at::REGIONS, REGION_BYTES, REGIONS_MAX)?
-                .read(get_region)?,
+            regions: table("regions", at::REGIONS, REGION_BYTES, REGIONS_MAX)?.read(get_region)?,
             extent_rows: get_u64(bytes, at::EXTENT_ROWS),
             written_all: flags & FLAG_WRITTEN_ALL != 0,
             intent_rows: get_u64(bytes, at::INTENT_ROWS),
@@ -695,16 +682,9 @@ impl Superblock {
             resync_pending: flags & FLAG_RESYNC_PENDING != 0,
             ahead: flags & FLAG_PRIMARY_FIRST != 0,
             alone: flags & FLAG_PRIMARY_ONLY != 0,
-            members: Table::open(bytes, "members", at::MEMBERS, MEMBER_BYTES, MEMBERS_MAX)?
-                .read(get_member)?,
-            placement: Table::open(
-                bytes,
-                "placements",
-                at::PLACEMENT,
-                PLACEMENT_BYTES,
-                PLACEMENTS_MAX,
-            )?
-            .read(get_placement)?,
+            members: table("members", at::MEMBERS, MEMBER_BYTES, MEMBERS_MAX)?.read(get_member)?,
+            placement: table("placements", at::PLACEMENT, PLACEMENT_BYTES, PLACEMENTS_MAX)?
+                .read(get_placement)?,
             tasks: get_tasks(bytes)?,
             partner: get_partner(bytes)?,
             buffer: get_buffer(bytes)?,
@@ -750,20 +730,14 @@ fn sound_bytes(bytes: &[u8]) -> Result<&[u8], MetaError> {
 
 fn get_name(bytes: &[u8]) -> Result<String, MetaError> {
     let field_bytes: [u8; NAME_BYTES_MAX] = get(bytes, at::NAME);
-    let length = field_bytes
-        .iter()
-        .position(|byte| *byte == 0)
-        .unwrap_or(NAME_BYTES_MAX);
-    let bad = |at: usize| MetaError::Field {
-        name: "name",
-        value: at as u64,
-    };
+    let end = field_bytes.iter().position(|byte| *byte == 0);
+    let length = end.unwrap_or(NAME_BYTES_MAX);
     if let Some(at) = field_bytes[length..].iter().position(|byte| *byte != 0) {
-        return Err(bad(length + at));
+        return field("name", (length + at) as u64);
     }
     match core::str::from_utf8(&field_bytes[..length]) {
         Ok(name) => Ok(String::from(name)),
-        Err(error) => Err(bad(error.valid_up_to())),
+        Err(error) => field("name", error.valid_up_to() as u64),
     }
 }
 
@@ -863,13 +837,11 @@ fn rotation_code(rotation: Rotation) -> u8 {
 }
 
 fn get_rotation(code: u8) -> Result<Rotation, MetaError> {
-    let known = Rotation::ALL
-        .into_iter()
-        .find(|rotation| rotation_code(*rotation) == code);
-    known.ok_or(MetaError::Field {
-        name: "rotation",
-        value: u64::from(code),
-    })
+    let mut all = Rotation::ALL.into_iter();
+    match all.find(|rotation| rotation_code(*rotation) == code) {
+        Some(rotation) => Ok(rotation),
+        None => field("rotation", code.into()),
+    }
 }
 
 codes! { "write hole": WriteHole { None = 0, Ppl = 1, Bitmap = 2, Journal = 3, WholeRows = 4 } }

@@ -119,25 +119,14 @@ pub(super) fn get_option(bytes: &[u8], at: usize) -> Option<u16> {
     Some(get_u16(bytes, at)).filter(|value| *value != NONE)
 }
 
-pub(super) fn put_placement(bytes: &mut [u8], placement: &Placement) {
-    put_u16(bytes, at::PLACEMENT_SLOT, placement.slot);
-    put_u16(bytes, at::PLACEMENT_PARTITION, placement.partition);
-    put_u16(
-        bytes,
-        at::PLACEMENT_MEMBER,
-        placement.member.unwrap_or(NONE),
-    );
-    put_u16(
-        bytes,
-        at::PLACEMENT_INCOMING,
-        placement.incoming.unwrap_or(NONE),
-    );
-    put_u16(bytes, at::PLACEMENT_REGION, placement.region);
-    put_u16(
-        bytes,
-        at::PLACEMENT_INCOMING_REGION,
-        placement.incoming_region,
-    );
+pub(super) fn put_placement(bytes: &mut [u8], line: &Placement) {
+    let (member, incoming) = (line.member.unwrap_or(NONE), line.incoming.unwrap_or(NONE));
+    put_u16(bytes, at::PLACEMENT_SLOT, line.slot);
+    put_u16(bytes, at::PLACEMENT_PARTITION, line.partition);
+    put_u16(bytes, at::PLACEMENT_MEMBER, member);
+    put_u16(bytes, at::PLACEMENT_INCOMING, incoming);
+    put_u16(bytes, at::PLACEMENT_REGION, line.region);
+    put_u16(bytes, at::PLACEMENT_INCOMING_REGION, line.incoming_region);
 }
 
 pub(super) fn get_placement(bytes: &[u8]) -> Result<Placement, MetaError> {

@@ -4,7 +4,6 @@ use super::{HEADER_BYTES, at};
 use crate::meta::bytes::{get_u16, get_u32, put_u16, put_u32};
 use crate::meta::{MetaError, field};
 use alloc::vec::Vec;
-use core::ops::Range;
 
 /// Appends a table and notes in the header where it lies.
 pub(super) fn append<T>(
@@ -15,17 +14,10 @@ pub(super) fn append<T>(
     put_entry: fn(&mut [u8], &T),
 ) {
     let offset = append_entries(bytes, entry_bytes, entries, put_entry);
-    put_u32(
-        bytes,
-        descriptor + at::TABLE_OFFSET,
-        u32::from(narrow(offset)),
-    );
-    put_u16(
-        bytes,
-        descriptor + at::TABLE_ENTRY_BYTES,
-        narrow(entry_bytes),
-    );
-    put_u16(bytes, descriptor + at::TABLE_COUNT, narrow(entries.len()));
+    let place = &mut bytes[descriptor..];
+    put_u32(place, at::TABLE_OFFSET, narrow(offset).into());
+    put_u16(place, at::TABLE_ENTRY_BYTES, narrow(entry_bytes));
+    put_u16(place, at::TABLE_COUNT, narrow(entries.len()));
 }
 
 /// Gives the offset of the first.
@@ -37,10 +29,8 @@ pub(super) fn append_entries<T>(
 ) -> usize {
     let offset = bytes.len();
     bytes.resize(offset + entry_bytes * entries.len(), 0);
-    for (entry, place) in entries
-        .iter()
-        .zip(bytes[offset..].chunks_exact_mut(entry_bytes))
-    {
+    let places = bytes[offset..].chunks_exact_mut(entry_bytes);
+    for (entry, place) in entries.iter().zip(places) {
         put_entry(place, entry);
     }
     offset
@@ -84,53 +74,39 @@ impl<'a> Table<'a> {
     pub(super) fn at(
         bytes: &'a [u8],
         what: &'static str,
-        TablePlace {
-            offset,
-            entry_bytes,
-            count,
-        }: TablePlace,
+        place: TablePlace,
         entry_bytes_min: usize,
         limit: usize,
     ) -> Result<Table<'a>, MetaError> {
-        let offset = u64::from(offset);
-        if usize::from(count) > limit {
-            return Err(MetaError::TooLarge {
-                what,
-                count: u64::from(count),
-                limit: limit as u64,
-            });
+        let (offset, count) = (u64::from(place.offset), u64::from(place.count));
+        if count > limit as u64 {
+            let limit = limit as u64;
+            return Err(MetaError::TooLarge { what, count, limit });
         }
-        if usize::from(entry_bytes) < entry_bytes_min || offset < HEADER_BYTES as u64 {
+        let entry_bytes = usize::from(place.entry_bytes);
+        if entry_bytes < entry_bytes_min || offset < HEADER_BYTES as u64 {
             return field(what, offset);
         }
-        let end = offset + u64::from(entry_bytes) * u64::from(count);
-        let range: Range<usize> = offset as usize..end as usize;
-        let used = used_bytes(bytes)?;
-        let bytes = used.get(range).ok_or(MetaError::Field {
-            name: what,
-            value: end,
-        })?;
-        Ok(Table {
-            bytes,
-            entry_bytes: usize::from(entry_bytes),
-        })
+        let end = offset + entry_bytes as u64 * count;
+        match used_bytes(bytes)?.get(offset as usize..end as usize) {
+            Some(bytes) => Ok(Table { bytes, entry_bytes }),
+            None => field(what, end),
+        }
     }
 
     pub(super) fn read<T>(
         &self,
         get_entry: fn(&[u8]) -> Result<T, MetaError>,
     ) -> Result<Vec<T>, MetaError> {
-        self.bytes
-            .chunks_exact(self.entry_bytes)
-            .map(get_entry)
-            .collect()
+        let entries = self.bytes.chunks_exact(self.entry_bytes);
+        entries.map(get_entry).collect()
     }
 }
 
 pub(super) fn used_bytes(bytes: &[u8]) -> Result<&[u8], MetaError> {
     let length = get_u32(bytes, at::LENGTH);
-    bytes.get(..length as usize).ok_or(MetaError::Field {
-        name: "length",
-        value: u64::from(length),
-    })
+    match bytes.get(..length as usize) {
+        Some(used) => Ok(used),
+        None => field("length", length.into()),
+    }
 }
