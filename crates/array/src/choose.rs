@@ -31,7 +31,7 @@ pub struct Candidate {
 }
 
 /// The decision. Tables in it run parallel to the chosen superblock's member table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
     /// The newest; it notes a start from a minority, if this is one.
     pub superblock: Superblock,
@@ -85,9 +85,8 @@ pub fn copies_of(
 }
 
 fn place_of_b(superblock: &Superblock) -> Option<u64> {
-    superblock
-        .region(RegionKind::SuperB)
-        .map(|region| region.start)
+    let region = superblock.region(RegionKind::SuperB);
+    region.map(|region| region.start)
 }
 
 /// Decides. Whether what is missing can be done without is not asked here.
@@ -114,14 +113,14 @@ pub fn choose(candidates: &[Candidate], mode: StartMode) -> Result<Choice, Comma
 
 /// A copy that was written so, under a right checksum, and can be of no array.
 fn unsound(candidates: &[Candidate]) -> Option<CommandError> {
+    use MetaError::{Field, Geometry, TooLarge};
+    let impossible = |error: &_| matches!(error, Field { .. } | Geometry(_) | TooLarge { .. });
     let mut copies = candidates.iter().flat_map(|candidate| {
         let copies = candidate.copies.iter().flatten();
         copies.map(move |copy| (candidate.member, copy))
     });
     copies.find_map(|(member, copy)| match *copy {
-        Err(
-            error @ (MetaError::Field { .. } | MetaError::Geometry(_) | MetaError::TooLarge { .. }),
-        ) => Some(CommandError::Unsound { member, error }),
+        Err(error) if impossible(&error) => Some(CommandError::Unsound { member, error }),
         _ => None,
     })
 }
@@ -139,21 +138,17 @@ fn check_regions(candidates: &[Candidate], choice: &Choice) -> Result<(), Comman
             regions: regions.clone(),
             ..choice.superblock.clone()
         };
-        let sound = rules::check(&own).and_then(|()| check_ends(&own, candidate));
-        sound.map_err(|error| CommandError::Unsound {
-            member: candidate.member,
-            error,
-        })?;
+        let (sound, member) = (rules::check(&own), candidate.member);
+        let sound = sound.and_then(|()| check_ends(&own, candidate));
+        sound.map_err(|error| CommandError::Unsound { member, error })?;
     }
     Ok(())
 }
 
 /// Regions end with the device. (One that is too small for its set data is refused for that.)
 fn check_ends(own: &Superblock, candidate: &Candidate) -> Result<(), MetaError> {
-    let mut others = own
-        .regions
-        .iter()
-        .filter(|region| region.kind != RegionKind::Data);
+    let regions = own.regions.iter();
+    let mut others = regions.filter(|region| region.kind != RegionKind::Data);
     match others.find(|region| region.end() > candidate.info.sectors) {
         Some(region) => field("region sectors", region.sectors),
         None => Ok(()),
@@ -172,16 +167,13 @@ pub fn admit(running: &Superblock, candidate: &Candidate) -> Result<(), CommandE
     }
     let serving = running.members.iter();
     let serving = serving.filter(|entry| entry.role == MemberRole::Active);
-    let copies: Vec<Superblock> = serving
-        .map(|entry| Superblock {
-            member: entry.uuid,
-            ..running.clone()
-        })
-        .collect();
-    let mut claims: Vec<Claim> = copies
-        .iter()
-        .map(|copy| claim_of(candidate, copy))
-        .collect();
+    let copy_of = |entry: &MemberEntry| Superblock {
+        member: entry.uuid,
+        ..running.clone()
+    };
+    let copies: Vec<Superblock> = serving.map(copy_of).collect();
+    let claimed = copies.iter().map(|copy| claim_of(candidate, copy));
+    let mut claims: Vec<Claim> = claimed.collect();
     claims.push(claim_of(candidate, theirs));
     let newcomer = &claims[copies.len()];
     let ahead = is_current(theirs) && theirs.sequence > running.sequence;
@@ -224,18 +216,15 @@ fn claim((candidate, described): (usize, &Candidate)) -> Option<Claim<'_>> {
 /// Drops claims that rest on a copy B alone where a member with a sound copy A has set data: a user may have written
 /// it, on a device whose own two copies are broken.
 fn drop_planted(claims: &mut Vec<Claim>) {
-    let data: Vec<Region> = claims
-        .iter()
-        .filter(|claim| claim.anchored)
-        .flat_map(|claim| claim.superblock.regions.iter().copied())
-        .filter(|region| matches!(region.kind, RegionKind::Data | RegionKind::SparePartition))
-        .collect();
+    let is_data =
+        |region: &&Region| matches!(region.kind, RegionKind::Data | RegionKind::SparePartition);
+    let anchored = claims.iter().filter(|claim| claim.anchored);
+    let regions = anchored.flat_map(|claim| &claim.superblock.regions);
+    let data: Vec<Region> = regions.filter(is_data).copied().collect();
     claims.retain(|claim| {
         let place = place_of_b(claim.superblock).unwrap_or(0);
-        let in_data = data
-            .iter()
-            .any(|region| region.start <= place && place < region.end());
-        claim.anchored || !in_data
+        let covers = |region: &Region| region.start <= place && place < region.end();
+        claim.anchored || !data.iter().any(covers)
     });
 }
 
@@ -258,31 +247,24 @@ fn newest<'a>(copies: impl Iterator<Item = &'a Superblock>) -> Option<&'a Superb
 
 /// A copy that names its own bearer, on a device that still has all its regions and takes the array's blocks.
 fn usable(superblock: &Superblock, info: &MemberInfo) -> bool {
+    let mut regions = superblock.regions.iter();
     superblock.index_of(superblock.member).is_some()
         && superblock.logical_block >= info.logical_block
-        && superblock
-            .regions
-            .iter()
-            .all(|region| region.end() <= info.sectors)
+        && regions.all(|region| region.end() <= info.sectors)
 }
 
 /// All claims are of one array; else the first member of the array with the fewest is named.
 fn check_one_array(claims: &[Claim]) -> Result<(), CommandError> {
-    let of_array = |array: Uuid| {
-        claims
+    let of_array = |one: &&Claim| {
+        let array = one.superblock.array;
+        let same = claims
             .iter()
-            .filter(|claim| claim.superblock.array == array)
-            .count()
+            .filter(|claim| claim.superblock.array == array);
+        same.count()
     };
     // The last of equals is the odd one out: whoever was named first is meant.
-    let fewest = claims
-        .iter()
-        .rev()
-        .min_by_key(|claim| of_array(claim.superblock.array));
-    match fewest {
-        Some(claim) if of_array(claim.superblock.array) < claims.len() => {
-            Err(CommandError::Foreign(claim.member))
-        }
+    match claims.iter().rev().min_by_key(of_array) {
+        Some(claim) if of_array(&claim) < claims.len() => Err(CommandError::Foreign(claim.member)),
         _ => Ok(()),
     }
 }
@@ -313,12 +295,10 @@ fn elect<'a, 'b>(claims: &'b [Claim<'a>]) -> Result<&'b Claim<'a>, CommandError>
 /// The members that went a way of their own. An error if it is as good as the winner's.
 fn strayed(claims: &[Claim], winner: &Claim) -> Result<Vec<Member>, CommandError> {
     let mut strayed = Vec::new();
-    for claim in claims
-        .iter()
-        .filter(|claim| parted(claim.superblock, winner.superblock))
-    {
-        let counted_on =
-            role_of(winner.superblock, claim.superblock.member) == Some(MemberRole::Active);
+    let strays = |claim: &&Claim| parted(claim.superblock, winner.superblock);
+    for claim in claims.iter().filter(strays) {
+        let role = role_of(winner.superblock, claim.superblock.member);
+        let counted_on = role == Some(MemberRole::Active);
         let more = has_more(claim.superblock, winner.superblock);
         if counted_on || more || void(claim, claims).is_none() {
             return Err(CommandError::Split(winner.member, claim.member));
@@ -406,10 +386,8 @@ fn diverged(a: &Superblock, b: &Superblock) -> bool {
         return true;
     }
     let disagree = |member: Uuid| {
-        let (said, known) = (
-            older.was_current(member, then),
-            newer.was_current(member, then),
-        );
+        let said = older.was_current(member, then);
+        let known = newer.was_current(member, then);
         said.is_some() && known.is_some() && said != known
     };
     let mut members = older.members.iter().chain(&newer.members);
@@ -428,9 +406,8 @@ fn left_apart(a: &Superblock, b: &Superblock) -> bool {
     let differs = |entry: &MemberEntry| {
         let mut others = b.members.iter();
         let other = others.find(|other| other.uuid == entry.uuid).and_then(left);
-        let own = left(entry);
-        own.zip(other)
-            .is_some_and(|(own, other)| own.0 == other.0 && own.1 != other.1)
+        let both = left(entry).zip(other);
+        both.is_some_and(|(own, other)| own.0 == other.0 && own.1 != other.1)
     };
     a.members.iter().any(differs)
 }
@@ -448,23 +425,15 @@ fn gather(
 ) -> Choice {
     let mut choice = Choice {
         superblock: winner.clone(),
-        opened: Vec::with_capacity(winner.members.len()),
-        regions: Vec::with_capacity(winner.members.len()),
-        stale: Vec::new(),
         strayed,
-        foreign: Vec::new(),
-        missing: Vec::new(),
-        lagging: Vec::new(),
-        outdated: Vec::new(),
+        ..Choice::default()
     };
     for (index, entry) in (0..).zip(&winner.members) {
-        let claim = claims
-            .iter()
-            .find(|claim| claim.superblock.member == entry.uuid);
+        let mut of_it = claims.iter();
+        let claim = of_it.find(|claim| claim.superblock.member == entry.uuid);
         choice.opened.push(claim.map(|claim| claim.candidate));
-        choice
-            .regions
-            .push(claim.map_or(Vec::new(), |claim| claim.superblock.regions.clone()));
+        let regions = claim.map(|claim| claim.superblock.regions.clone());
+        choice.regions.push(regions.unwrap_or_default());
         match claim {
             None => choice.missing.push(index),
             Some(claim) if matches!(entry.role, MemberRole::Failed { .. }) => {
@@ -479,22 +448,14 @@ fn gather(
                     choice.lagging.push(index);
                 }
             }
-            Some(claim)
-                if age(claim.superblock) < age(winner)
-                    && !choice.strayed.contains(&claim.member) =>
-            {
-                choice.lagging.push(index)
-            }
+            Some(claim) if choice.strayed.contains(&claim.member) => {}
+            Some(claim) if age(claim.superblock) < age(winner) => choice.lagging.push(index),
             Some(_) => {}
         }
     }
     let unknown = |(i, _): &(usize, &Candidate)| !choice.opened.contains(&Some(*i));
-    choice.foreign = candidates
-        .iter()
-        .enumerate()
-        .filter(unknown)
-        .map(|(_, candidate)| candidate.member)
-        .collect();
+    let foreign = candidates.iter().enumerate().filter(unknown);
+    choice.foreign = foreign.map(|(_, one)| one.member).collect();
     choice
 }
 
@@ -559,16 +520,24 @@ mod tests {
     use restripe_format::meta::superblock::TaskRecord;
     use restripe_format::meta::testing::{INFO, Random, options, uuid};
 
-    const MODE: StartMode = StartMode {
-        from_minority: false,
-        accept_loss: false,
-        read_only: false,
-        ..StartMode::PLAIN
-    };
+    const MODE: StartMode = StartMode::PLAIN;
     const ALONE: StartMode = StartMode {
         from_minority: true,
         ..MODE
     };
+
+    /// The copy of a member.
+    fn of(superblock: &Superblock, member: Uuid) -> Option<Result<Superblock, MetaError>> {
+        let superblock = superblock.clone();
+        Some(Ok(Superblock {
+            member,
+            ..superblock
+        }))
+    }
+
+    fn minority(present: u16, current: u16) -> CommandError {
+        CommandError::Minority { present, current }
+    }
 
     /// An array in memory, played through failures: what each member's newest copy says.
     #[derive(Clone)]
@@ -580,14 +549,10 @@ mod tests {
     impl Played {
         fn new(level: Level, members: u16) -> Played {
             let superblock = create(&options(level, members, 2000)).unwrap().superblock;
-            let copy = |(i, sequence): (u16, u64)| {
-                Some(Ok(Superblock {
-                    member: uuid(i),
-                    sequence,
-                    ..superblock.clone()
-                }))
-            };
-            let copies = (0..members).map(|i| [copy((i, 2)), copy((i, 1))]).collect();
+            let mut before = superblock.clone();
+            before.sequence = 1;
+            let both = |i| [of(&superblock, uuid(i)), of(&before, uuid(i))];
+            let copies = (0..members).map(both).collect();
             Played { superblock, copies }
         }
 
@@ -599,12 +564,8 @@ mod tests {
         fn write(&mut self, members: &[u16]) {
             self.superblock.sequence += 1;
             for i in members {
-                let copy = Superblock {
-                    member: uuid(*i),
-                    ..self.superblock.clone()
-                };
-                let place = (copy.sequence & 1) as usize;
-                self.copies[usize::from(*i)][place] = Some(Ok(copy));
+                let place = (self.superblock.sequence & 1) as usize;
+                self.copies[usize::from(*i)][place] = of(&self.superblock, uuid(*i));
             }
         }
 
@@ -617,12 +578,9 @@ mod tests {
         }
 
         fn active(&self) -> Vec<u16> {
-            let members = &self.superblock.members;
-            (0..)
-                .zip(members)
-                .filter(|(_, m)| m.role == MemberRole::Active)
-                .map(|(i, _)| i)
-                .collect()
+            let members = (0..).zip(&self.superblock.members);
+            let active = members.filter(|(_, m)| m.role == MemberRole::Active);
+            active.map(|(i, _)| i).collect()
         }
 
         fn candidates(&self, members: &[u16]) -> Vec<Candidate> {
@@ -645,12 +603,8 @@ mod tests {
         assert_eq!(choice.opened, [Some(1), Some(3), Some(0), Some(2)]);
         assert_eq!(choice.superblock.sequence, 2);
         assert!(choice.stale.is_empty() && choice.foreign.is_empty() && choice.missing.is_empty());
-        assert!(
-            choice
-                .regions
-                .iter()
-                .all(|regions| *regions == choice.superblock.regions)
-        );
+        let alike = |regions: &Vec<Region>| *regions == choice.superblock.regions;
+        assert!(choice.regions.iter().all(alike));
     }
 
     #[test]
@@ -667,21 +621,14 @@ mod tests {
     fn a_majority_of_the_current_is_needed() {
         let played = Played::raid5(4);
         assert_eq!(played.choose(&[0, 1, 3]).unwrap().missing, [2]);
-        let refused = CommandError::Minority {
-            present: 2,
-            current: 4,
-        };
+        let refused = minority(2, 4);
         assert_eq!(played.choose(&[0, 1]), Err(refused));
-        let forced = choose(&played.candidates(&[0, 1]), ALONE)
-            .unwrap()
-            .superblock;
-        assert_eq!(forced.forced, 2, "the generation that is about to begin");
+        let forced = choose(&played.candidates(&[0, 1]), ALONE).unwrap();
+        let generation = forced.superblock.forced;
+        assert_eq!(generation, 2, "the generation that is about to begin");
         assert_eq!(played.choose(&[0, 1, 3]).unwrap().superblock.forced, 0);
         let mirror = Played::new(Level::Raid1, 2);
-        let refused = CommandError::Minority {
-            present: 1,
-            current: 2,
-        };
+        let refused = minority(1, 2);
         assert_eq!(mirror.choose(&[1]), Err(refused));
     }
 
@@ -703,10 +650,7 @@ mod tests {
         assert!(both.is_ok(), "member 1 would know: {both:?}");
         played.fail(1);
         played.write(&[0, 2]);
-        let refused = CommandError::Minority {
-            present: 1,
-            current: 2,
-        };
+        let refused = minority(1, 2);
         assert_eq!(played.choose(&[0]), Err(refused.clone()));
         assert_eq!(played.choose(&[0, 1]), Err(refused), "member 1 is stale");
         assert!(played.choose(&[0, 2]).is_ok());
@@ -721,25 +665,13 @@ mod tests {
         let candidate = |i: u16| Candidate {
             member: Member(i),
             info: INFO,
-            copies: [
-                Some(Ok(Superblock {
-                    member: uuid(i),
-                    ..superblock.clone()
-                })),
-                None,
-            ],
+            copies: [of(&superblock, uuid(i)), None],
         };
         let here: Vec<Candidate> = [0, 2, 3, 4].map(candidate).into();
-        let refused = CommandError::Minority {
-            present: 1,
-            current: 2,
-        };
+        let refused = minority(1, 2);
         assert_eq!(choose(&here, MODE), Err(refused));
         let spares = &here[1..];
-        let refused = CommandError::Minority {
-            present: 0,
-            current: 2,
-        };
+        let refused = minority(0, 2);
         assert_eq!(choose(spares, ALONE), Err(refused));
     }
 
@@ -752,17 +684,11 @@ mod tests {
         let choice = played.choose(&[3, 0, 1, 2]).unwrap();
         assert_eq!(choice.stale, [Member(3)]);
         assert_eq!(choice.superblock.generation, 2);
-        assert_eq!(
-            choice.opened[3],
-            Some(0),
-            "it is here, to be taken in again"
-        );
+        let here = choice.opened[3];
+        assert_eq!(here, Some(0), "it is here, to be taken in again");
         // Two of the three that are current suffice; the stale one counts for nothing.
         assert_eq!(played.choose(&[3, 1, 0]).unwrap().missing, [2]);
-        let refused = CommandError::Minority {
-            present: 1,
-            current: 3,
-        };
+        let refused = minority(1, 3);
         assert_eq!(played.choose(&[3, 1]), Err(refused));
     }
 
@@ -771,17 +697,12 @@ mod tests {
         let mut played = Played::new(Level::Raid1, 2);
         played.fail(1);
         played.write(&[0]);
-        assert!(
-            played.choose(&[0]).is_ok(),
-            "the one current member is all there is"
-        );
-        let refused = CommandError::Minority {
-            present: 1,
-            current: 2,
-        };
+        let alone = played.choose(&[0]);
+        assert!(alone.is_ok(), "the one current member is all there is");
+        let other = played.choose(&[1]);
         assert_eq!(
-            played.choose(&[1]),
-            Err(refused),
+            other,
+            Err(minority(1, 2)),
             "by its own word, it is one of two"
         );
     }
@@ -862,23 +783,14 @@ mod tests {
             copy.array = uuid(998);
         }
         let mut candidates = played.candidates(&[0, 1]);
-        candidates.insert(
-            0,
-            Candidate {
-                member: Member(9),
-                ..other.candidates(&[2]).remove(0)
-            },
-        );
-        assert_eq!(
-            choose(&candidates, ALONE),
-            Err(CommandError::Foreign(Member(9)))
-        );
+        let mut foreign = other.candidates(&[2]).remove(0);
+        foreign.member = Member(9);
+        candidates.insert(0, foreign);
+        let refused = |one| Err(CommandError::Foreign(Member(one)));
+        assert_eq!(choose(&candidates, ALONE), refused(9));
         // One against one: the first named is meant.
         candidates.remove(1);
-        assert_eq!(
-            choose(&candidates, ALONE),
-            Err(CommandError::Foreign(Member(1)))
-        );
+        assert_eq!(choose(&candidates, ALONE), refused(1));
     }
 
     #[test]
@@ -939,10 +851,8 @@ mod tests {
         let refused = CommandError::Split(Member(1), Member(0));
         assert_eq!(both.choose(&[0, 1]), Err(refused.clone()));
         assert_eq!(choose(&both.candidates(&[0, 1]), ALONE), Err(refused));
-        assert!(
-            both.choose(&[0]).is_ok(),
-            "either side alone is its own array"
-        );
+        let alone = both.choose(&[0]);
+        assert!(alone.is_ok(), "either side alone is its own array");
         assert!(both.choose(&[1]).is_ok());
     }
 
@@ -960,15 +870,12 @@ mod tests {
         loner.write(&[2]);
         let mut all = many.clone();
         all.copies[2] = loner.copies[2].clone();
+        let split = |one, other| Err(CommandError::Split(Member(one), Member(other)));
         for (here, named) in [(vec![0, 1, 2], 0), (vec![1, 2], 1), (vec![2, 0], 0)] {
-            let refused = CommandError::Split(Member(2), Member(named));
-            assert_eq!(all.choose(&here), Err(refused));
+            assert_eq!(all.choose(&here), split(2, named));
         }
-        assert_eq!(
-            all.choose(&[0, 1]).unwrap().missing,
-            [2],
-            "leaving one side out decides"
-        );
+        let missing = all.choose(&[0, 1]).unwrap().missing;
+        assert_eq!(missing, [2], "leaving one side out decides");
 
         // Even if the loner has forgotten the others.
         let mut alone = loner.clone();
@@ -977,10 +884,7 @@ mod tests {
         alone.write(&[2]);
         let mut all = many.clone();
         all.copies[2] = alone.copies[2].clone();
-        assert_eq!(
-            all.choose(&[1, 2]),
-            Err(CommandError::Split(Member(2), Member(1)))
-        );
+        assert_eq!(all.choose(&[1, 2]), split(2, 1));
 
         // The other way round: the many counted further.
         let mut all = Played {
@@ -992,10 +896,7 @@ mod tests {
             all.activate(1);
         }
         all.write(&[0, 1]);
-        assert_eq!(
-            all.choose(&[0, 1, 2]),
-            Err(CommandError::Split(Member(1), Member(2)))
-        );
+        assert_eq!(all.choose(&[0, 1, 2]), split(1, 2));
     }
 
     /// A crash caught the news of a failure when it had reached one member only. That member missed the next start, and
@@ -1069,11 +970,8 @@ mod tests {
                 }
                 // A crash may let only some have the news, and the next start tells the others first.
                 let now = played.active();
-                let reached: Vec<u16> = now
-                    .iter()
-                    .copied()
-                    .filter(|_| !last || random.below(8) != 0)
-                    .collect();
+                let heard = |_: &u16| !last || random.below(8) != 0;
+                let reached: Vec<u16> = now.iter().copied().filter(heard).collect();
                 played.write(if reached.is_empty() { &now } else { &reached });
             }
             let here: Vec<u16> = (0..5).filter(|_| random.below(4) != 0).collect();
@@ -1105,10 +1003,8 @@ mod tests {
     /// The copy B of this superblock, at this place.
     fn b_at(superblock: &Superblock, place: u64) -> Option<Result<Superblock, MetaError>> {
         let mut copy = superblock.clone();
-        let region = copy
-            .regions
-            .iter_mut()
-            .find(|region| region.kind == RegionKind::SuperB);
+        let mut regions = copy.regions.iter_mut();
+        let region = regions.find(|region| region.kind == RegionKind::SuperB);
         region.unwrap().start = place;
         Some(Ok(copy))
     }
@@ -1118,15 +1014,9 @@ mod tests {
         let a = Played::raid5(3).superblock;
         assert_eq!(place_of_b(&a), Some(480));
         let broken = || Some(Err(MetaError::NotFound));
-        let planted = || {
-            b_at(
-                &Superblock {
-                    generation: 99,
-                    ..a.clone()
-                },
-                992,
-            )
-        };
+        let mut newer = a.clone();
+        newer.generation = 99;
+        let planted = || b_at(&newer, 992);
         let misplaced = || b_at(&a, 480);
         let found = [broken(), b_at(&a, 480), planted(), misplaced(), None, None];
         let sound = copies_of(Some(Ok(a.clone())), found.clone());
@@ -1134,11 +1024,8 @@ mod tests {
         assert_eq!(copies_of(broken(), found.clone())[1], found[1]);
         assert_eq!(copies_of(None, found.clone()), [None, found[1].clone()]);
         let lost = [broken(), broken(), planted(), misplaced(), None, None];
-        assert_eq!(
-            copies_of(Some(Ok(a.clone())), lost)[1],
-            broken(),
-            "never another place"
-        );
+        let [_, b] = copies_of(Some(Ok(a.clone())), lost);
+        assert_eq!(b, broken(), "never another place");
         assert_eq!(copies_of(broken(), [const { None }; 6])[1], None);
     }
 
@@ -1146,11 +1033,8 @@ mod tests {
     fn a_superblock_that_a_user_wrote_into_set_data_counts_for_nothing() {
         let played = Played::raid5(3);
         let mut candidates = played.candidates(&[0, 1, 2]);
-        let planted = Superblock {
-            generation: 99,
-            member: uuid(1),
-            ..played.superblock.clone()
-        };
+        let mut planted = played.superblock.clone();
+        (planted.generation, planted.member) = (99, uuid(1));
         candidates[1].copies = [Some(Err(MetaError::NotFound)), b_at(&planted, 992)];
         let choice = choose(&candidates, MODE).unwrap();
         assert_eq!(choice.superblock.generation, 1);

@@ -211,11 +211,8 @@ impl Part {
     /// A device that comes from another set.
     pub fn arrived_from(&mut self, info: MemberInfo, overwrite: bool) {
         self.below.arrived(info);
-        self.below
-            .devices
-            .last_mut()
-            .expect("it has arrived")
-            .overwrite = overwrite;
+        let device = self.below.devices.last_mut();
+        device.expect("it has arrived").overwrite = overwrite;
     }
 
     /// Announces that the partner may get the only copy of these sectors.
@@ -278,12 +275,8 @@ impl Part {
     /// The same set once more, not started yet. Members that failed take no part.
     pub fn renewed(&self, share: Share) -> Part {
         let mut config = self.below.config.clone();
-        config.members = self
-            .below
-            .devices
-            .iter()
-            .map(|device| device.info)
-            .collect();
+        let devices = self.below.devices.iter();
+        config.members = devices.map(|device| device.info).collect();
         let mut fresh = Part::new(config, share);
         fresh.below.tasks.paced_like(&self.below.tasks);
         for member in self.below.failed_before() {

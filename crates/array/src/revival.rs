@@ -155,10 +155,8 @@ impl Revival {
     }
 
     fn begin(&mut self, core: &mut Instance, config: &Config, now: Nanos, actions: &mut Actions) {
-        let mut attempt = Box::new(Instance::new(
-            config.clone(),
-            Share::whole(config.limits.pool),
-        ));
+        let share = Share::whole(config.limits.pool);
+        let mut attempt = Box::new(Instance::new(config.clone(), share));
         attempt.tasks.paced_like(&core.tasks);
         for member in core.failed_before() {
             attempt.devices[usize::from(member.0)].info.sectors = 0; // So nothing is asked of it.

@@ -50,17 +50,13 @@ impl<T> Slab<T> {
 
     /// In order of index.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
-        self.entries
-            .iter_mut()
-            .enumerate()
-            .filter_map(|(i, entry)| Some((i as u32, entry.as_mut()?)))
+        let entries = (0..).zip(&mut self.entries);
+        entries.filter_map(|(i, entry)| Some((i, entry.as_mut()?)))
     }
 
     /// In order of index.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
-        self.entries
-            .iter()
-            .enumerate()
-            .filter_map(|(i, entry)| Some((i as u32, entry.as_ref()?)))
+        let entries = (0..).zip(&self.entries);
+        entries.filter_map(|(i, entry)| Some((i, entry.as_ref()?)))
     }
 }

@@ -131,12 +131,8 @@ impl Standings {
 
     /// Those who serve, each once.
     pub(crate) fn serving(&self) -> Vec<Member> {
-        distinct(
-            self.list
-                .iter()
-                .filter_map(|standing| standing.home)
-                .map(|home| home.member),
-        )
+        let homes = self.list.iter().filter_map(|standing| standing.home);
+        distinct(homes.map(|home| home.member))
     }
 
     /// Those who serve or are being filled, each once.
@@ -170,7 +166,7 @@ impl Standings {
         let place = |index| (index / self.partitions, index % self.partitions);
         let found = there.map(place);
         found
-            .map(|(slot, partition)| (slot as u16, partition as u16))
+            .map(|(slot, part)| (slot as u16, part as u16))
             .collect()
     }
 

@@ -165,10 +165,8 @@ impl Commands {
         };
         let stepped: Vec<Admission> = self.admissions.extract_if(.., |one| stepped(one)).collect();
         for mut admission in stepped {
-            admission
-                .twin
-                .iter_mut()
-                .for_each(|twin| twin.version = None);
+            let twin = admission.twin.iter_mut();
+            twin.for_each(|twin| twin.version = None);
             match self.on_record() {
                 Ok(()) => self.read_device(admission),
                 Err(error) => self.answer(admission.tag, Err(error)),

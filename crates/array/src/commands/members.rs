@@ -12,12 +12,8 @@ use restripe_format::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole, Pl
 
 impl Commands {
     fn known(&self, member: Member) -> Result<usize, CommandError> {
-        let index = member.0 as usize;
-        if index < self.devices.len() {
-            Ok(index)
-        } else {
-            Err(CommandError::NoSuchMember(member))
-        }
+        let index = Some(usize::from(member.0)).filter(|index| *index < self.devices.len());
+        index.ok_or(CommandError::NoSuchMember(member))
     }
 
     /// Whether a member may be failed by command.
@@ -68,13 +64,9 @@ impl Commands {
             ));
         }
         self.fits(member)?;
-        let former = self.devices[index]
-            .entry
-            .map(|entry| self.superblock.members[entry as usize].role);
-        let former_place = self.devices[index]
-            .entry
-            .and_then(|entry| self.vacated_by(entry));
-        match (former, former_place) {
+        let entry = self.devices[index].entry;
+        let former_place = entry.and_then(|entry| self.vacated_by(entry));
+        match (self.role_of(member), former_place) {
             (Some(MemberRole::Failed { partial: true, .. }), Some((slot, partitions))) => {
                 self.check_may_fill()?;
                 self.devices[index].health = Health::Good;
@@ -99,10 +91,8 @@ impl Commands {
         }
         let needs = self.needs_sectors();
         if info.sectors < needs {
-            return Err(CommandError::TooSmall {
-                has: info.sectors,
-                needs,
-            });
+            let has = info.sectors;
+            return Err(CommandError::TooSmall { has, needs });
         }
         if info.logical_block > self.superblock.logical_block {
             let (member, array) = (info.logical_block, self.superblock.logical_block);
@@ -142,11 +132,9 @@ impl Commands {
         rows.insert(0, self.layout.rows());
         for region in 0..self.regions() {
             if self.intent.get(self.owed_bit(region)) {
-                let first = region * self.superblock.intent_rows;
-                rows.remove(
-                    first,
-                    self.superblock.intent_rows.min(self.layout.rows() - first),
-                );
+                let each = self.superblock.intent_rows;
+                let first = region * each;
+                rows.remove(first, each.min(self.layout.rows() - first));
             }
         }
         rows
@@ -192,18 +180,12 @@ impl Commands {
             self.superblock.sequence,
             self.superblock.generation,
         ];
-        let drawn = moment
-            .into_iter()
-            .fold(array, |drawn, word| scattered(drawn ^ u128::from(word)));
+        let draw = |drawn, word| scattered(drawn ^ u128::from(word));
+        let drawn = moment.into_iter().fold(array, draw);
         let mut bytes = drawn.to_le_bytes();
         bytes[6] = (bytes[6] & 0x0f) | 0x80;
         bytes[8] = (bytes[8] & 0x3f) | 0x80;
-        while self
-            .superblock
-            .members
-            .iter()
-            .any(|line| line.uuid.0 == bytes)
-        {
+        while self.superblock.index_of(Uuid(bytes)).is_some() {
             bytes[15] = bytes[15].wrapping_add(1);
         }
         Uuid(bytes)

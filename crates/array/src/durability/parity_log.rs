@@ -16,7 +16,6 @@
 //! over, too.
 
 use super::Durability;
-use crate::contract::{Class, IoOp, Segment};
 use crate::facts::Waiter;
 use crate::members::ops::Owner;
 use crate::units::{Member, PAGE_SECTORS, Row};
@@ -99,36 +98,28 @@ impl Log {
     fn room(&self, sectors: u64) -> Option<u64> {
         match self.tail() {
             None => (sectors <= self.sectors).then_some(0),
-            Some(tail) if self.head > tail => {
-                if self.head + sectors <= self.sectors {
-                    Some(self.head)
-                } else {
-                    (sectors < tail).then_some(0)
-                }
-            }
+            Some(tail) if self.head > tail => match self.head + sectors <= self.sectors {
+                true => Some(self.head),
+                false => (sectors < tail).then_some(0),
+            },
             Some(tail) => (self.head + sectors < tail).then_some(self.head),
         }
     }
 
-    fn clashes(&self, row: Row, start: u64, end: u64, modified: u32) -> bool {
-        self.rows[row.0 as usize % HASH] != 0
+    fn clashes(&self, entry: &Entry) -> bool {
+        self.rows[entry.row.0 as usize % HASH] != 0
             && self.records.iter().any(|live| {
                 live.stage != Stage::Released
-                    && live.row == row
-                    && live.start < end
-                    && start < live.end
-                    && live.modified & !modified != 0
+                    && live.row == entry.row
+                    && live.start < entry.start + entry.sectors
+                    && entry.start < live.end
+                    && live.modified & !entry.modified != 0
             })
     }
 
     fn release_front(&mut self) {
-        while self
-            .records
-            .front()
-            .is_some_and(|record| record.stage == Stage::Released)
-        {
-            self.records.pop_front();
-        }
+        let over = |record: &mut Live| record.stage == Stage::Released;
+        while self.records.pop_front_if(over).is_some() {}
     }
 }
 
@@ -163,13 +154,12 @@ impl Logs {
     }
 
     pub(crate) fn open(&mut self, member: Member, sectors: u64) {
-        let index = member.0 as usize;
+        let (index, version) = (usize::from(member.0), self.next_sequence);
         while self.logs.len() <= index {
             self.logs.push(None);
         }
-        let version = self.next_sequence;
-        self.logs[index] =
-            (sectors > DONE_SECTORS).then(|| Log::new(sectors - DONE_SECTORS, version));
+        let ring = sectors.checked_sub(DONE_SECTORS).filter(|ring| *ring > 0);
+        self.logs[index] = ring.map(|ring| Log::new(ring, version));
     }
 
     pub(crate) fn forget(&mut self, member: Member) {
@@ -189,11 +179,8 @@ impl Logs {
 
     /// Records below this are void on every member.
     pub(crate) fn floor(&self) -> u64 {
-        let live = self
-            .logs
-            .iter()
-            .flatten()
-            .filter_map(|log| log.records.front().map(|record| record.sequence));
+        let fronts = self.logs.iter().flatten().map(|log| log.records.front());
+        let live = fronts.flatten().map(|record| record.sequence);
         live.min().unwrap_or(self.next_sequence)
     }
 
@@ -206,34 +193,25 @@ impl Logs {
     /// The oldest live record of one member's log.
     pub(crate) fn floor_of(&self, member: Member) -> u64 {
         let log = self.logs.get(member.0 as usize).and_then(Option::as_ref);
-        log.and_then(|log| log.records.front())
-            .map_or(self.next_sequence, |record| record.sequence)
+        let front = log.and_then(|log| log.records.front());
+        front.map_or(self.next_sequence, |record| record.sequence)
     }
 
     fn log(&self, member: Member) -> &Log {
-        self.logs[member.0 as usize]
-            .as_ref()
-            .expect("a current member of a logged array has a log")
+        let log = self.logs[member.0 as usize].as_ref();
+        log.expect("a current member of a logged array has a log")
     }
 
     /// Whether a record must wait for a flush, because of room or of an older record that it does not cover.
     fn must_wait(&self, member: Member, entry: &Entry) -> bool {
         let log = self.log(member);
-        log.room(entry.footprint()).is_none()
-            || log.listed >= LISTED_MAX
-            || log.clashes(
-                entry.row,
-                entry.start,
-                entry.start + entry.sectors,
-                entry.modified,
-            )
+        log.room(entry.footprint()).is_none() || log.listed >= LISTED_MAX || log.clashes(entry)
     }
 
     /// Takes room for a record; returns its place from the start of the log region.
     pub(crate) fn place(&mut self, member: Member, sequence: u64, entry: &Entry) -> u64 {
-        let log = self.logs[member.0 as usize]
-            .as_mut()
-            .expect("checked with must_wait");
+        let log = self.logs[member.0 as usize].as_mut();
+        let log = log.expect("checked with must_wait");
         let sectors = entry.footprint();
         let at = log.room(sectors).expect("checked with must_wait");
         log.head = at + sectors;
@@ -253,10 +231,8 @@ impl Logs {
     /// The write in place of a record has ended; `begun` flushes had begun by then.
     pub(crate) fn finished(&mut self, sequence: u64, begun: u64) {
         for log in self.logs.iter_mut().flatten() {
-            if let Ok(index) = log
-                .records
-                .binary_search_by_key(&sequence, |record| record.sequence)
-            {
+            let records = &log.records;
+            if let Ok(index) = records.binary_search_by_key(&sequence, |one| one.sequence) {
                 log.records[index].stage = Stage::Finished(begun);
             }
         }
@@ -286,10 +262,7 @@ impl Logs {
             return None;
         }
         log.done_version += 1;
-        let done = log
-            .records
-            .iter()
-            .filter(|record| record.stage == Stage::Released && record.several());
+        let done = log.records.iter().filter(|record| record.over());
         sequences.extend(done.map(|record| record.sequence).take(DONE_MAX));
         Some((log.done_version, floor))
     }
@@ -304,12 +277,9 @@ impl Logs {
     /// Rows with a live record anywhere: what a member that fails now may lack.
     pub(crate) fn live_rows(&self, into: &mut Vec<Row>) {
         for log in self.logs.iter().flatten() {
-            into.extend(
-                log.records
-                    .iter()
-                    .filter(|record| record.stage != Stage::Released)
-                    .map(|record| record.row),
-            );
+            let records = log.records.iter();
+            let live = records.filter(|record| record.stage != Stage::Released);
+            into.extend(live.map(|record| record.row));
         }
     }
 }
@@ -319,27 +289,16 @@ impl Durability {
     pub(crate) fn write_done_lists(&mut self) -> u32 {
         let mut writes = 0;
         let mut sequences = core::mem::take(&mut self.logs.sequences);
-        for index in 0..self.devices.len() {
-            let member = Member(index as u16);
+        for member in self.all() {
             sequences.clear();
             let Some((version, floor)) = self.logs.take_done_list(member, &mut sequences) else {
                 continue;
             };
             let mut page = self.ops.boxes.page();
             encode_done(self.superblock.array, version, floor, &sequences, &mut page);
-            let at = self.devices[index].places.log + (version & 1) * PAGE_SECTORS;
-            self.device_io(
-                Owner::DoneList,
-                member,
-                IoOp::Write,
-                at,
-                PAGE_SECTORS,
-                Class::Metadata,
-                |io| {
-                    io.durable = true;
-                    io.segments.push(Segment::Page(page));
-                },
-            );
+            let log = self.devices[usize::from(member.0)].places.log;
+            let at = log + (version & 1) * PAGE_SECTORS;
+            self.write_pages(Owner::DoneList, member, at, core::iter::once(page));
             writes += 1;
         }
         self.logs.sequences = sequences;
@@ -348,10 +307,8 @@ impl Durability {
 
     /// Whether a record can be written now to all these members; if not, a flush is asked for.
     pub(crate) fn log_ready(&mut self, members: &[Option<Member>], entry: &Entry) -> bool {
-        let waits = members
-            .iter()
-            .flatten()
-            .any(|&member| self.logs.must_wait(member, entry));
+        let mut members = members.iter().flatten();
+        let waits = members.any(|&member| self.logs.must_wait(member, entry));
         if waits {
             self.flush_for(Waiter::Log);
         }

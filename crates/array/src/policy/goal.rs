@@ -18,7 +18,7 @@
 //! | beside users | they moved nothing for ten seconds | alone |
 //!
 //! Beside users windows go evenly, sixteen steps a second if the rate is high enough, a window at a time if not: to users a
-//! step is a disturbance, and long ones make the tail. So no step is above a batch of [`super::own`], nor is more in flight: a
+//! step is a disturbance, and long ones make the tail. So no step is above a batch of [`super::throttle`], nor is more in flight: a
 //! higher rate is more steps a second, and where drives are too slow for it, users do not queue behind it. Alone a task goes as fast as its maximum lets. Ten seconds, since
 //! users who ask for little would otherwise meet full speed with each request.
 
@@ -245,9 +245,8 @@ impl Steady {
 
     fn issued(&mut self, bytes: u64) {
         let nanos = u128::from(bytes) * 1_000_000_000 / u128::from(self.rate.max(1));
-        self.due = self
-            .due
-            .after(Nanos(u64::try_from(nanos).unwrap_or(u64::MAX)));
+        let time = Nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
+        self.due = self.due.after(time);
     }
 }
 
@@ -276,10 +275,8 @@ mod tests {
 
     impl Plant {
         fn new(left: u64, goal: impl FnOnce(&View) -> Goal) -> Plant {
-            let view = View {
-                left,
-                ..View::BEGUN
-            };
+            let mut view = View::BEGUN;
+            view.left = left;
             Plant {
                 goal: goal(&view),
                 view,
@@ -291,10 +288,8 @@ mod tests {
         }
 
         fn drawn(&mut self, below: u64) -> u64 {
-            self.seed = self
-                .seed
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
+            let product = self.seed.wrapping_mul(6_364_136_223_846_793_005);
+            self.seed = product.wrapping_add(1_442_695_040_888_963_407);
             (self.seed >> 33) % below
         }
 
@@ -312,9 +307,8 @@ mod tests {
                     Decision::Wait(until) => assert!(until > self.view.now),
                 }
                 self.pass();
-                if let Some(breaks) =
-                    breaks.filter(|_| self.view.now.0.is_multiple_of(5 * MILLISECOND.0))
-                {
+                let asks = self.view.now.0.is_multiple_of(5 * MILLISECOND.0);
+                if let Some(breaks) = breaks.filter(|_| asks) {
                     self.request(breaks);
                 }
             }
@@ -372,10 +366,8 @@ mod tests {
             let mut plant = Plant::new(LONG, |view| Goal::latency(GOAL, limits, view));
             plant.until(Nanos::from_secs(300), Some(breaks));
             let per_second = plant.view.moved / 300;
-            assert!(
-                (rate * 8 / 10..=rate * 11 / 10).contains(&per_second),
-                "{per_second}"
-            );
+            let near = rate * 8 / 10..=rate * 11 / 10;
+            assert!(near.contains(&per_second), "{per_second}");
         }
     }
 
@@ -441,10 +433,8 @@ mod tests {
             let mut plant = Plant::new(2 << 30, |view| Goal::finish(within, DEFAULT, view));
             plant.until(Nanos::from_secs(2000), Some(1 << 30));
             let done = plant.view.now;
-            assert!(
-                done <= within && done.0 > within.0 * 9 / 10,
-                "{done:?} of {within:?}"
-            );
+            let in_time = done <= within && done.0 > within.0 * 9 / 10;
+            assert!(in_time, "{done:?} of {within:?}");
         }
     }
 
@@ -454,22 +444,21 @@ mod tests {
             min: 1 << 20,
             max: 4 << 20,
         };
-        for (limits, seconds, missed) in [
+        let cases = [
             (limits, 100, true),
             (DEFAULT, 10, true),
             (DEFAULT, 100, false),
-        ] {
+        ];
+        for (limits, seconds, missed) in cases {
             let within = Nanos::from_secs(seconds);
             let mut plant = Plant::new(1 << 30, |view| Goal::finish(within, limits, view));
             plant.until(Nanos::from_secs(8), Some(1 << 30));
-            let aim = plant.goal.aim(&plant.view, |_| None);
-            let Aim::Finish {
-                by, missed: told, ..
-            } = aim
-            else {
-                unreachable!("it is to finish");
-            };
-            assert_eq!((by, told), (within, missed), "{seconds}");
+            match plant.goal.aim(&plant.view, |_| None) {
+                Aim::Finish { by, missed: is, .. } => {
+                    assert_eq!((by, is), (within, missed), "{seconds}");
+                }
+                other => unreachable!("it is to finish: {other:?}"),
+            }
         }
     }
 }

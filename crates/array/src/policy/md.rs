@@ -151,8 +151,7 @@ impl Md {
 mod tests {
     use super::super::throttle::{DEFAULT, Pacer};
     use super::*;
-    use crate::contract::Class;
-    use crate::contract::Throttle;
+    use crate::contract::{Class, Throttle};
     use crate::members::ops::Owner;
     use crate::units::Member;
 
@@ -175,10 +174,8 @@ mod tests {
         }
 
         fn at(depth: Depth, throttle: Throttle, limits: Limits) -> Run {
-            let view = View {
-                depth,
-                ..View::BEGUN
-            };
+            let mut view = View::BEGUN;
+            view.depth = depth;
             let mut traffic = Traffic::default();
             Run {
                 pacer: Pacer::new(throttle, limits, &view, &mut traffic),
@@ -257,11 +254,8 @@ mod tests {
     fn under_steady_load_md_2_6_sinks_to_the_minimum() {
         let mut run = Run::new(Throttle::Md26, DEFAULT);
         run.until(Nanos::from_secs(600), 65);
-        assert!(
-            (1000..1150).contains(&run.kib_a_second()),
-            "{}",
-            run.kib_a_second()
-        );
+        let rate = run.kib_a_second();
+        assert!((1000..1150).contains(&rate), "{rate}");
         assert!(run.slept > 0);
     }
 

@@ -237,9 +237,7 @@ impl Path {
                 }
                 read.remove(hottest, 1);
             },
-            Rule::Planned(zones) => {
-                core::iter::from_fn(|| zones.pop().map(u64::from)).find(is_left)
-            }
+            Rule::Planned(hot) => core::iter::from_fn(|| hot.pop().map(u64::from)).find(is_left),
         }
     }
 }
@@ -276,10 +274,14 @@ mod tests {
         Path::new(order, heat, blank)
     }
 
+    fn next(path: &mut Path, claimed: &RunSet) -> Option<Row> {
+        path.next(claimed, &one_stream(ROWS), 11, ROWS)
+    }
+
     /// The zones in the order in which their first rows come, every row being claimed as it comes.
     fn walk(path: &mut Path, claimed: &mut RunSet) -> Vec<u64> {
         let mut zones = Vec::new();
-        while let Some(row) = path.next(claimed, &one_stream(ROWS), 11, ROWS) {
+        while let Some(row) = next(path, claimed) {
             assert!(!claimed.contains(row.0), "each row comes once");
             claimed.insert(row.0, 1);
             if zones.last() != Some(&(row.0 / 11)) {
@@ -311,11 +313,8 @@ mod tests {
     fn ido_goes_through_the_hottest_zones_first() {
         let heat = heat_of(&[(50, 3), (94, 9), (12, 1)]);
         let walked = walk(&mut path(Order::Ido, &heat), &mut RunSet::default());
-        assert_eq!(
-            walked,
-            [8, 4, 0, 1, 2, 3, 5, 6, 7],
-            "two of nine are a fifth"
-        );
+        let order = [8, 4, 0, 1, 2, 3, 5, 6, 7];
+        assert_eq!(walked, order, "two of nine are a fifth");
     }
 
     #[test]
@@ -365,10 +364,7 @@ mod tests {
         let mut path = path(Order::Pr, &heat);
         let mut claimed = RunSet::default();
         path.demand(5);
-        assert_eq!(
-            path.next(&claimed, &one_stream(ROWS), 11, ROWS),
-            Some(Row(55))
-        );
+        assert_eq!(next(&mut path, &claimed), Some(Row(55)));
         claimed.insert(55, 1);
         path.demand(2);
         assert_eq!(walk(&mut path, &mut claimed), [5, 2, 0, 1, 3, 4, 6, 7, 8]);
@@ -426,16 +422,10 @@ mod tests {
         let heat = heat_of(&[(50, 9)]);
         let mut path = path(Order::Pro, &heat);
         let mut claimed = RunSet::default();
-        assert_eq!(
-            path.next(&claimed, &one_stream(ROWS), 11, ROWS),
-            Some(Row(0)),
-            "nothing was read yet"
-        );
+        let first = next(&mut path, &claimed);
+        assert_eq!(first, Some(Row(0)), "nothing was read yet");
         path.note_read(70 * ROW_SECTORS, 8, Nanos::ZERO);
-        assert_eq!(
-            path.next(&claimed, &one_stream(ROWS), 11, ROWS),
-            Some(Row(66))
-        );
+        assert_eq!(next(&mut path, &claimed), Some(Row(66)));
         path.note_read(94 * ROW_SECTORS, 8, Nanos::ZERO);
         path.note_read(94 * ROW_SECTORS, 8, Nanos::ZERO);
         assert_eq!(walk(&mut path, &mut claimed), [6, 8, 0, 1, 2, 3, 4, 5, 7]);

@@ -79,9 +79,8 @@ pub(crate) fn uneven(
     let (mut hosts, mut takers) = (standing.serving(), room.to_vec());
     hosts.sort_by_key(|host| Reverse(hosted(host)));
     takers.sort_by_key(hosted);
-    let pairs = hosts
-        .iter()
-        .flat_map(|host| takers.iter().map(move |taker| (host, taker)));
+    let with_each = |host| takers.iter().map(move |taker| (host, taker));
+    let pairs = hosts.iter().flat_map(with_each);
     let mut uneven = pairs.filter(|(host, taker)| hosted(host) >= hosted(taker) + 2);
     uneven.find_map(|(host, taker)| {
         let may = |(slot, partition): &(u16, u16)| {
@@ -170,90 +169,53 @@ mod tests {
         members.into_iter().map(|one| (Member(one), room)).collect()
     }
 
-    fn numbers(targets: &[(u16, Member)]) -> Vec<(u16, u16)> {
+    /// Where the partitions of slot 4 go.
+    fn placed(spares: &[Member], hosts: &[(Member, usize)]) -> Vec<(u16, u16)> {
+        let layout = three_by_three();
+        let standing = without(&layout, &[4]);
+        let targets = targets(&layout, &standing, Slot(4), &[0, 1, 2], spares, hosts);
         targets.iter().map(|(part, one)| (*part, one.0)).collect()
     }
 
     #[test]
     fn a_spare_and_two_hosts_take_one_each() {
-        let layout = three_by_three();
-        let standing = without(&layout, &[4]);
-        let hosts = all(2, [0, 1, 2, 3, 5, 6, 7, 8]);
-        let chosen = targets(&layout, &standing, Slot(4), &[0, 1, 2], &[SPARE], &hosts);
-        assert_eq!(numbers(&chosen), [(0, SPARE.0), (1, 3), (2, 5)]);
+        let chosen = placed(&[SPARE], &all(2, [0, 1, 2, 3, 5, 6, 7, 8]));
+        assert_eq!(chosen, [(0, SPARE.0), (1, 3), (2, 5)]);
     }
 
     #[test]
     fn two_of_the_own_group_alone_take_two_and_one() {
-        let layout = three_by_three();
-        let standing = without(&layout, &[4]);
-        let chosen = targets(
-            &layout,
-            &standing,
-            Slot(4),
-            &[0, 1, 2],
-            &[],
-            &all(2, [3, 5]),
-        );
-        assert_eq!(numbers(&chosen), [(0, 3), (1, 5), (2, 3)]);
+        assert_eq!(placed(&[], &all(2, [3, 5])), [(0, 3), (1, 5), (2, 3)]);
     }
 
     #[test]
     fn spares_take_before_hosts() {
-        let layout = three_by_three();
-        let standing = without(&layout, &[4]);
         let hosts = all(2, [0, 1, 2, 3, 5, 6, 7, 8]);
         let spares = [0, 1, 2].map(|more| Member(SPARE.0 + more));
-        let place = |spares: &[Member]| {
-            numbers(&targets(
-                &layout,
-                &standing,
-                Slot(4),
-                &[0, 1, 2],
-                spares,
-                &hosts,
-            ))
-        };
-        assert_eq!(
-            place(&spares[..2]),
-            [(0, SPARE.0), (1, SPARE.0 + 1), (2, 3)]
-        );
-        assert_eq!(place(&spares), [0, 1, 2].map(|one| (one, SPARE.0 + one)));
+        let chosen = placed(&spares[..2], &hosts);
+        assert_eq!(chosen, [(0, SPARE.0), (1, SPARE.0 + 1), (2, 3)]);
+        let chosen = placed(&spares, &hosts);
+        assert_eq!(chosen, [0, 1, 2].map(|one| (one, SPARE.0 + one)));
     }
 
     #[test]
     fn a_spare_alone_takes_everything() {
-        let layout = three_by_three();
-        let standing = without(&layout, &[4]);
-        let chosen = targets(&layout, &standing, Slot(4), &[0, 1, 2], &[SPARE], &[]);
-        assert_eq!(numbers(&chosen), [0, 1, 2].map(|part| (part, SPARE.0)));
+        assert_eq!(placed(&[SPARE], &[]), [0, 1, 2].map(|part| (part, SPARE.0)));
     }
 
     #[test]
     fn what_nobody_can_take_is_left_out() {
+        assert_eq!(placed(&[], &all(1, [5])), [(0, 5)]);
+        assert_eq!(placed(&[], &[]), []);
         let layout = three_by_three();
-        let standing = without(&layout, &[4]);
-        let place = |hosts: &[(Member, usize)]| {
-            numbers(&targets(
-                &layout,
-                &standing,
-                Slot(4),
-                &[0, 1, 2],
-                &[],
-                hosts,
-            ))
-        };
-        assert_eq!(place(&all(1, [5])), [(0, 5)]);
-        assert_eq!(place(&[]), []);
         // Member 0 stands beside slot 4 in one partition: with room for all it takes the two others.
-        let beside: Vec<u16> = (0..3)
-            .filter(|part| layout.beside(Slot(4), *part).any(|other| other == Slot(0)))
-            .collect();
-        let others: Vec<(u16, u16)> = (0..3)
-            .filter(|part| !beside.contains(part))
-            .map(|part| (part, 0))
-            .collect();
-        assert_eq!((beside.len(), place(&all(3, [0]))), (1, others));
+        let beside = |part: &u16| layout.beside(Slot(4), *part).any(|other| other == Slot(0));
+        let others: Vec<u16> = (0..3).filter(|part| !beside(part)).collect();
+        let chosen = placed(&[], &all(3, [0]));
+        assert_eq!(
+            (others.len(), chosen),
+            (2, others.iter().map(|part| (*part, 0)).collect())
+        );
     }
 
     /// Also where others are by now, will be, or may come home to.
@@ -324,16 +286,10 @@ mod tests {
                 let size = slots / groups;
                 let mates = |member: Member| member.0 / size == lost / size;
                 let most = usize::from(partitions.div_ceil(size - 1));
-                for (partition, member) in &chosen {
-                    let there = chosen.iter().filter(|(_, other)| other == member).count();
-                    assert!(!clashes(
-                        &layout,
-                        &standing,
-                        Slot(lost),
-                        *partition,
-                        *member
-                    ));
-                    assert!(mates(*member), "{lost}: {chosen:?}");
+                for &(partition, member) in &chosen {
+                    let there = chosen.iter().filter(|(_, other)| *other == member).count();
+                    assert!(!clashes(&layout, &standing, Slot(lost), partition, member));
+                    assert!(mates(member), "{lost}: {chosen:?}");
                     assert!(there <= most, "{lost}: {chosen:?}");
                 }
             }

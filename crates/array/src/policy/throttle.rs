@@ -335,6 +335,10 @@ mod tests {
     }
 
     const WINDOW: u64 = View::BEGUN.window;
+    const LIMITS: Limits = Limits {
+        min: 1 << 20,
+        max: 10 << 20,
+    };
 
     /// A minute in which a window takes a millisecond and none overlaps another.
     fn run(limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
@@ -342,10 +346,8 @@ mod tests {
     }
 
     fn run_at(depth: Depth, limits: Limits, user_sectors_a_step: u64) -> (u64, u64) {
-        let mut view = View {
-            depth,
-            ..View::BEGUN
-        };
+        let mut view = View::BEGUN;
+        view.depth = depth;
         let (mut own, mut issued) = (Own::new(&view), 0);
         while view.now < Nanos::from_secs(60) {
             match own.decide(limits, &view) {
@@ -364,13 +366,7 @@ mod tests {
 
     #[test]
     fn the_maximum_holds() {
-        let (rate, _) = run(
-            Limits {
-                min: 1 << 20,
-                max: 10 << 20,
-            },
-            0,
-        );
+        let (rate, _) = run(LIMITS, 0);
         assert!(rate <= 11 << 20, "{rate}");
         assert!(rate >= 9 << 20, "{rate}");
     }
@@ -398,10 +394,6 @@ mod tests {
 
     #[test]
     fn no_depth_goes_beyond_the_maximum() {
-        let limits = Limits {
-            min: 1 << 20,
-            max: 10 << 20,
-        };
-        assert!(run_at(Depth::Buffers, limits, 0).0 <= 11 << 20);
+        assert!(run_at(Depth::Buffers, LIMITS, 0).0 <= 11 << 20);
     }
 }

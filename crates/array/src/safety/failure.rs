@@ -72,18 +72,13 @@ impl Safety {
 
     /// The array's state as its members leave it.
     pub(crate) fn assess(&mut self) {
-        if matches!(
-            self.state,
-            ArrayState::Starting | ArrayState::Stopping | ArrayState::Stopped
-        ) {
+        if !self.serving() {
             return;
         }
-        self.state = if self.complete() {
-            ArrayState::Healthy
-        } else if self.all_decodable(|_| false) {
-            ArrayState::Degraded
-        } else {
-            ArrayState::Failed
+        self.state = match self.all_decodable(|_| false) {
+            _ if self.complete() => ArrayState::Healthy,
+            true => ArrayState::Degraded,
+            false => ArrayState::Failed,
         };
         self.price_misses();
     }
@@ -203,9 +198,7 @@ impl Safety {
             self.fact(Fact::Lost { lba, sectors });
         }
     }
-}
 
-impl Safety {
     /// A member is gone from now on: it may lack every row whose last writes were not flushed.
     pub(crate) fn owe_unflushed_rows(&mut self) {
         if self.layout.tolerance() == 0 {

@@ -221,9 +221,8 @@ impl Safety {
     }
 
     fn init_mut(&mut self, index: usize) -> &mut Init {
-        self.inits.list[index]
-            .as_mut()
-            .expect("an init lives until its bit is durable")
+        let init = self.inits.list[index].as_mut();
+        init.expect("an init lives until its bit is durable")
     }
 
     pub(crate) fn extent_zeroed(&mut self, init: u32) {

@@ -63,26 +63,21 @@ fn plan(rows: &mut Rows, id: u32, record: u32) {
         if !partials_verified(rows, id, &cut) {
             load(rows, id, &cut, CellSet::EMPTY);
         } else if rows.ties.is_part {
-            zero(rows, id, lost);
+            // They need not be decoded: a log may end with a torn record, and no client was answered for a
+            // record behind it. As zeros they are no record.
+            let slice = &mut rows.slices[id];
+            slice.zeroed = slice.zeroed.union(lost);
             plan(rows, id, record);
         } else if !rows.narrow(id) {
             lose(rows, id, lost);
         }
         return;
     }
-    let telling = if lost.is_empty() {
-        CellSet::EMPTY
-    } else {
-        parities
+    let telling = match lost.is_empty() {
+        true => CellSet::EMPTY,
+        false => parities,
     };
     load(rows, id, &cut, modified.minus(lost).union(telling));
-}
-
-/// These cells cannot be decoded, and need not be: a log may end with a torn record, and no client was
-/// answered for a record behind it. As zeros they are no record.
-fn zero(rows: &mut Rows, id: u32, cells: CellSet) {
-    let slice = &mut rows.slices[id];
-    slice.zeroed = slice.zeroed.union(cells);
 }
 
 /// These cells cannot be decoded. If the member of one could be added, or nothing may be lost, the start is
@@ -127,9 +122,8 @@ fn load(rows: &mut Rows, id: u32, cut: &Cut, cells: CellSet) {
     if cells.within(have) && verified {
         return combine(rows, id, cut);
     }
-    let loaded = PARTIALS
-        .iter()
-        .any(|&extra| rows.slices[id].extra_ref(extra).is_some());
+    let slice = &rows.slices[id];
+    let loaded = PARTIALS.iter().any(|&one| slice.extra_ref(one).is_some());
     if cells.within(have) && loaded {
         return verify(rows, id, cut);
     }
@@ -176,9 +170,8 @@ fn judge(rows: &mut Rows, id: u32, record: u32) {
     };
     let slice = &mut rows.slices[id];
     let unreadable = slice.verdicts.differ != 0;
-    let torn = (0..2).any(|parity| {
-        cut.payloads[parity].is_some_and(|payload| payload.checksum != slice.checksums[parity])
-    });
+    let mut payloads = cut.payloads.iter().zip(slice.checksums);
+    let torn = payloads.any(|(payload, sum)| payload.is_some_and(|one| one.checksum != sum));
     if unreadable {
         // The old data are unknown: what is missing is lost.
         let map = slice.map;
@@ -203,11 +196,8 @@ fn combine(rows: &mut Rows, id: u32, cut: &Cut) {
     let slice = &rows.slices[id];
     let modified = CellSet(cut.modified).minus(slice.zeroed);
     let offset = ((slice.band - cut.start) * SECTOR_BYTES) as u32;
-    let partial = PARTIALS.map(|extra| {
-        slice
-            .extra_ref(extra)
-            .map(|part| BufRef::new(part.buf, offset, part.bytes))
-    });
+    let of_band = |part: BufRef| BufRef::new(part.buf, offset, part.bytes);
+    let partial = PARTIALS.map(|extra| slice.extra_ref(extra).map(of_band));
     let lost = modified.minus(live.minus(slice.bad));
     let mut terms = [Term::NONE; crate::CELLS_MAX + 2];
     let count = match lost.first() {

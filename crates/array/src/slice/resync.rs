@@ -25,10 +25,9 @@ fn begin(rows: &mut Rows, id: u32, compares: bool) {
     if !rows.is_written(row) || rows.in_sync(row) {
         return rows.finish_slice(id);
     }
-    if rows.layout.parity() {
-        plan(rows, id, compares)
-    } else {
-        copies(rows, id)
+    match rows.layout.parity() {
+        true => plan(rows, id, compares),
+        false => copies(rows, id),
     }
 }
 
@@ -54,10 +53,9 @@ fn plan(rows: &mut Rows, id: u32, compares: bool) {
         true => comparable(rows, id, &map),
         false => CellSet::EMPTY,
     };
-    if parity.is_empty() {
-        rows.plan_reset(id, &map)
-    } else {
-        rows.read_cells(id, unreadable.union(parity))
+    match parity.is_empty() {
+        true => rows.plan_reset(id, &map),
+        false => rows.read_cells(id, unreadable.union(parity)),
     }
 }
 
@@ -92,10 +90,9 @@ fn compared(rows: &mut Rows, id: u32) {
     let slice = &rows.slices[id];
     let (map, serial, differ) = (slice.map, slice.serial, slice.verdicts.differ);
     let read = slice.have.intersection(map.parity_set());
-    let differ = if rows.planted(Bug::ParityBelieved) {
-        0
-    } else {
-        differ
+    let differ = match rows.planted(Bug::ParityBelieved) {
+        true => 0,
+        false => differ,
     };
     let agrees = |(parity, cell): (u8, u8)| {
         (read.contains(cell) && differ & 1 << parity == 0).then_some(cell)

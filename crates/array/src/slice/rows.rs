@@ -112,18 +112,16 @@ impl Rows {
 
     /// Requests leave room for tasks, on which they may have to wait.
     fn kept_slices(&self, need: &Need) -> usize {
-        if matches!(need.kind, Kind::Write(_) | Kind::Read(..)) {
-            TASK_SLICES
-        } else {
-            0
+        match need.kind {
+            Kind::Write(_) | Kind::Read(..) => TASK_SLICES,
+            _ => 0,
         }
     }
 
     fn room_in_buffers(&mut self, need: &Need, size: Size) -> bool {
-        let kept = if self.kept_slices(need) > 0 {
-            self.task_buffers()
-        } else {
-            0
+        let kept = match self.kept_slices(need) {
+            0 => 0,
+            _ => self.task_buffers(),
         };
         if !self.buffers.reserve(size, need.buffers + kept) {
             return false;

@@ -38,10 +38,8 @@ fn begin(rows: &mut Rows, id: u32, mode: ScrubMode) {
     let complete = rows.live_cells(&map) == map.all();
     let passed = match rows.is_written(map.row) {
         false => Some(Scrubbed::Unwritten),
-        true if !complete || !rows.in_sync(map.row) || map.data == map.width => {
-            Some(Scrubbed::Passed)
-        }
-        true => None,
+        true if !complete || !rows.in_sync(map.row) => Some(Scrubbed::Passed),
+        true => (map.data == map.width).then_some(Scrubbed::Passed),
     };
     if let Some(passed) = passed {
         rows.slices[id].scrubbed = passed;
@@ -59,10 +57,14 @@ fn all_read(rows: &mut Rows, id: u32, mode: ScrubMode) {
     if !rows.slices[id].bad.is_empty() {
         return unreadable(rows, id, &map, mode);
     }
-    if rows.layout.parity() {
-        rows.compute_parity(id, map.parity_set());
-    } else {
-        compare(rows, id);
+    compute_or_compare(rows, id);
+}
+
+fn compute_or_compare(rows: &mut Rows, id: u32) {
+    let map = rows.slices[id].map;
+    match rows.layout.parity() {
+        true => rows.compute_parity(id, map.parity_set()),
+        false => compare(rows, id),
     }
 }
 
@@ -85,12 +87,7 @@ fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
 /// whether another cell is silently wrong. Nothing is written from such a row.
 fn recovered(rows: &mut Rows, id: u32) {
     rows.slices[id].verdicts = Verdicts::default();
-    let map = rows.slices[id].map;
-    if rows.layout.parity() {
-        rows.compute_parity(id, map.parity_set());
-    } else {
-        compare(rows, id);
-    }
+    compute_or_compare(rows, id);
 }
 
 fn judge_recovered(rows: &mut Rows, id: u32, mode: ScrubMode) {
@@ -251,10 +248,9 @@ fn judge_copies(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     let majority = 2 * differ.len() < copies.len();
     if !majority && 2 * verdicts.against + 2 < copies.len() {
         // One copy of a majority is among the first half.
-        rows.slices[id].verdicts = Verdicts {
-            against: verdicts.against + 1,
-            ..Verdicts::default()
-        };
+        let against = verdicts.against + 1;
+        rows.slices[id].verdicts = Verdicts::default();
+        rows.slices[id].verdicts.against = against;
         return compare_copies(rows, id, map);
     }
     // Perhaps each block has a majority of its own.
@@ -272,7 +268,7 @@ fn judge_copies(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     match majority {
         true => differ
             .iter()
-            .for_each(|cell| found(rows, id, Some(cell), false, cure)),
+            .for_each(|one| found(rows, id, Some(one), false, cure)),
         false => found(rows, id, None, false, cure),
     }
     if cure == Cure::Left {

@@ -12,12 +12,8 @@ impl Rows {
     /// A row that no one has brought in step goes first: a write needs its parity, or a read its copies.
     /// False if there is no room for it now.
     pub(crate) fn resync_row(&mut self, row: Row) -> bool {
-        let Some(index) = self
-            .tasks
-            .list
-            .iter()
-            .position(|task| task.kind == TaskKind::Resync)
-        else {
+        let mut tasks = self.tasks.list.iter();
+        let Some(index) = tasks.position(|task| task.kind == TaskKind::Resync) else {
             return true;
         };
         self.tasks.list[index].claimed.contains(row.0) || self.issue_window(index, row)
@@ -103,9 +99,8 @@ impl Rows {
         }
         if self.live_cells(&map) != map.all() {
             // A member that failed may have failed a repair.
-            findings
-                .iter_mut()
-                .for_each(|found| found.cure = Cure::Left);
+            let findings = findings.iter_mut();
+            findings.for_each(|found| found.cure = Cure::Left);
         }
         let mut counted = Vec::new();
         for found in &findings {
