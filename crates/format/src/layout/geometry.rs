@@ -199,9 +199,7 @@ impl Geometry {
 
     fn check_copies(&self) -> Result<(), GeometryError> {
         match self.level {
-            Level::Raid10 {
-                copies: copies @ (0 | 1),
-            } => Err(GeometryError::TooFewCopies { copies }),
+            Level::Raid10 { copies } if copies < 2 => Err(GeometryError::TooFewCopies { copies }),
             _ => Ok(()),
         }
     }
@@ -258,9 +256,8 @@ impl Geometry {
     fn check_chunk(&self) -> Result<(), GeometryError> {
         let range = CHUNK_SECTORS_MIN..=CHUNK_SECTORS_MAX;
         if !self.chunk_sectors.is_power_of_two() || !range.contains(&self.chunk_sectors) {
-            return Err(GeometryError::Chunk {
-                sectors: self.chunk_sectors,
-            });
+            let sectors = self.chunk_sectors;
+            return Err(GeometryError::Chunk { sectors });
         }
         Ok(())
     }
@@ -275,10 +272,10 @@ impl Geometry {
         }
         match sectors.checked_mul(u64::from(self.slots)) {
             Some(total) if total < SECTORS_MAX => Ok(()),
-            _ => Err(GeometryError::TooLarge {
-                slots: self.slots,
-                sectors,
-            }),
+            _ => {
+                let slots = self.slots;
+                Err(GeometryError::TooLarge { slots, sectors })
+            }
         }
     }
 }
@@ -351,16 +348,12 @@ impl fmt::Display for GeometryError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             GeometryError::TooFewSlots { slots, min } => {
-                write!(
-                    f,
-                    "{slots} members are too few: this level needs {min} or more"
-                )
+                write!(f, "{slots} members are too few: ")?;
+                write!(f, "this level needs {min} or more")
             }
             GeometryError::TooManySlots { slots, max } => {
-                write!(
-                    f,
-                    "{slots} members are too many: an array has at most {max}"
-                )
+                write!(f, "{slots} members are too many: ")?;
+                write!(f, "an array has at most {max}")
             }
             GeometryError::TooFewCopies { copies } => {
                 write!(f, "RAID-10 with {copies} copies: use 2 or more")
@@ -368,20 +361,15 @@ impl fmt::Display for GeometryError {
             GeometryError::Parities { parities } => write_parities(f, *parities),
             GeometryError::Chunk { sectors } => {
                 let bytes = u64::from(*sectors) * SECTOR_BYTES;
-                write!(
-                    f,
-                    "a chunk of {bytes} bytes: it must be a power of two from 4K to 4M"
-                )
+                write!(f, "a chunk of {bytes} bytes: ")?;
+                f.write_str("it must be a power of two from 4K to 4M")
             }
             GeometryError::NotWholeChunks {
                 sectors,
                 chunk_sectors,
             } => {
-                write!(
-                    f,
-                    "{sectors} sectors a member: need 1 or more chunks of {chunk_sectors}"
-                )?;
-                f.write_str(" sectors, and only whole ones")
+                write!(f, "{sectors} sectors a member: need 1 or more chunks ")?;
+                write!(f, "of {chunk_sectors} sectors, and only whole ones")
             }
             GeometryError::TooLarge { slots, sectors } => {
                 write!(f, "{slots} members of {sectors} sectors are too large: ")?;
@@ -400,20 +388,16 @@ impl fmt::Display for GeometryError {
                 write_colliding(f, *level, *skew, *size)
             }
             GeometryError::ThinPartitions { chunks, partitions } => {
-                write!(
-                    f,
-                    "{chunks} chunks a member are too few for {partitions} partitions"
-                )
+                write!(f, "{chunks} chunks a member are too few ")?;
+                write!(f, "for {partitions} partitions")
             }
             GeometryError::GrownLevel { level } => {
                 write!(f, "{level} does not grow chunk by chunk: levels 0 and 4 do")
             }
             GeometryError::NeverGrown => f.write_str("a history of growth that has no growth"),
             GeometryError::GrownSlots { slots, grown_to } => {
-                write!(
-                    f,
-                    "{slots} members of an array that has grown to {grown_to}"
-                )
+                write!(f, "{slots} members of an array ")?;
+                write!(f, "that has grown to {grown_to}")
             }
         }
     }
@@ -423,10 +407,8 @@ impl core::error::Error for GeometryError {}
 
 fn write_parities(f: &mut fmt::Formatter<'_>, parities: u8) -> fmt::Result {
     let (least, most) = (REED_SOLOMON.start(), REED_SOLOMON.end());
-    write!(
-        f,
-        "Reed-Solomon with {parities} parities: it has {least} to {most}; "
-    )?;
+    write!(f, "Reed-Solomon with {parities} parities: ")?;
+    write!(f, "it has {least} to {most}; ")?;
     f.write_str("with 1 it is RAID-5, with 2 RAID-6")
 }
 
@@ -462,16 +444,12 @@ fn write_colliding(f: &mut fmt::Formatter<'_>, level: Level, skew: Skew, size: u
         return f.write_str("a member has 1 or more partitions");
     }
     if size == 1 {
-        write!(
-            f,
-            "{groups} groups of 1 member: each group needs at least 2 members"
-        )?;
+        write!(f, "{groups} groups of 1 member: ")?;
+        f.write_str("each group needs at least 2 members")?;
         return write_of_slots(f, level, groups, groups);
     }
-    write!(
-        f,
-        "with {partitions} partitions the rebuild streams of {groups} groups of {size} "
-    )?;
+    write!(f, "with {partitions} partitions the rebuild streams ")?;
+    write!(f, "of {groups} groups of {size} ")?;
     write!(f, "collide: {} at most", Skew::partitions_max(groups, size))?;
     write_nearest(f, groups, size * groups)
 }
@@ -505,10 +483,8 @@ fn write_grouping(
     partitions: u16,
 ) -> fmt::Result {
     let size = slots / groups;
-    write!(
-        f,
-        "{slots} members as {groups} x {size} with up to {partitions} partitions"
-    )
+    write!(f, "{slots} members as {groups} x {size} ")?;
+    write!(f, "with up to {partitions} partitions")
 }
 
 /// The nearest numbers of members that so many groups rebuild from in parallel.

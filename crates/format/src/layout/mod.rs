@@ -167,9 +167,8 @@ impl Layout {
         let chunk_shift = geometry.chunk_sectors.trailing_zeros();
         let slot_chunks = geometry.slot_sectors >> chunk_shift;
         let slots = geometry.slots;
-        let skewed = geometry
-            .skew
-            .map(|skew| Skewed::new(skew, slots, slot_chunks, chunk_shift));
+        let skewed = |skew| Skewed::new(skew, slots, slot_chunks, chunk_shift);
+        let skewed = geometry.skew.map(skewed);
         let lanes = geometry.skew.map_or(slots, |skew| skew.groups);
         let rows = match (skewed, geometry.level) {
             (Some(skewed), _) => skewed.rows(),
@@ -197,13 +196,9 @@ impl Layout {
     /// ([`Layout::row_before`]), and the array has the addresses that it had.
     #[inline]
     pub fn growing(self) -> Layout {
-        let before = self
-            .before()
-            .expect("a history has a growth")
-            .history()
-            .slots();
+        let before = self.before().expect("a history has a growth");
         Layout {
-            data: before as u8, // less than there will be
+            data: before.history().slots() as u8, // less than there will be
             growing: true,
             ..self
         }
@@ -702,10 +697,8 @@ impl Layout {
             (0..period).map(Row)
         });
         let skewed = self.skewed.map(|skewed| skewed.turn());
-        let rows = plain
-            .into_iter()
-            .flatten()
-            .chain(skewed.into_iter().flatten());
+        let (plain, skewed) = (plain.into_iter().flatten(), skewed.into_iter().flatten());
+        let rows = plain.chain(skewed);
         // A reshape takes rows from the one shape to the other.
         let (new, former) = (self.in_new(), self.in_former());
         rows.flat_map(move |row| {

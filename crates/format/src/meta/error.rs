@@ -43,16 +43,12 @@ impl fmt::Display for MetaError {
                 write!(f, "checksum is {stored:08x}, contents give {computed:08x}")
             }
             MetaError::Version { major, supported } => {
-                write!(
-                    f,
-                    "format version {major}; this program reads version {supported}"
-                )
+                write!(f, "format version {major}; ")?;
+                write!(f, "this program reads version {supported}")
             }
             MetaError::Features { unknown } => {
-                write!(
-                    f,
-                    "uses features this program does not know (bits {unknown:#x})"
-                )
+                f.write_str("uses features this program does not know ")?;
+                write!(f, "(bits {unknown:#x})")
             }
             MetaError::OtherArray => f.write_str("metadata of another array"),
             MetaError::Misplaced => f.write_str("a metadata page of another location"),

@@ -113,10 +113,7 @@ impl fmt::Display for LeaseError {
                 write!(f, "the largest free part has {largest} sectors")
             }
             LeaseError::TableFull => {
-                write!(
-                    f,
-                    "the maximum of {PARCELS_MAX} parts is reached"
-                )
+                write!(f, "the maximum of {PARCELS_MAX} parts is reached")
             }
             LeaseError::Borrowed { name, by } => write!(f, "the array {by} uses the lease {name}"),
             LeaseError::BorrowerUnknown(name) => {
@@ -166,10 +163,8 @@ pub fn lend(parcels: &mut Vec<Parcel>, name: LeaseName, sectors: u64) -> Result<
     let free = |parcel: &&Parcel| parcel.lease.is_none();
     let largest = parcels.iter().filter(free).map(|parcel| parcel.sectors);
     let largest = largest.max().unwrap_or(0);
-    let fitting = parcels
-        .iter()
-        .enumerate()
-        .filter(|(_, parcel)| parcel.lease.is_none() && parcel.sectors >= sectors);
+    let fits = |(_, parcel): &(usize, &Parcel)| free(parcel) && parcel.sectors >= sectors;
+    let fitting = parcels.iter().enumerate().filter(fits);
     let Some((place, parcel)) = fitting.min_by_key(|(_, parcel)| parcel.sectors) else {
         return Err(LeaseError::NoRoom { largest });
     };
@@ -234,11 +229,8 @@ pub(super) fn put_parcel(bytes: &mut [u8], parcel: &Parcel) {
     put_u64(bytes, at::PARCEL_START, parcel.start);
     put_u64(bytes, at::PARCEL_SECTORS, parcel.sectors);
     if let Some(lease) = &parcel.lease {
-        put(
-            bytes,
-            at::PARCEL_BORROWER,
-            lease.borrower.unwrap_or(Uuid::NIL).0,
-        );
+        let borrower = lease.borrower.unwrap_or(Uuid::NIL);
+        put(bytes, at::PARCEL_BORROWER, borrower.0);
         put(bytes, at::PARCEL_NAME, lease.name.0);
     }
 }

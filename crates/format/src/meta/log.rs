@@ -51,15 +51,9 @@ pub enum PayloadKind {
     Q,
 }
 
-impl PayloadKind {
-    /// The bit of this log in [`LogRecord::copies`].
-    pub fn copy_bit(self) -> u8 {
-        match self {
-            PayloadKind::P => COPY_P,
-            PayloadKind::Q => COPY_Q,
-        }
-    }
-}
+// The code is the bit of this log in [`LogRecord::copies`].
+codes! { "log payload kind": PayloadKind { P = 1, Q = 2 } }
+const _: () = assert!(COPY_P == 1 && COPY_Q == 2);
 
 /// Sectors at the start of a log region that its done-list takes: two homes of a page, by the list's version.
 pub const DONE_SECTORS: u64 = 2 * PAGE_SECTORS;
@@ -110,12 +104,11 @@ pub fn decode_done(page: &Page, array: Uuid) -> Result<DoneList, MetaError> {
     if count > DONE_MAX as u64 {
         return field("done sequences", count);
     }
+    let sequence = |i| get_u64(bytes, done_at::SEQUENCES + 8 * i);
     let list = DoneList {
         version: get_u64(bytes, done_at::LIST_VERSION),
         floor: get_u64(bytes, done_at::FLOOR),
-        sequences: (0..count as usize)
-            .map(|i| get_u64(bytes, done_at::SEQUENCES + 8 * i))
-            .collect(),
+        sequences: (0..count as usize).map(sequence).collect(),
     };
     check_counter("done version", list.version)?;
     check_counter("done floor", list.floor)?;
@@ -176,7 +169,7 @@ pub fn encode(record: &LogRecord, page: &mut Page) {
     put_u32(bytes, at::PAYLOAD_SECTORS, record.payload_sectors);
     put_u32(bytes, at::PAYLOAD_CRC, record.payload_crc);
     bytes[at::COPIES] = record.copies;
-    bytes[at::KIND] = record.kind.copy_bit();
+    bytes[at::KIND] = record.kind.code();
     header::seal(&mut bytes[..HEADER_BYTES]);
 }
 
@@ -194,20 +187,12 @@ pub fn decode(page: &Page, array: Uuid) -> Result<LogRecord, MetaError> {
         sectors: get_u32(bytes, at::SECTORS),
         modified: get_u32(bytes, at::MODIFIED),
         copies: bytes[at::COPIES],
-        kind: payload_kind(bytes[at::KIND])?,
+        kind: PayloadKind::of_code(bytes[at::KIND])?,
         payload_sectors: get_u32(bytes, at::PAYLOAD_SECTORS),
         payload_crc: get_u32(bytes, at::PAYLOAD_CRC),
     };
     check(&record)?;
     Ok(record)
-}
-
-fn payload_kind(value: u8) -> Result<PayloadKind, MetaError> {
-    match value {
-        COPY_P => Ok(PayloadKind::P),
-        COPY_Q => Ok(PayloadKind::Q),
-        other => field("log payload kind", u64::from(other)),
-    }
 }
 
 /// The rules of a record, alike for what is written and what is read.
@@ -222,7 +207,7 @@ fn check(record: &LogRecord) -> Result<(), MetaError> {
     if record.modified == 0 {
         return field("log modified cells", 0);
     }
-    if record.copies & !(COPY_P | COPY_Q) != 0 || record.copies & record.kind.copy_bit() == 0 {
+    if record.copies & !(COPY_P | COPY_Q) != 0 || record.copies & record.kind.code() == 0 {
         return field("log copies", u64::from(record.copies));
     }
     if record.floor > record.sequence {
@@ -241,10 +226,9 @@ mod tests {
 
     fn any(random: &mut Random) -> LogRecord {
         let sectors = 1 + random.below(128) as u32;
-        let kind = if random.flag() {
-            PayloadKind::P
-        } else {
-            PayloadKind::Q
+        let kind = match random.flag() {
+            true => PayloadKind::P,
+            false => PayloadKind::Q,
         };
         let sequence = random.number() >> 2;
         LogRecord {
@@ -256,10 +240,9 @@ mod tests {
             offset: random.below(u64::from(CHUNK_SECTORS_MAX - sectors)) as u32,
             sectors,
             modified: random.number() as u32 | 1,
-            copies: if random.flag() {
-                COPY_P | COPY_Q
-            } else {
-                kind.copy_bit()
+            copies: match random.flag() {
+                true => COPY_P | COPY_Q,
+                false => kind.code(),
             },
             kind,
             payload_sectors: if random.flag() { sectors } else { 0 },
@@ -288,10 +271,7 @@ mod tests {
 
     #[test]
     fn total_covers_header_and_padded_payload() {
-        assert_eq!(total_sectors(0), 8);
-        assert_eq!(total_sectors(1), 16);
-        assert_eq!(total_sectors(8), 16);
-        assert_eq!(total_sectors(128), 136);
+        assert_eq!([0, 1, 8, 128].map(total_sectors), [8, 16, 16, 136]);
         let _ = total_sectors(u32::MAX);
     }
 
@@ -334,10 +314,8 @@ mod tests {
             let mut page = sound.clone();
             put_u32(&mut page[..], offset, value);
             reseal(&mut page);
-            assert!(
-                matches!(decode(&page, ARRAY), Err(MetaError::Field { .. })),
-                "{offset} {value}"
-            );
+            let refused = matches!(decode(&page, ARRAY), Err(MetaError::Field { .. }));
+            assert!(refused, "{offset} {value}");
         }
         let mut page = sound.clone();
         put_u64(&mut page[..], at::FLOOR, u64::MAX);

@@ -125,10 +125,8 @@ pub fn encode_bits(
     page: &mut Page,
 ) {
     assert!(kind.has_bits(), "{kind:?} has no bits");
-    assert!(
-        bits.len() <= WORDS_PER_PAGE,
-        "a page of bits holds {WORDS_PER_PAGE} words"
-    );
+    let fits = bits.len() <= WORDS_PER_PAGE;
+    assert!(fits, "a page of bits holds {WORDS_PER_PAGE} words");
     begin(kind, array, index, sequence, page);
     let (words, _) = page[at::BODY..].as_chunks_mut::<8>();
     for (place, word) in words.iter_mut().zip(bits) {
@@ -145,18 +143,14 @@ pub fn encode_extents(
     extents: &[(u64, u64)],
     page: &mut Page,
 ) {
-    assert!(
-        extents.len() <= EXTENTS_PER_PAGE,
-        "a page holds {EXTENTS_PER_PAGE} extents"
-    );
+    let fits = extents.len() <= EXTENTS_PER_PAGE;
+    assert!(fits, "a page holds {EXTENTS_PER_PAGE} extents");
     begin(MapKind::Lost, array, index, sequence, page);
     let bytes = &mut page[..];
     put_u64(bytes, at::COUNT, extents.len() as u64);
     for (i, (lba, sectors)) in extents.iter().enumerate() {
-        assert!(
-            check_extent(*lba, *sectors).is_ok(),
-            "a lost extent is in range"
-        );
+        let sound = check_extent(*lba, *sectors).is_ok();
+        assert!(sound, "a lost extent is in range");
         put_u64(bytes, at::EXTENTS + i * EXTENT_BYTES, *lba);
         put_u64(bytes, at::EXTENTS + i * EXTENT_BYTES + 8, *sectors);
     }
@@ -231,15 +225,12 @@ pub struct PageView<'a> {
 impl<'a> PageView<'a> {
     /// The 64-bit words of a page of bits, in order; all of them. Nothing for another page.
     pub fn words(&self) -> impl Iterator<Item = u64> + use<'a> {
-        let body: &[u8] = if self.kind.has_bits() {
-            &self.page[at::BODY..]
-        } else {
-            &[]
+        let body: &[u8] = match self.kind.has_bits() {
+            true => &self.page[at::BODY..],
+            false => &[],
         };
-        body.as_chunks::<8>()
-            .0
-            .iter()
-            .map(|word| u64::from_le_bytes(*word))
+        let words = body.as_chunks::<8>().0.iter();
+        words.map(|word| u64::from_le_bytes(*word))
     }
 
     /// Bit `bit` of the page. Below [`BITS_PER_PAGE`].
@@ -262,9 +253,8 @@ impl<'a> PageView<'a> {
             _ => 0,
         };
         let body = self.page[at::EXTENTS..].as_chunks::<EXTENT_BYTES>().0;
-        body.iter()
-            .take(count)
-            .map(|extent| (get_u64(extent, 0), get_u64(extent, 8)))
+        let extents = body.iter().take(count);
+        extents.map(|extent| (get_u64(extent, 0), get_u64(extent, 8)))
     }
 }
 

@@ -60,11 +60,9 @@ pub(super) fn get_reshape(bytes: &[u8]) -> Result<Reshape, MetaError> {
 
 /// At most one growth is under way: the last of the history, or one that takes a former shape.
 pub(super) fn check(superblock: &Superblock, layout: &Layout) -> Result<(), MetaError> {
-    let mut tasks = superblock.tasks.iter();
-    let growths: alloc::vec::Vec<&TaskRecord> = tasks
-        .by_ref()
-        .filter(|task| task.kind == TaskKind::Growth)
-        .collect();
+    let growths = superblock.tasks.iter();
+    let growths = growths.filter(|task| task.kind == TaskKind::Growth);
+    let growths: alloc::vec::Vec<&TaskRecord> = growths.collect();
     let geometry = &superblock.geometry;
     let former = superblock.reshape.and_then(|reshape| reshape.former);
     match (&growths[..], former) {
@@ -106,8 +104,8 @@ fn check_under_way(
         level,
         Level::Raid0 | Level::Raid4 | Level::Raid5(_) | Level::Raid6(_)
     );
-    if !striped || geometry.grown.is_some() || slots <= level.parities() || slots >= geometry.slots
-    {
+    let fewer = slots > level.parities() && slots < geometry.slots;
+    if !striped || geometry.grown.is_some() || !fewer {
         return field("former slots", slots.into());
     }
     if level.parities() > 0 && superblock.write_hole != WriteHole::Ppl {
@@ -124,9 +122,8 @@ fn check_under_way(
 
 /// What the journal has is a row that its place has not, and was needed there.
 fn check_journal(superblock: &Superblock, layout: Layout, edge: u64) -> Result<(), MetaError> {
-    let reshape = superblock
-        .reshape
-        .filter(|reshape| reshape.journal == Journal::Filled);
+    let filled = |reshape: &Reshape| reshape.journal == Journal::Filled;
+    let reshape = superblock.reshape.filter(filled);
     let Some(slots) = reshape.and_then(|reshape| reshape.former) else {
         return Ok(());
     };

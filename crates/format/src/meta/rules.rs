@@ -57,11 +57,8 @@ fn check_counts(superblock: &Superblock) -> Result<(), MetaError> {
     ];
     for (what, count, limit) in counts {
         if count > limit {
-            return Err(MetaError::TooLarge {
-                what,
-                count: count as u64,
-                limit: limit as u64,
-            });
+            let (count, limit) = (count as u64, limit as u64);
+            return Err(MetaError::TooLarge { what, count, limit });
         }
     }
     Ok(())
@@ -81,11 +78,9 @@ fn check_identity(superblock: &Superblock) -> Result<(), MetaError> {
 /// A name is short and can be printed.
 pub fn check_name(name: &str) -> Result<(), MetaError> {
     if name.len() > NAME_BYTES_MAX {
-        return Err(MetaError::TooLarge {
-            what: "bytes of name",
-            count: name.len() as u64,
-            limit: NAME_BYTES_MAX as u64,
-        });
+        let (what, limit) = ("bytes of name", NAME_BYTES_MAX as u64);
+        let count = name.len() as u64;
+        return Err(MetaError::TooLarge { what, count, limit });
     }
     match name.chars().find(|c| c.is_control()) {
         Some(control) => field("name", u64::from(u32::from(control))),
@@ -129,11 +124,8 @@ pub fn check_found(superblock: &Superblock) -> Result<(), MetaError> {
     if let Some((name, value)) = counters.find(|(_, value)| *value >= FOUND_LIMIT) {
         return field(name, value);
     }
-    let counts = superblock.partner.iter().flat_map(partner_counters);
-    match counts
-        .into_iter()
-        .find(|(_, value)| *value >= PARTNER_COUNTER_LIMIT / 2)
-    {
+    let mut counts = superblock.partner.iter().flat_map(partner_counters);
+    match counts.find(|(_, value)| *value >= PARTNER_COUNTER_LIMIT / 2) {
         Some((name, value)) => field(name, value.into()),
         None => Ok(()),
     }
@@ -170,10 +162,9 @@ fn partner_counters(partner: &Partner) -> [(&'static str, u32); 2] {
 }
 
 pub fn check_counter(name: &'static str, value: u64) -> Result<(), MetaError> {
-    if value < COUNTER_LIMIT {
-        Ok(())
-    } else {
-        field(name, value)
+    match value < COUNTER_LIMIT {
+        true => Ok(()),
+        false => field(name, value),
     }
 }
 
@@ -183,9 +174,7 @@ fn check_write_hole(superblock: &Superblock) -> Result<(), MetaError> {
         return field("write hole", 1);
     }
     match superblock.region(RegionKind::Log) {
-        None if logged => {
-            return field("regions without a log", superblock.regions.len() as u64);
-        }
+        None if logged => return field("regions without a log", superblock.regions.len() as u64),
         Some(log) if logged && log.sectors < LOG_SECTORS_MIN => {
             return field("sectors of the log", log.sectors);
         }
@@ -210,8 +199,8 @@ fn check_regions(superblock: &Superblock) -> Result<(), MetaError> {
             return field("regions without superblocks", regions.len() as u64);
         }
     }
-    if superblock.geometry.skew.is_none() && superblock.region(RegionKind::SparePartition).is_some()
-    {
+    let spares = superblock.region(RegionKind::SparePartition).is_some();
+    if spares && superblock.geometry.skew.is_none() {
         return field("spare partitions without groups", 0);
     }
     for kind in [
@@ -241,43 +230,38 @@ fn check_region(region: &Region, slot_sectors: u64) -> Result<(), MetaError> {
     }
     let aligned =
         region.start.is_multiple_of(PAGE_SECTORS) && region.sectors.is_multiple_of(PAGE_SECTORS);
+    let copy = region.sectors == SUPERBLOCK_SECTORS;
     let fits = match region.kind {
-        RegionKind::SuperA => region.start == SUPER_A_AT && region.sectors == SUPERBLOCK_SECTORS,
-        RegionKind::SuperB => {
-            SUPER_B_PLACES.contains(&region.start) && region.sectors == SUPERBLOCK_SECTORS
-        }
+        RegionKind::SuperA => region.start == SUPER_A_AT && copy,
+        RegionKind::SuperB => SUPER_B_PLACES.contains(&region.start) && copy,
         RegionKind::Data => region.sectors >= slot_sectors,
         _ => true,
     };
-    if aligned && fits {
-        Ok(())
-    } else {
-        field("region start", region.start)
+    match aligned && fits {
+        true => Ok(()),
+        false => field("region start", region.start),
     }
 }
 
 /// Every bit of the maps, and at least one page of the lost list, has its place. The redirected map may be missing.
 fn check_maps(superblock: &Superblock, layout: &Layout) -> Result<(), MetaError> {
     let rows = layout.rows();
-    let redirected = superblock.region(RegionKind::Redirected).is_some();
+    let (extents, regions) = (superblock.extent_rows, superblock.intent_rows);
+    let generations = layout.generations().into();
+    let redirected = superblock.region(RegionKind::Redirected).is_some().into();
     let bit_rows = [
-        (
-            RegionKind::Written,
-            "written map",
-            superblock.extent_rows,
-            layout.generations().into(),
-        ),
+        (RegionKind::Written, "written map", extents, generations),
         (
             RegionKind::Intent,
             "intent map",
-            superblock.intent_rows,
+            regions,
             pages::INTENT_BITS,
         ),
         (
             RegionKind::Redirected,
             "redirected map",
-            superblock.intent_rows,
-            u64::from(redirected),
+            regions,
+            redirected,
         ),
     ];
     for (kind, name, rows_per_bit, each) in bit_rows {
@@ -296,23 +280,19 @@ fn check_maps(superblock: &Superblock, layout: &Layout) -> Result<(), MetaError>
 }
 
 fn map_pages(superblock: &Superblock, kind: RegionKind) -> u64 {
-    superblock
-        .region(kind)
-        .map_or(0, |region| pages::pages_in(region.sectors))
+    let region = superblock.region(kind);
+    region.map_or(0, |region| pages::pages_in(region.sectors))
 }
 
 fn check_members(superblock: &Superblock) -> Result<(), MetaError> {
     for (i, entry) in superblock.members.iter().enumerate() {
-        let twice = superblock.members[..i]
-            .iter()
-            .any(|other| other.uuid == entry.uuid);
+        let mut others = superblock.members[..i].iter();
+        let twice = others.any(|other| other.uuid == entry.uuid);
         if twice || entry.uuid == Uuid::NIL {
             return field("member uuid of entry", i as u64);
         }
-        if let Some(slot) = entry
-            .dropped_for
-            .filter(|slot| *slot >= superblock.geometry.slots)
-        {
+        let beyond = |slot: &u16| *slot >= superblock.geometry.slots;
+        if let Some(slot) = entry.dropped_for.filter(beyond) {
             return field("slot of a dropped target", slot.into());
         }
         check_counter("member log floor", entry.log_floor)?;
@@ -329,9 +309,7 @@ fn check_placement(superblock: &Superblock) -> Result<(), MetaError> {
     for slot in 0..superblock.geometry.slots {
         let lines = rest.iter().take_while(|line| line.slot == slot).count();
         let (own, others) = rest.split_at(lines);
-        let numbered = (0..)
-            .zip(own)
-            .all(|(number, line)| line.partition == number);
+        let numbered = (0..).zip(own).all(|(nth, line)| line.partition == nth);
         if !numbered || (lines != 1 && lines != usize::from(partitions)) {
             return field("placed slots", u64::from(slot));
         }
@@ -353,10 +331,8 @@ fn check_placed(superblock: &Superblock, index: usize) -> Result<(), MetaError> 
         // The set data have room for every partition of one slot.
         let others = superblock.placement[..index].iter();
         let others = others.filter(|other| region > 0 || other.slot != entry.slot);
-        if others
-            .flat_map(placed)
-            .any(|other| other == (member, region))
-        {
+        let mut others = others.flat_map(placed);
+        if others.any(|other| other == (member, region)) {
             return field("member placed twice", u64::from(member));
         }
         check_bearer_region(superblock, member, region, entry.partition)?;
@@ -371,10 +347,8 @@ fn check_placed(superblock: &Superblock, index: usize) -> Result<(), MetaError> 
         return field("incoming member", u64::from(entry.slot));
     }
     let split = superblock.geometry.skew.is_some_and(|skew| {
-        let own = superblock
-            .placement
-            .iter()
-            .filter(|line| line.slot == entry.slot);
+        let lines = superblock.placement.iter();
+        let own = lines.filter(|line| line.slot == entry.slot);
         own.count() == usize::from(skew.partitions)
     });
     let spare = entry.region.max(entry.incoming_region);

@@ -10,40 +10,34 @@ use crate::meta::{MetaError, field};
 use crate::values::TaskKind;
 use alloc::vec::Vec;
 
+/// The kinds of regions that have a code of their own.
+const REGION_KINDS: [(u16, RegionKind); 12] = [
+    (1, RegionKind::SuperA),
+    (2, RegionKind::SuperB),
+    (3, RegionKind::Written),
+    (4, RegionKind::Intent),
+    (5, RegionKind::Lost),
+    (6, RegionKind::Log),
+    (7, RegionKind::Data),
+    (8, RegionKind::Overlay),
+    (9, RegionKind::SparePartition),
+    (10, RegionKind::Lease),
+    (11, RegionKind::Redirected),
+    (12, RegionKind::Heat),
+];
+
 pub(super) fn region_code(kind: RegionKind) -> u16 {
-    match kind {
-        RegionKind::SuperA => 1,
-        RegionKind::SuperB => 2,
-        RegionKind::Written => 3,
-        RegionKind::Intent => 4,
-        RegionKind::Lost => 5,
-        RegionKind::Log => 6,
-        RegionKind::Data => 7,
-        RegionKind::Overlay => 8,
-        RegionKind::SparePartition => 9,
-        RegionKind::Lease => 10,
-        RegionKind::Redirected => 11,
-        RegionKind::Heat => 12,
-        RegionKind::Other(code) => code,
+    let mut known = REGION_KINDS.into_iter();
+    match (kind, known.find(|(_, one)| *one == kind)) {
+        (RegionKind::Other(code), _) | (_, Some((code, _))) => code,
+        (_, None) => unreachable!("{kind:?} has a code"),
     }
 }
 
 pub(super) fn region_kind(code: u16) -> RegionKind {
-    match code {
-        1 => RegionKind::SuperA,
-        2 => RegionKind::SuperB,
-        3 => RegionKind::Written,
-        4 => RegionKind::Intent,
-        5 => RegionKind::Lost,
-        6 => RegionKind::Log,
-        7 => RegionKind::Data,
-        8 => RegionKind::Overlay,
-        9 => RegionKind::SparePartition,
-        10 => RegionKind::Lease,
-        11 => RegionKind::Redirected,
-        12 => RegionKind::Heat,
-        other => RegionKind::Other(other),
-    }
+    let mut known = REGION_KINDS.into_iter();
+    let known = known.find(|(one, _)| *one == code);
+    known.map_or(RegionKind::Other(code), |(_, kind)| kind)
 }
 
 pub(super) fn put_region(bytes: &mut [u8], region: &Region) {
