@@ -1,13 +1,13 @@
-//! A record into the log: its payload's checksum is computed, its header is put into a buffer, and both are
+//! A record into the log: the payload's checksum is computed, its header is put into a buffer, and both are
 //! written.
 //!
-//! Owns the records that wait. An append is *announced* when the main set's members record durably that the
-//! log set has something of these rows, so no start goes on without it. A clean copy needs no announcement:
-//! the main set has the same.
+//! Owns the records that wait. The regions of a record are *marked* once the main set's members record
+//! durably that the log set may have sectors of them, so no start continues without the log. A clean copy
+//! needs no mark: the main set has the same data.
 //!
-//! Owns also the rounds in which changed **anchors** are written: pages that say from which sequence on the
-//! records of a segment count. A round puts every changed anchor into a buffer and writes it durably; a
-//! change meanwhile waits for the next round.
+//! Also owns the rounds in which changed **anchors** are written. An anchor is a page that says from which
+//! sequence on the records of a segment are valid. A round puts every changed anchor into a buffer and writes
+//! it durably. A change during a round waits for the next one.
 
 use super::children::{Owner, child};
 use super::reads::Reads;
@@ -20,16 +20,16 @@ use restripe_array::meta::crc::crc32c_of_zeros;
 use restripe_array::parts::{Bug, Noted, Size};
 use restripe_array::{BufRef, PAGE_SECTORS, RequestError, RequestOp, SECTOR_BYTES, SMALL_BYTES};
 
-/// Anchors are written in rounds: what changes during one waits for the next.
+/// Anchors are written in rounds: a change during a round waits for the next one.
 #[derive(Default)]
 pub(crate) struct Rounds {
-    /// The overlay waits for a round that has yet to begin, and for the one under way.
+    /// The parts of the overlay that wait for the next round, and those that wait for the current one.
     next: Vec<PartTag>,
     now: Vec<PartTag>,
-    /// Pages under way.
+    /// Pages in flight.
     pages: u32,
     running: bool,
-    /// One could not be written: which version lies there nobody knows, and none is written any more.
+    /// An anchor could not be written. Which version the log has is unknown, so no further anchor is written.
     failed: Option<RequestError>,
 }
 
@@ -41,7 +41,7 @@ impl Rounds {
 
 pub(crate) struct Appends {
     pub(crate) below: Reads,
-    /// Not announced yet, or without a buffer: the oldest first.
+    /// Records whose regions are not marked yet, or that lack a buffer: the oldest first.
     appends: VecDeque<Append>,
     pub(crate) rounds: Rounds,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Appends {
 floor!(Appends over Reads { appends, rounds });
 
 impl Appends {
-    /// A record is to go into the log.
+    /// Queues a record for the log.
     pub(crate) fn append(&mut self, extent: Extent, payload: Option<BufRef>, durable: u64) {
         self.appends.push_back(Append {
             extent,
@@ -98,17 +98,18 @@ impl Appends {
         true
     }
 
-    /// Whether home knows durably that the surrogate may have these sectors. It is told otherwise.
+    /// Whether the main set has recorded durably that the log set may have these sectors. If not, that is
+    /// started.
     pub(crate) fn is_announced(&mut self, lba: u64, sectors: u64) -> bool {
         let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_redirect(lba, sectors);
-        // What is being written comes back by itself.
+        // A write that is in progress ends without an event of its own.
         self.delivered |= in_turn;
         durable || self.home().planted(Bug::RedirectNotAnnounced)
     }
 
-    /// Announces all of these, the last one as well where the first has to wait: what is announced together
-    /// becomes durable together. `None` until it is; an error if it never will be.
+    /// Marks the regions of all these extents, also of the last ones if the first has to wait: marks that are
+    /// set together become durable together. `None` until they are; an error if they never will be.
     pub(crate) fn announced(&mut self, extents: &[Extent]) -> Option<Result<(), RequestError>> {
         let mut all = true;
         for extent in extents {
@@ -180,7 +181,7 @@ impl Appends {
     }
 
     pub(crate) fn appended(&mut self, sequence: u64, result: Result<(), RequestError>) {
-        // Users ask home, and know nothing of the log's places.
+        // Clients address the main set: an error must not name places in the log.
         let result = result.map_err(|error| match error {
             RequestError::NoSpace => RequestError::NoSpace,
             _ => RequestError::Unavailable,
@@ -190,7 +191,7 @@ impl Appends {
 
     // ----------------------------------------------------------------------------------------------- anchors
 
-    /// The page of an anchor lies in its buffer: it is written into the log.
+    /// The page of an anchor is in its buffer: it is written into the log.
     pub(crate) fn put_anchor(&mut self, job: u32, page: AnchorPage) {
         let sectors = u64::from(self.table().layout().grain());
         let source = BufRef::new(page.buf, 0, (sectors * SECTOR_BYTES) as u32);
@@ -198,7 +199,7 @@ impl Appends {
         self.ask(Site::Log, Owner::Job(job), request);
     }
 
-    /// Calls records below void, of one segment or of all.
+    /// Makes the records below a sequence obsolete, in one segment or in all.
     pub(crate) fn void(&mut self, part: PartTag, segment: Option<u32>, below: u64) {
         let table = self.table();
         table.flushed(below);
@@ -209,10 +210,10 @@ impl Appends {
         self.rounds.next.push(part);
     }
 
-    /// Begins a round of anchors if somebody waits for one, goes on with the one under way, or ends it.
+    /// Starts a round of anchors if a part waits for one, continues the current round, or ends it.
     pub(crate) fn next_anchors(&mut self) -> bool {
         if !self.rounds.running {
-            // What was lost on the way home is on record before the log says that it is home.
+            // Sectors that a destage lost are recorded as lost before the log records them as destaged.
             if self.rounds.next.is_empty() || self.home().writes_lost_list() {
                 return false;
             }
@@ -241,7 +242,7 @@ impl Appends {
         }
     }
 
-    /// Begins to write an anchor that changed; false if there is none, or no buffer.
+    /// Starts to write a changed anchor. Returns false if there is none, or no buffer.
     pub(crate) fn write_anchor(&mut self) -> bool {
         if self.rounds.failed.is_some() {
             return false;
@@ -267,7 +268,7 @@ impl Appends {
         true
     }
 
-    /// The outcome of all pages, if this was the last one under way.
+    /// The result of all pages, if this was the last one in flight.
     pub(crate) fn anchor_written(
         &mut self,
         job: u32,
@@ -287,7 +288,7 @@ impl Appends {
         }
     }
 
-    /// Whether anchors are on their way.
+    /// Whether anchors are being written.
     pub(crate) fn writes_anchors(&self) -> bool {
         self.rounds.pages > 0
     }

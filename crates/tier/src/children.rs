@@ -1,7 +1,7 @@
-//! Child requests: what the tier asks of its sets.
+//! Child requests: the requests of the tier to its sets.
 //!
 //! Owns them: each waits until its set has room, and its owner gets the result. Every event for a set and
-//! every action of a set passes here. A set's answer to a command of the tier's own is kept for the top,
+//! every action of a set passes here. A set's answer to a command of the tier's own is stored for the top,
 //! with the actions after it.
 
 use super::facts::{Attempt, Facts};
@@ -15,27 +15,27 @@ use restripe_array::{
     RequestError, RequestOp, RequestTag, SECTOR_BYTES, Slab,
 };
 
-/// Who asked for a child request.
+/// The owner of a child request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
-    /// A user, who asks home itself.
+    /// A client, whose request goes to the main set directly.
     User(RequestTag),
-    /// The overlay: a part of its work, as it is.
+    /// The overlay: a part of its work, unchanged.
     Part(PartTag),
-    /// The overlay reads at home, of a first copy, what the log has there, too.
+    /// The overlay reads from a primary copy what the log has, too.
     FirstPart {
         part: PartTag,
         home: u64,
         at: u64,
         buf: BufRef,
     },
-    /// What goes into this record goes to first copies, too.
+    /// A write to the primary copies of the data that goes into this record.
     Beside(u64),
-    /// The overlay reads a copy in the log of what has this home.
+    /// The overlay reads from the log the current copy of sector `home` of the main set.
     LogPart {
         part: PartTag,
         home: u64,
-        /// Home has the same.
+        /// The main set has the same data.
         clean: bool,
         buf: BufRef,
     },
@@ -46,7 +46,7 @@ pub(crate) enum Owner {
     StartRead(u32),
 }
 
-/// A request of a set that is under way.
+/// A request in flight in a set.
 #[derive(Clone, Copy)]
 struct Child {
     owner: Owner,
@@ -54,7 +54,7 @@ struct Child {
     copies: Copies,
 }
 
-/// A set has answered a command of the tier's own. The rest of what the set wants in this step is taken up
+/// A set has answered a command of the tier's own. The rest of the set's actions in this step is taken up
 /// after that.
 pub(crate) struct Answer {
     pub(crate) site: Site,
@@ -65,15 +65,15 @@ pub(crate) struct Answer {
 pub(crate) struct Children {
     pub(crate) below: Facts,
     under_way: Slab<Child>,
-    /// Requests of the log that found no space there, and are given to it again ([`super::revive`]): the
+    /// Requests of the log that found no space there, and are issued to it again ([`super::revive`]): the
     /// oldest first.
     shelved: VecDeque<(Request, Copies)>,
-    /// By [`Site`]: what its engine has no room for yet.
+    /// Requests by [`Site`] for which its engine has no room yet.
     waiting: PerSet<VecDeque<(Request, Copies)>>,
     ended: VecDeque<(Owner, Result<(), RequestError>)>,
-    /// Some were handed to a set since this was last cleared.
+    /// Requests were delivered to a set since this was last cleared.
     pub(crate) delivered: bool,
-    /// What a set wants in the step under way.
+    /// The actions of a set in the current step.
     scratch: Actions,
     /// Answers that the top has to attend to, in this order.
     pub(crate) answers: Vec<Answer>,
@@ -103,12 +103,12 @@ pub(crate) fn child_command(site: Site) -> CommandTag {
 }
 
 impl Children {
-    /// `request` is made of a set; its tag means nothing.
+    /// Queues `request` for a set; its tag is replaced.
     pub(crate) fn ask(&mut self, site: Site, owner: Owner, request: Request) {
         self.ask_copies(site, owner, request, Copies::All);
     }
 
-    /// The same, of some copies only.
+    /// Queues `request` for some copies of a set only.
     pub(crate) fn ask_copies(
         &mut self,
         site: Site,
@@ -171,7 +171,7 @@ impl Children {
         child.expect("it was asked for once")
     }
 
-    /// A request that failed is given to its set again later.
+    /// A request that failed is issued to its set again later.
     fn shelve(&mut self, tag: RequestTag) {
         let Child {
             request, copies, ..
@@ -179,7 +179,7 @@ impl Children {
         self.shelved.push_back((Request { tag, ..request }, copies));
     }
 
-    /// Shelved requests go to their set, before others; false if there are none.
+    /// Issues shelved requests to their set, before others. Returns false if there are none.
     fn give_again(&mut self, site: Site) -> bool {
         let any = !self.shelved.is_empty();
         while let Some(one) = self.shelved.pop_back() {
@@ -188,7 +188,7 @@ impl Children {
         any
     }
 
-    /// Shelved requests end with this error; false if there are none.
+    /// Ends shelved requests with this error. Returns false if there are none.
     fn fail_shelved(&mut self, error: RequestError) -> bool {
         let any = !self.shelved.is_empty();
         while let Some((request, _)) = self.shelved.pop_front() {
@@ -197,8 +197,8 @@ impl Children {
         any
     }
 
-    /// Gives shelved requests to the log, if that takes them again, or fails them, if it never will; false
-    /// if there are none.
+    /// Issues shelved requests to the log if it takes them again, or fails them if it never will. Returns
+    /// false if there are none.
     pub(crate) fn unshelve(&mut self) -> bool {
         if !self.attempt.rests() || self.shelves(Site::Log) {
             return false;
@@ -222,7 +222,7 @@ impl Children {
         self.under_way.is_empty() && self.ended.is_empty()
     }
 
-    /// Hands the next waiting request to a set that has room.
+    /// Issues the next waiting request to a set that has room.
     pub(crate) fn next_child(&mut self) -> bool {
         for site in SITES {
             if !self.sets[site].has_room() {
@@ -248,7 +248,7 @@ impl Children {
         self.waiting[site].remove(index)
     }
 
-    /// Whether a request is of a user's own.
+    /// Whether a request is a client's own.
     fn is_of_user(&self, tag: RequestTag) -> bool {
         match self.child_of(tag).owner {
             Owner::User(_) => true,
@@ -260,8 +260,8 @@ impl Children {
         }
     }
 
-    /// A set has answered. What the tier itself writes to a log without space is shelved: users alone hear
-    /// of it.
+    /// A set has answered. If a log without space fails a write of the tier itself, the write is shelved.
+    /// Only clients' own requests fail.
     fn child_replied(&mut self, site: Site, tag: RequestTag, result: Result<(), RequestError>) {
         let writes = self.child_of(tag).request.op != RequestOp::Read;
         match result.is_err() && writes && !self.is_of_user(tag) && self.shelves(site) {
@@ -272,7 +272,7 @@ impl Children {
 
     // ----------------------------------------------------------------------------------- events, actions
 
-    /// Gives a set an event, and takes up what it wants.
+    /// Gives a set an event, and takes up its actions.
     pub(crate) fn tell(&mut self, site: Site, event: Event) {
         self.tell_by(site, |set, now, actions| set.step(now, event, actions));
     }
@@ -288,14 +288,14 @@ impl Children {
         }
     }
 
-    /// Takes up what a set wants beyond an answer that has been attended to.
+    /// Takes up the rest of a set's actions, after an answer that has been attended to.
     pub(crate) fn take_up_rest(&mut self, site: Site, mut rest: Actions) {
         if self.take_up_all(site, &mut rest) {
             self.look_for_owner(site);
         }
     }
 
-    /// Takes up what a set wants, as far as to an answer to a command of the tier's own; false if there is
+    /// Takes up a set's actions, up to an answer to a command of the tier's own. Returns false if there is
     /// one.
     fn take_up_all(&mut self, site: Site, actions: &mut Actions) -> bool {
         let mut actions = actions.drain(..);
@@ -319,8 +319,8 @@ impl Children {
         }
     }
 
-    /// Another run has one of the sets, and so has the others, or will: nothing is concluded of that set's
-    /// end.
+    /// Another run has one of the sets, and so it has the others, or soon will: the end of that set decides
+    /// nothing.
     fn all_disowned(&mut self, halt: Halt) {
         for site in SITES {
             let set = &self.sets[site];
@@ -340,7 +340,7 @@ impl Children {
                 let result = result.map_err(|error| self.route.error_of(site, error));
                 self.out.push(Action::CommandReply(tag, result));
             }
-            // Reported by the tier, when both sets are ready.
+            // The tier reports these facts when all sets are ready.
             Action::Fact(Fact::Started { .. } | Fact::Stopped) => {}
             Action::Fact(Fact::Lost { lba, sectors }) if site == Site::Home => {
                 self.lost_at_home(lba, sectors);
@@ -356,12 +356,12 @@ impl Children {
         }
     }
 
-    /// Changes something in the home set beside its events. Its turn follows.
+    /// Changes the main set outside of its events. Its turn follows.
     pub(crate) fn at_home<T>(&mut self, change: impl FnOnce(&mut Part) -> T) -> T {
         self.at(Site::Home, change)
     }
 
-    /// The same in either set.
+    /// Changes any set outside of its events. Its turn follows.
     pub(crate) fn at<T>(&mut self, site: Site, change: impl FnOnce(&mut Part) -> T) -> T {
         self.delivered = true;
         let set = &mut self.sets[site];
@@ -371,7 +371,8 @@ impl Children {
         outcome
     }
 
-    /// A device came or went while sets are started anew: those that may come back hear of it, too.
+    /// A device arrived or departed while sets are restarted: the former engines, which may be put back, get
+    /// the event, too.
     pub(crate) fn tell_former(&mut self, site: Site, event: &Event) {
         let now = self.now;
         let (Attempt::Starting(former) | Attempt::Failing(former)) = &mut self.attempt else {
@@ -393,13 +394,13 @@ impl Children {
         }
     }
 
-    /// Neither home nor the log has these sectors.
+    /// Neither the main set nor the log has these sectors.
     pub(crate) fn lose_for_good(&mut self, lba: u64, sectors: u64) {
         self.at_home(|home| home.lose(lba, sectors));
         self.out.push(Action::Fact(Fact::Lost { lba, sectors }));
     }
 
-    /// Home needs to know of the surrogate no more if that holds nothing.
+    /// Clears the redirect map if the log is empty.
     pub(crate) fn forget_redirects(&mut self) {
         let overlay = self.overlay.as_ref();
         let holds_nothing = overlay.is_some_and(|one| one.holds_nothing_instead());

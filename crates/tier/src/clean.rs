@@ -1,7 +1,9 @@
-//! Cleaning a log in which writes are gathered: when it is begun, and the reads of what moves ([`crate::overlay`] has the order of things).
+//! Cleaning of a log in which writes are packed: when it starts, and the reads of the data that moves.
+//! [`crate::overlay`] has the order of the steps.
 //!
-//! A log that runs short is cleaned rather than brought home where mirrors may sleep, as long as that pays ([`cleaning`]). What wants all
-//! at home (a command, the time, a map that is nearly full, a lost disk) is not put off by it, and ends one that is under way at once.
+//! Where mirrors may be in standby, a log that runs short is cleaned instead of destaged, as long as that
+//! pays ([`cleaning`]). A destage that is due for another reason (a command, the time, a map that is nearly
+//! full, a lost disk) is not delayed, and ends a running cleaning at once.
 //!
 //! Owns the parts of the log that wait for a buffer.
 
@@ -32,7 +34,7 @@ fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
 }
 
 impl Cleaning {
-    /// Begins to clean a log that is short; false if it has to go home.
+    /// Starts to clean a log that is short. Returns false if it has to be destaged.
     pub(crate) fn begin_cleaning(&mut self) -> bool {
         let may = self.surrogate.destage.cleans() && self.stage == Stage::Serving;
         let overlay = self.overlay_mut();
@@ -47,7 +49,7 @@ impl Cleaning {
         true
     }
 
-    /// Reads the next part of the log that is to be moved; false if there is none, or no memory.
+    /// Reads the next part of the log that is to be moved. Returns false if there is none, or no memory.
     pub(crate) fn next_move(&mut self) -> bool {
         let Some((part, at, sectors)) = self.moves.front().copied() else {
             return false;
@@ -78,7 +80,7 @@ impl Cleaning {
         self.overlay_mut().moved_in(part, result.map(|()| buf));
     }
 
-    /// What was read is in records, or needed no more.
+    /// The data that was read is in records, or is no longer needed.
     pub(crate) fn release_moved(&mut self, buf: BufRef) {
         self.buffers.release(buf.buf);
     }

@@ -47,7 +47,8 @@ impl Tier {
         }
     }
 
-    /// Whether a member may be failed by command. Of a log or buffer only the command tells: main members may have all its data.
+    /// Whether a member may be failed by command. For members of the log set or NVRAM set only the command
+    /// itself decides: the members of the main set may have all data.
     pub(crate) fn may_fail(&self, member: Member) -> Result<(), CommandError> {
         match self.route.set_of(member) {
             (Site::Home, own) => {
@@ -58,7 +59,7 @@ impl Tier {
         }
     }
 
-    /// Whose a command is, in that set's numbers.
+    /// The set that a command is for, and the command in that set's numbers.
     fn route_command(&mut self, command: Command) -> (Site, Command) {
         let on = |route: &Route, member, make: fn(Member) -> Command| {
             let (site, member) = route.set_of(member);
@@ -79,7 +80,8 @@ impl Tier {
             Command::Replace { old, new } => {
                 let (site, old) = self.route.set_of(old);
                 let new = self.move_to(site, new);
-                // In a surrogate a member that is gone is replaced as well: devices are added to the array otherwise.
+                // In a log set a missing member is replaced as well: devices are otherwise added to the main
+                // set.
                 match site != Site::Home && self.sets[site].slot_of(old).is_none() {
                     true => (site, Command::Add(new)),
                     false => (site, Command::Replace { old, new }),
@@ -89,7 +91,7 @@ impl Tier {
         }
     }
 
-    /// A device that no set has taken in comes to this one.
+    /// Moves a device that no set uses to this set.
     fn move_to(&mut self, site: Site, member: Member) -> Member {
         let (at, local) = self.route.set_of(member);
         if at == site || self.sets[at].slot_of(local).is_some() {

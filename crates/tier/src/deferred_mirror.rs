@@ -1,20 +1,27 @@
-//! GRAID and ERAID: first copies at home go ahead of the further ones, which sleep; a log elsewhere has what those lack, or nobody.
+//! GRAID and ERAID: a write reaches the primary copies in the main set first. The secondary copies get it
+//! later, so their members may be in standby. A log set has a second copy of such writes (GRAID), or no
+//! member has (ERAID).
 //!
-//! | state     | cause                                                            | next      |
-//! |-----------|------------------------------------------------------------------|-----------|
-//! | believed  | the log fails, or there is none                                  | alone     |
-//! | believed  | a member of home fails                                           | doubted   |
-//! | doubted   | all copies are here and in step, and the log holds nothing       | believed  |
+//! | state     | cause                                                            | next         |
+//! |-----------|------------------------------------------------------------------|--------------|
+//! | trusted   | the log fails, or there is none                                  | primary only |
+//! | trusted   | a member of the main set fails                                   | untrusted    |
+//! | untrusted | all copies are present and in sync, and the log is empty         | trusted      |
 //!
-//! While first copies are believed, a write goes to them and into the log, is read of them, and goes from them to the further
-//! copies: so a log that fails costs nothing, since they go on with what it had. While they are doubted the log counts alone, as
-//! after every start: so a first copy that fails costs nothing, since log and mirror have all. Then no further write goes into the
-//! log but over what lies there, and that goes home at once. So it does before copies are compared, and as long as they are.
-//! Until all is home every region stays in doubt: a crash takes what was not flushed of the log, and not of first copies.
+//! While the primary copies are trusted, a write goes to them and into the log. Reads use the primary copies,
+//! and so does the destage to the secondary copies. So a log that fails costs nothing: the primary copies
+//! have its data.
 //!
-//! First copies that are alone are doubted no more: of what they alone had, exactly what lay on a member that is lost is lost with it.
-//! A log that failed gets nothing more before the next start, or before an attempt to go on if it had no space ([`super::revive`]). That
-//! it lacks something is on record before a user is answered so.
+//! While they are untrusted, only the log is valid, as after every start. So a primary copy that fails costs
+//! nothing: the log and the mirror have all data. Then a new write goes into the log only if it overlaps data
+//! there, and the log is destaged at once. The same is done before copies are compared, and during the
+//! comparison. Until the destage is complete every region stays dirty: a crash takes unflushed data from the
+//! log, and not from the primary copies.
+//!
+//! In the state *primary only* the primary copies stay trusted. If a member is lost, exactly the sectors are
+//! lost that only this member had. A log that failed gets no more writes before the next start, or before an
+//! attempt to continue if it had no space ([`super::revive`]). That the log lacks a write is recorded before
+//! the write is acknowledged.
 //!
 //! Owns the writes to primary copies that wait, and the commands that wait until all copies are the same.
 
@@ -33,20 +40,21 @@ use restripe_array::{
 
 pub(crate) struct DeferredMirror {
     pub(crate) below: Nvram,
-    /// What goes into records, and is not announced yet, on its way to first copies.
+    /// Writes to primary copies, of data that goes into records, whose regions are not marked yet.
     pub(crate) besides: VecDeque<(u64, Request, Copies)>,
-    /// Something did not reach first copies though they were believed.
+    /// A write to the primary copies failed while they were trusted.
     pub(crate) beside_failed: bool,
-    /// What was told, and which superblock home had, when first copies were last looked through.
+    /// The acknowledged sequence and the superblock version of the main set when the primary copies were last
+    /// checked.
     pub(crate) firsts_seen: Option<(u64, u64)>,
-    /// Commands that wait until the log holds nothing.
+    /// Commands that wait until the log is empty.
     commands_waiting: Vec<(CommandTag, Command)>,
 }
 
 floor!(DeferredMirror over Nvram { besides, beside_failed, firsts_seen, commands_waiting });
 
 impl DeferredMirror {
-    /// First copies are to get what goes into a record, or all copies.
+    /// Queues a write of a record's data to the primary copies, or to all copies.
     pub(crate) fn write_beside(&mut self, sequence: u64, request: Request, all: bool) {
         let copies = if all { Copies::All } else { Copies::First };
         self.besides.push_back((sequence, request, copies));
@@ -69,7 +77,8 @@ impl DeferredMirror {
         }
         self.besides.pop_front();
         if announced {
-            // What is lost is regained by all copies together, and where one is missing none goes ahead.
+            // A lost sector is rewritten on all copies together. If a member is missing, no copy is written
+            // first.
             let home = self.home();
             let copies = match home.complete() && home.lost_in(lba, sectors).is_none() {
                 true => copies,
@@ -84,7 +93,7 @@ impl DeferredMirror {
         true
     }
 
-    /// Whether a write goes into the log, and to first copies.
+    /// Whether a write goes into the log, and to the primary copies.
     pub(crate) fn goes_ahead(&self) -> bool {
         let overlay = self.overlay();
         let home = self.home();
@@ -92,12 +101,12 @@ impl DeferredMirror {
         overlay.trusts() && on_record && !self.wants_log_empty()
     }
 
-    /// Begins to believe first copies, or ceases to; false if nothing changes.
+    /// Starts or stops to trust the primary copies. Returns false if nothing changes.
     pub(crate) fn settle_trust(&mut self) -> bool {
         let Some(overlay) = &self.overlay else {
             return false;
         };
-        // A set that is told to stop is not healthy any more, and lacks nothing for it.
+        // A set that is stopping is no longer healthy, and needs no more action.
         let over = matches!(
             self.stage,
             Stage::Stopping(Stopping::Set(_)) | Stage::Stopped
@@ -119,7 +128,7 @@ impl DeferredMirror {
             false => begins && self.all_called_dirty() && self.is_on_record(),
         };
         if void && !trusted && !begins {
-            // Copies differ no more.
+            // The copies do not differ any more.
             self.sets[Site::Home].clean_by_and_by();
         }
         if trusts == trusted {
@@ -129,7 +138,8 @@ impl DeferredMirror {
         if !trusts {
             self.at_home(|core| {
                 core.set_ahead(false);
-                // What was read of them is what the log has, but for what was being written.
+                // Blocks that were read from the primary copies equal the log's, except blocks that were
+                // being written.
                 core.cache_forgets();
             });
         }
@@ -138,8 +148,8 @@ impl DeferredMirror {
         true
     }
 
-    /// Records are told again when a start without the log would not believe first copies any more; in an array that puts nothing more
-    /// on record they are refused.
+    /// Acknowledges records again once a start without the log would not trust the primary copies any more.
+    /// If the array records nothing more, the records are refused.
     fn settle_lapse(&mut self) -> bool {
         let halted = self.home().halted();
         if self.settle_alone() {
@@ -157,7 +167,7 @@ impl DeferredMirror {
         true
     }
 
-    /// Whether all that first copies have and nobody else is on the map of an array that stops.
+    /// Whether the map of a stopping array has all data that only the primary copies have.
     pub(crate) fn knows_what_is_ahead(&self) -> bool {
         let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_destaging();
         let home = self.home();
@@ -173,7 +183,7 @@ impl DeferredMirror {
         self.at_home(|core| core.leave_ahead(extents.into_iter()));
     }
 
-    /// Puts on record what first copies alone are to be believed for; false if that is there.
+    /// Records that only the primary copies are to be trusted. Returns false if that is recorded.
     fn settle_alone(&mut self) -> bool {
         let overlay = self.overlay();
         let (alone, logless) = (overlay.is_alone(), overlay.is_logless());
@@ -186,7 +196,8 @@ impl DeferredMirror {
             self.at_home(|home| home.set_alone());
             return true;
         }
-        // With a first copy gone what further ones have is all there is, and nothing goes ahead of it.
+        // With a primary copy lost, only the secondary copies are left, and no write may go to primary copies
+        // first.
         if ahead && void && !whole {
             self.at_home(|core| core.set_ahead(false));
             return true;
@@ -198,7 +209,7 @@ impl DeferredMirror {
         false
     }
 
-    /// Whether a crash would find every region in doubt: what reached first copies may not have reached the log.
+    /// Whether a crash would find every region dirty: the log may lack data that reached the primary copies.
     fn all_called_dirty(&mut self) -> bool {
         let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_all_dirty();
@@ -206,7 +217,7 @@ impl DeferredMirror {
         durable
     }
 
-    /// Whether a start without the log would believe first copies.
+    /// Whether a start without the log would trust the primary copies.
     fn is_on_record(&mut self) -> bool {
         let home = self.home();
         if !home.records_primary_first() || home.records_primary_only() {
@@ -215,7 +226,8 @@ impl DeferredMirror {
         self.home().partner_durable()
     }
 
-    /// Whether there was a log, and nothing is missed with it: first copies are believed, or home has everything.
+    /// Whether a log failed whose data is not missed: the primary copies are trusted, or the main set has all
+    /// data.
     pub(crate) fn goes_on_without_log(&self) -> bool {
         let Some(overlay) = &self.overlay else {
             return false;
@@ -225,8 +237,8 @@ impl DeferredMirror {
         ahead && failed && (overlay.is_alone() || overlay.is_void())
     }
 
-    /// What first copies alone had, and had on members that are gone, is lost: before anything could be rebuilt there from older
-    /// copies.
+    /// Declares lost the data that only primary copies on lost members had, before anything could be rebuilt
+    /// there from older copies.
     pub(crate) fn lose_firsts(&mut self) {
         if self.home().complete() {
             return;
@@ -245,7 +257,7 @@ impl DeferredMirror {
         }
     }
 
-    /// What lies ahead on first copies whose members are gone.
+    /// The data that only primary copies on lost members have.
     fn firsts_gone(&self) -> Vec<Range<u64>> {
         let overlay = self.overlay();
         let chunk = self.home().layout().chunk_sectors();
@@ -263,7 +275,7 @@ impl DeferredMirror {
         gone
     }
 
-    /// Whether what lies in the log is to go home for good.
+    /// Whether the log is to be destaged permanently.
     pub(crate) fn wants_log_empty(&self) -> bool {
         let overlay = self.overlay();
         let ahead = self.surrogate.redirect.goes_ahead();
@@ -272,8 +284,8 @@ impl DeferredMirror {
         self.is_leaving() || ahead && (!overlay.trusts() || fails || compares)
     }
 
-    /// An operator takes the log disk out: it may go while first copies have all that it has, as it may fail. False if it is not about
-    /// that, or the log's own redundancy bears it.
+    /// A command fails the log disk. It is allowed while the primary copies have all of the log's data.
+    /// Returns false for any other command, or if the log set's own redundancy tolerates it.
     pub(crate) fn fails_log(&mut self, tag: CommandTag, command: &Command) -> bool {
         let Command::Fail(member) = *command else {
             return false;
@@ -298,7 +310,7 @@ impl DeferredMirror {
         true
     }
 
-    /// A command that compares copies waits until they are the same; false if it need not.
+    /// Holds a command that compares copies until they are the same. Returns false if it need not wait.
     pub(crate) fn hold(&mut self, tag: CommandTag, command: &Command) -> bool {
         let ahead = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
         let holds = ahead && matches!(command, Command::Scrub(_));
@@ -308,7 +320,7 @@ impl DeferredMirror {
         holds
     }
 
-    /// They are the same, or will not be; false if nothing waited for it.
+    /// Releases the commands once the copies are the same, or will not be. Returns false if none waits.
     fn release_held(&mut self) -> bool {
         let overlay = self.overlay();
         let over = overlay.is_void() || !overlay.trusts() || self.home().halted();
@@ -321,7 +333,7 @@ impl DeferredMirror {
         true
     }
 
-    /// The array stops: what waits is not begun any more.
+    /// The array stops: waiting commands are refused.
     pub(crate) fn refuse_held(&mut self) {
         for (tag, _) in core::mem::take(&mut self.commands_waiting) {
             self.answer_busy(tag, "the array is stopping");

@@ -1,4 +1,4 @@
-//! What time, space and the state of the sets make due.
+//! Starts the work that is due by time, by space, or by the state of the sets.
 
 use super::facts::{Stage, Stopping};
 use super::remove::NOT_HOME;
@@ -7,11 +7,11 @@ use crate::tier::Tier;
 use restripe_array::report::ArrayState;
 use restripe_array::{Nanos, RequestError, RequestOp};
 
-/// A way home that failed is tried again after so long.
+/// A failed destage is retried after this time.
 const RETRY: Nanos = Nanos::from_secs(1);
 
 impl Tier {
-    /// Begins and ends what time and space ask for; false if nothing is to be done now.
+    /// Starts and ends the work that is due. Returns false if there is none now.
     pub(super) fn drive(&mut self) -> bool {
         if self.settle_trust() || self.go_on_leaving() {
             return true;
@@ -58,7 +58,7 @@ impl Tier {
             redirect if redirect.is_constant() => return self.drive_destage(short),
             _ => short || !moving && overlay.holds_anything(),
         };
-        // One that frees nothing would be begun again at once, and what is awaited would never come.
+        // A destage that frees nothing would restart at once, and the awaited event would never come.
         let idle = overlay.is_destaging() || overlay.is_broken() || !overlay.has_to_destage();
         if !due || idle {
             return false;
@@ -79,13 +79,13 @@ impl Tier {
         self.going
     }
 
-    /// Whether the array is stopping, and writes that it has taken wait for room that only a way home makes.
+    /// Whether the array is stopping, and writes that it accepted wait for room that only a destage makes.
     fn drains_writes(&self) -> bool {
         let draining = self.stage == Stage::Stopping(Stopping::Draining);
         draining && self.overlay.as_ref().is_some_and(Overlay::is_starved)
     }
 
-    /// A way home has ended, well or not.
+    /// A destage has ended, completely or not.
     fn came_home(&mut self) {
         if self.overlay.as_ref().is_some_and(|one| one.fell_short()) {
             self.not_before = self.now.after(RETRY);

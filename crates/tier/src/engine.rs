@@ -1,4 +1,4 @@
-//! The array as shells have it: one set, or one with a log beside it.
+//! The array as reactors see it: one set, or a main set with a log set.
 
 use crate::config::Config;
 use crate::overlay::OverlayCounters;
@@ -16,7 +16,7 @@ pub struct Engine {
 
 enum Kind {
     Single(Box<Set>),
-    /// With a surrogate.
+    /// With a log set.
     Tier(Box<Tier>),
 }
 
@@ -32,7 +32,7 @@ impl Engine {
         Engine { kind }
     }
 
-    /// One step: takes an event, appends what is to be done about it.
+    /// One step: takes an event, and appends the actions that follow.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         match &mut self.kind {
             Kind::Single(set) => set.handle(now, event, actions),
@@ -40,7 +40,7 @@ impl Engine {
         }
     }
 
-    /// Whether another request is accepted now. A shell holds requests back while this is false.
+    /// Whether another request is accepted now. A reactor holds requests back while this is false.
     pub fn ready(&self) -> bool {
         match &self.kind {
             Kind::Single(set) => set.ready(),
@@ -48,8 +48,9 @@ impl Engine {
         }
     }
 
-    /// The first piece of a trim or a write of zeros, which may be as large as the array: what a shell takes at a time, so
-    /// that others have their turns meanwhile. A piece is a request like any other.
+    /// The first piece of a trim or a write of zeros, which may be as large as the array. A reactor takes one
+    /// piece at a time, so that other requests have their turns meanwhile. A piece is a request like any
+    /// other.
     pub fn piece(&self, request: &Request) -> Work {
         match &self.kind {
             Kind::Single(set) => set.piece(request),
@@ -58,7 +59,7 @@ impl Engine {
         }
     }
 
-    /// A view of the whole array, for people and metrics.
+    /// The status of the whole array, for people and metrics.
     pub fn status(&self) -> Status {
         match &self.kind {
             Kind::Single(set) => set.status().into(),
@@ -66,7 +67,7 @@ impl Engine {
         }
     }
 
-    /// What users read, by zones.
+    /// Reads of clients, by zones.
     pub fn heat(&self) -> HeatMap {
         match &self.kind {
             Kind::Single(set) => set.heat(),
@@ -74,7 +75,7 @@ impl Engine {
         }
     }
 
-    /// What a growth by so many members would do, or why there can be none now.
+    /// The effect of a growth by this many members, or why none is possible now.
     pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         match &self.kind {
             Kind::Single(set) => set.growth_plan(by),
@@ -90,7 +91,7 @@ impl Engine {
         }
     }
 
-    /// What a surrogate has taken over so far; `None` without one that serves.
+    /// The counters of redirected data; `None` without a log set that serves.
     pub fn moved(&self) -> Option<OverlayCounters> {
         match &self.kind {
             Kind::Single(_) => None,
@@ -98,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// What a range of the array is like, in order, at most `most` extents.
+    /// The state of a range of the array, in order, at most `most` extents.
     pub fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
         match &self.kind {
             Kind::Single(set) => set.map(lba, sectors, most, into),

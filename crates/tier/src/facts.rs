@@ -1,7 +1,7 @@
-//! Facts of the tier: the lowest floor. Every other floor may ask it.
+//! Facts of the tier: the lowest floor. Every other floor may read it.
 //!
 //! Owns the configuration, the time, the actions of this step, the sets, the overlay, the stage, and the
-//! attempt to start halted sets again. Asks no other floor.
+//! attempt to restart halted sets. Calls no other floor.
 
 use super::route::{PerSet, Route, SETS, SITES};
 use crate::config::{BUFFER_IOS, BUFFER_REQUESTS, BUFFER_SLICES, Config, SurrogateConfig};
@@ -14,31 +14,31 @@ use restripe_array::{
     RequestTag,
 };
 
-/// With so few extents left, users wait for the last of them.
+/// With at most this many extents left, clients wait for the last of them.
 const LAST_EXTENTS: u64 = 64;
 
-/// What becomes of users' requests and of the two sets.
+/// Decides what happens to clients' requests and to the sets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Idle,
     Starting,
     Serving,
-    /// Without the surrogate: home has everything.
+    /// Without the log set: the main set has all data.
     Alone,
     Stopping(Stopping),
     Stopped,
 }
 
-/// How far a stop has come.
+/// The progress of a stop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stopping {
-    /// Users' requests and jobs are ending.
+    /// Clients' requests and jobs are ending.
     Draining,
-    /// What first copies have ahead of the further ones is made durable in the log.
+    /// Data that the primary copies have and secondary copies lack is made durable in the log.
     Flushing,
-    /// All sets get this number on record, and those up to the last ([`session`]).
+    /// All sets record this number, and those up to the last ([`session`]).
     Numbering { session: u32, last: u32 },
-    /// A set is stopping, the other waits for it.
+    /// This set is stopping; the others wait for it.
     Set(Site),
 }
 
@@ -46,16 +46,16 @@ pub(crate) enum Stopping {
 pub(crate) enum Leaving {
     #[default]
     Kept,
-    /// Who asked for it waits.
+    /// The command's answer is still to come.
     Emptying {
         tag: CommandTag,
-        /// A way home has ended since.
+        /// A destage has ended since.
         came_home: bool,
     },
     Gone,
 }
 
-/// An attempt to start halted sets once more ([`super::revive`]).
+/// An attempt to restart halted sets ([`super::revive`]).
 #[derive(Default)]
 pub(crate) enum Attempt {
     #[default]
@@ -65,7 +65,7 @@ pub(crate) enum Attempt {
     Failing(Box<Former>),
 }
 
-/// The state that a refused start gives back.
+/// The state that is put back if the start is refused.
 pub(crate) struct Former {
     pub(crate) sets: PerSet<Option<Part>>,
     pub(crate) started: PerSet<bool>,
@@ -101,27 +101,27 @@ pub(crate) struct Facts {
     pub(crate) sets: PerSet<Part>,
     /// The buffers of each set's engine.
     pub(crate) shares: PerSet<Share>,
-    /// Which set was told to start, and serves.
+    /// The sets that were started and serve.
     pub(crate) started: PerSet<bool>,
-    /// What the surrogate's set could not be started for.
+    /// The error for which the log set could not be started.
     pub(crate) absent: Option<CommandError>,
-    /// What its buffer's set could not.
+    /// The error for which the NVRAM set could not be started.
     pub(crate) buffer_absent: Option<CommandError>,
     pub(crate) route: Route,
     pub(crate) stage: Stage,
     pub(crate) leaving: Leaving,
     pub(crate) overlay: Option<Overlay>,
-    /// What home called lost while a start runs.
+    /// The sectors that the main set reported as lost while a start runs.
     pub(crate) lost: Option<Vec<(u64, u64)>>,
     pub(crate) attempt: Attempt,
     /// Facts of the attempt, held back until it serves.
     pub(crate) attempt_facts: Actions,
-    /// Facts of the sets that it is to replace, held back until it ends.
+    /// Facts of the sets that the attempt is to replace, held back until it ends.
     pub(crate) former_facts: Actions,
 }
 
 impl Facts {
-    /// And the buffers that no set has.
+    /// Makes the facts, and the buffers that no set has.
     pub(crate) fn new(config: Config, surrogate: SurrogateConfig) -> (Facts, Buffers) {
         let (sets, shares, buffers) = build(&config, &surrogate);
         let logs = usize::from(surrogate.members);
@@ -159,12 +159,12 @@ impl Facts {
         self.overlay.as_mut().expect("a serving tier has one")
     }
 
-    /// The overlay that a refused start gives back.
+    /// The overlay that is put back if the start is refused.
     pub(crate) fn former_overlay(&self) -> Option<&Overlay> {
         self.attempt.former()?.overlay.as_ref()
     }
 
-    /// The set that an attempt starts anew, as it was.
+    /// The former engine of a set that an attempt restarts.
     fn former_set(&self, site: Site) -> Option<&Part> {
         self.attempt.former()?.sets[site].as_ref()
     }
@@ -192,7 +192,7 @@ impl Facts {
         self.started[site] && set.halt() == Some(Halt::NoSpace)
     }
 
-    /// The sets that are started anew. A buffer is not: the array goes on without it.
+    /// The sets that an attempt restarts. An NVRAM set is not restarted: the array continues without it.
     pub(crate) fn halted_sites(&self) -> impl Iterator<Item = Site> + '_ {
         let sites = [Site::Home, Site::Log].into_iter();
         sites.filter(|site| self.has_no_space(*site))
@@ -211,20 +211,19 @@ impl Facts {
             && self.halted_sites().next().is_some()
     }
 
-    /// Whether what the tier writes to this set is shelved instead of failed: also while another set is
-    /// started anew.
+    /// Whether failed writes of the tier to this set are shelved: also while another set is restarted.
     pub(crate) fn shelves(&self, site: Site) -> bool {
         let goes_on = self.stage == Stage::Serving || !self.attempt.rests();
         site == Site::Log && goes_on && self.gathers_writes() && self.has_no_space(Site::Log)
     }
 
-    /// Whether a set that is withheld still gets what users wait for: these requests end before it is
-    /// started anew.
+    /// Whether a withheld set still gets requests that clients wait for: these end before the set is
+    /// restarted.
     pub(crate) fn lets_users_end(&self) -> bool {
         matches!(self.attempt, Attempt::Draining)
     }
 
-    /// Whether the requests of a set have to wait until it is started anew.
+    /// Whether the requests of a set have to wait until it is restarted.
     pub(crate) fn withholds(&self, site: Site) -> bool {
         match &self.attempt {
             Attempt::Draining => self.gathers_writes() && self.has_no_space(site),
@@ -241,25 +240,25 @@ impl Facts {
         former.is_some_and(|set| set.is_complete())
     }
 
-    /// A set of an attempt has been told to start.
+    /// A set of an attempt has got the command to start.
     pub(crate) fn revives_without_loss(&mut self, site: Site) {
         if self.former_set(site).is_some() {
             self.sets[site].lose_nothing();
         }
     }
 
-    /// Whether nothing more is to go into the log.
+    /// Whether nothing more may go into the log.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving != Leaving::Kept
     }
 
-    /// Whether nothing lies in the log for ever, and all copies are the same.
+    /// Whether the log is permanently empty, and all copies are the same.
     pub(crate) fn is_gone(&self) -> bool {
         self.leaving == Leaving::Gone
     }
 
-    /// Whether the next way home is the last one. Writes wait for that, so it is to be short; but what users
-    /// write over and over would never let it begin.
+    /// Whether the next destage is the last one. Writes wait for the last destage, so it should be short. But
+    /// if clients rewrite the same sectors repeatedly, it must start regardless.
     pub(crate) fn destages_for_good(&self) -> bool {
         let overlay = self.overlay();
         let pressed = matches!(self.leaving, Leaving::Emptying { came_home, .. } if came_home);
@@ -274,15 +273,14 @@ impl Facts {
         self.overlay.as_ref().is_none_or(|one| one.is_broken())
     }
 
-    /// Whether anything in the log may be all that there is of it. Where first copies went on without it, it
-    /// lacks what they have.
+    /// Whether the log may have the only current copy of any data. If the primary copies continued without
+    /// the log, it lacks data that they have.
     pub(crate) fn log_counts(&self) -> bool {
         let home = self.home();
         !home.records_primary_only() && !home.redirected_extents().is_empty()
     }
 
-    /// Whether home goes on to call the log needed, though that holds nothing: mirrors that sleep cannot be
-    /// told otherwise.
+    /// Whether the main set still marks an empty log as needed: mirrors in standby cannot record otherwise.
     pub(crate) fn keeps_announced(&self) -> bool {
         !self.log_is_broken()
             && !self.is_leaving()
@@ -290,7 +288,7 @@ impl Facts {
             && self.stage == Stage::Serving
     }
 
-    /// Tells what came of a set. What a set tells that an attempt started counts only once that serves.
+    /// Reports a fact of a set. A fact of a set that an attempt started is reported only once the set serves.
     pub(crate) fn tell_of(&mut self, site: Site, fact: Fact) {
         match self.former_set(site).is_some() {
             true => self.attempt_facts.push(Action::Fact(fact)),
@@ -298,7 +296,7 @@ impl Facts {
         }
     }
 
-    /// Tells how a start goes: an attempt's counts only once it serves.
+    /// Reports the progress of a start. A fact of an attempt is reported only once it serves.
     pub(crate) fn tell_of_start(&mut self, fact: Fact) {
         match self.attempt.former() {
             Some(_) => self.attempt_facts.push(Action::Fact(fact)),
@@ -306,7 +304,7 @@ impl Facts {
         }
     }
 
-    /// Home calls sectors lost: they are, unless the log has them.
+    /// The main set reports sectors as lost: they are, unless the log has them.
     pub(crate) fn lost_at_home(&mut self, lba: u64, sectors: u64) {
         match &mut self.lost {
             Some(lost) => lost.push((lba, sectors)),
@@ -337,7 +335,7 @@ impl Facts {
     }
 }
 
-/// The engines of the sets, and the buffers that none has.
+/// The engines of the sets, and the buffers that no set has.
 fn build(config: &Config, surrogate: &SurrogateConfig) -> (PerSet<Part>, PerSet<Share>, Buffers) {
     let mut rest = Share::whole(config.limits.pool);
     let whole = surrogate.limits.whole_pool();

@@ -1,7 +1,7 @@
-//! Floors: types that own the floor beneath them, and have its methods as if they were their own.
+//! Floors: types that own the floor below them, and have its methods as if they were their own.
 
-/// A floor owns the one beneath as `below`, and reads as that one too: it calls down, and never up.
-/// With fields in braces it gets a `new`, by which these have their defaults.
+/// A floor owns the floor below it as `below`, and dereferences to it: it calls down, and never up. With
+/// fields in braces the floor gets a `new` that sets them to their defaults.
 macro_rules! floor {
     ($above:ident over $below:ident { $($field:ident),* }) => {
         floor!($above over $below);

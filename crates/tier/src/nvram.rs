@@ -1,15 +1,17 @@
-//! A code cache's buffer in persistent memory: a third set beside home and log, with superblocks of its own, whose data space is
-//! [slots](crate::overlay::format::slot).
+//! The NVRAM set of a code cache: a third set in persistent memory, next to the main set and the log set. It
+//! has its own superblocks, and its data space is [slots](crate::overlay::format::slot).
 //!
-//! The log's superblock says whether what lies there may count ([`BufferMark`]): from before the first flush that it answers until a stop
-//! has brought all into the log, or until it failed and all was sealed. While it may, no start goes on without the buffer.
+//! The log's superblock records whether the NVRAM set may hold valid data ([`BufferMark`]). The mark is set
+//! before the first flush that the NVRAM set acknowledges. It is removed when a stop has brought all data
+//! into the log, or when the NVRAM set failed and all records were sealed. While the mark is set, no start
+//! continues without the NVRAM set.
 //!
-//! | version | cause                                                 | next    |
-//! |---------|-------------------------------------------------------|---------|
-//! | waiting | its place is announced at home; a page for its header | summed  |
-//! | summed  | header put; header and payload written                | kept    |
+//! | version | cause                                                         | next    |
+//! |---------|---------------------------------------------------------------|---------|
+//! | waiting | its place is marked in the main set; a page for its header    | summed  |
+//! | summed  | header put; header and payload written                        | written |
 //!
-//! Owns the versions on their way into the buffer.
+//! Owns the versions that are being written to the NVRAM set.
 
 use super::children::Owner;
 use super::pack::Packs;
@@ -25,23 +27,23 @@ use restripe_array::{
     Slab,
 };
 
-/// A version on its way into the buffer.
+/// A version that is being written to the NVRAM set.
 struct Keeping {
     version: Version,
     header: Buf,
-    /// Writes under way.
+    /// Writes in flight.
     writes: u8,
     failed: Option<RequestError>,
 }
 
 #[derive(Default)]
 pub(crate) struct Buffer {
-    /// Flushes may go there.
+    /// Flushes may go to the NVRAM set.
     pub(crate) used: bool,
-    /// Not announced yet, or without memory: the oldest first.
+    /// Versions whose places are not marked yet, or that lack memory: the oldest first.
     waiting: VecDeque<Version>,
     under_way: Slab<Keeping>,
-    /// It is being put on record that it does not count.
+    /// The log is recording that the NVRAM set holds nothing valid.
     forgoing: bool,
 }
 
@@ -70,7 +72,7 @@ impl Nvram {
         self.log().buffer_mark()
     }
 
-    /// Puts on record whether what lies in the buffer may count; true once it is.
+    /// Records whether the NVRAM set may hold valid data. True once the record is durable.
     pub(crate) fn mark_buffer(&mut self, mark: BufferMark) -> Result<bool, RequestError> {
         if self.buffer_mark() != mark {
             self.at(Site::Log, |log| log.set_buffer_mark(mark));
@@ -80,7 +82,7 @@ impl Nvram {
         durable.map_err(|_| RequestError::Unavailable)
     }
 
-    /// Whether the buffer that is here is the log's.
+    /// Whether the NVRAM set that is present belongs to this log.
     pub(crate) fn has_own_buffer(&self) -> bool {
         let partner = self.buffer_set().partner();
         self.started[Site::Nvram]
@@ -90,7 +92,7 @@ impl Nvram {
             })
     }
 
-    /// It cannot be used any more: what was told goes into the log.
+    /// Handles an NVRAM set that can no longer be used: the acknowledged data goes into the log.
     pub(crate) fn watch_buffer(&mut self) -> bool {
         let failed = self.buffer_set().state() == ArrayState::Failed || self.buffer_set().halted();
         let overlay = self.overlay_mut();
@@ -101,9 +103,9 @@ impl Nvram {
         fails
     }
 
-    /// A version is wanted in the buffer; its checksum is taken later.
+    /// Queues a version for the NVRAM set; its checksum is computed later.
     pub(crate) fn keep_version(&mut self, wanted: NvramVersion) {
-        // Its memory stays until the version is written.
+        // The record's memory stays until the version is written.
         self.memory.begin_reading(wanted.sequence);
         let header = RecordHeader {
             sequence: wanted.sequence,
@@ -120,7 +122,7 @@ impl Nvram {
         });
     }
 
-    /// Begins to write the next version that is announced at home; false if there is none.
+    /// Starts to write the next version whose place is marked in the main set. False if there is none.
     pub(crate) fn next_version(&mut self) -> bool {
         let Some(version) = self.buffer.waiting.pop_front() else {
             return false;
@@ -170,7 +172,7 @@ impl Nvram {
         keeping.writes = 2;
         let header = BufRef::new(keeping.header, 0, SMALL_BYTES);
         let (record, version) = (keeping.version.header, keeping.version.version);
-        // Whole pages: what is behind the payload in its memory does not change meanwhile.
+        // Whole pages: the memory behind the payload does not change meanwhile.
         let sectors = u64::from(record.payload_sectors).next_multiple_of(PAGE_SECTORS);
         let payload = self.memory.payload(record.sequence, sectors);
         let at = slots.half_at(slots.half_of(record.sequence, version));
@@ -208,7 +210,7 @@ impl Nvram {
         self.out.push(Action::Fact(Fact::BufferFailed));
     }
 
-    /// Goes on to put on record that the buffer does not count; false if that has to wait.
+    /// Continues to record that the NVRAM set holds nothing valid. False if that has to wait.
     pub(crate) fn next_forgo(&mut self) -> bool {
         if !self.buffer.forgoing || self.lacks_room() {
             return false;
@@ -227,7 +229,7 @@ impl Nvram {
         true
     }
 
-    /// Records that lie in the buffer, while flushes go there.
+    /// The number of records in the NVRAM set, while flushes go there.
     pub(crate) fn records_in_buffer(&self) -> Option<u32> {
         let overlay = self.overlay.as_ref()?;
         overlay.uses_nvram().then(|| overlay.records_in_nvram())

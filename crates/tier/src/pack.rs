@@ -1,17 +1,18 @@
-//! Records of the log that are gathered in memory (ECW): copies of users' bytes into them, reads of them, their way into the log.
+//! Records of the log that are packed in memory (ECW): copies of clients' bytes into them, reads from them,
+//! and their writes into the log.
 //!
-//! A record's memory is one large buffer: the page of its header, then its payload, as they will lie in the log. It is written by
-//! whole grains, so a log that is written by whole rows never has to read for parity.
+//! A record's memory is one large buffer: the page of its header, then its payload, laid out as in the log.
+//! It is written in whole grains, so a log that is written by whole rows never has to read for parity.
 //!
-//! | memory  | cause                                                      | next    |
-//! |---------|------------------------------------------------------------|---------|
-//! | filling | the overlay seals the record                               | sealed  |
-//! | sealed  | announced at home; checksum taken, header put, all written | landed  |
-//! | landed  | its memory is needed for another record, nobody reads it   | -       |
+//! | memory  | cause                                                          | next    |
+//! |---------|----------------------------------------------------------------|---------|
+//! | filling | the overlay seals the record                                   | sealed  |
+//! | sealed  | its regions are marked; checksum taken, header put, all written | landed |
+//! | landed  | its memory is needed for another record, and no read uses it   | -       |
 //!
-//! A landed record is kept as long as memory is to spare: what was just written is read from there.
+//! A landed record stays in memory while memory is free: recent writes are read from there.
 //!
-//! Owns the copies that wait for memory, and the sealed records that wait for an announcement.
+//! Owns the copies that wait for memory, and the sealed records that wait for a mark.
 
 use super::append::Appends;
 use super::children::Owner;
@@ -25,16 +26,15 @@ use restripe_array::{BufRef, PAGE_SECTORS, RequestError};
 
 pub(crate) struct Packs {
     pub(crate) below: Appends,
-    /// Copies into records that wait for memory: what is copied to where, in a record that begins at this
-    /// place.
+    /// Copies into records that wait for memory: tag, target, the place where the record begins, and source.
     packing: VecDeque<(PackTag, Extent, u64, Option<BufRef>)>,
-    /// Sealed, and not yet announced at home: sequences, the oldest first.
+    /// Sealed records whose regions are not marked yet: sequences, the oldest first.
     sealing: VecDeque<u64>,
 }
 
 floor!(Packs over Appends { packing, sealing });
 
-/// A table without its last entry, whose sectors the one before gets.
+/// The table without its last entry. The entry before it gets the sectors of the last one.
 fn without_last(extents: &[Extent]) -> Vec<Extent> {
     let [rest @ .., before, last] = extents else {
         return extents.to_vec();
@@ -53,7 +53,7 @@ impl Packs {
         self.packing.is_empty() && self.sealing.is_empty()
     }
 
-    /// Records whose place at home is being announced, before they are written.
+    /// The number of records that wait for a mark before they are written.
     pub(crate) fn announcing(&self) -> u32 {
         self.sealing.len() as u32
     }
@@ -63,7 +63,7 @@ impl Packs {
         self.next_pack();
     }
 
-    /// Starts copies into records that have memory; false if there are none.
+    /// Starts copies into records that have memory. Returns false if there are none.
     pub(crate) fn next_pack(&mut self) -> bool {
         let mut any = false;
         while let Some(&(tag, extent, at, source)) = self.packing.front() {
@@ -79,7 +79,7 @@ impl Packs {
         any
     }
 
-    /// Whether a record has memory; it is given some if there is any.
+    /// Whether a record has memory. It gets some if any is free.
     fn remembers(&mut self, sequence: u64, at: u64) -> bool {
         let mut records = self.memory.records.iter();
         if records.any(|one| one.sequence == sequence) {
@@ -101,7 +101,8 @@ impl Packs {
         true
     }
 
-    /// A record is going to take a place in the log: those that had it are not read from memory any more.
+    /// Another record takes this place in the log: the former records of the place are not read from memory
+    /// any more.
     fn replace_at(&mut self, at: u64) {
         let room = self.overlay.as_ref().map_or(0, |one| one.record_sectors());
         let end = at + PAGE_SECTORS + u64::from(room);
@@ -127,7 +128,7 @@ impl Packs {
         self.sealing.push_back(sequence);
     }
 
-    /// Starts to write the next record that is announced at home; false if there is none.
+    /// Starts to write the next record whose regions are marked. False if there is none.
     pub(crate) fn next_seal(&mut self) -> bool {
         let Some(&sequence) = self.sealing.front() else {
             return false;
@@ -182,7 +183,7 @@ impl Packs {
         self.write(Site::Log, Owner::Job(job), at, source);
     }
 
-    /// A record was written, or could not be: then memory alone has it, and goes on to.
+    /// A record was written, or the write failed. Then only memory has the record, and retains it.
     pub(crate) fn sealed(&mut self, sequence: u64, result: Result<(), RequestError>) {
         self.memory.of(sequence).landed = result.is_ok();
         self.appended(sequence, result);

@@ -1,13 +1,13 @@
-//! Parts of users' requests that read or flush: from the read cache, the main set, the log set, or memory.
+//! Parts of clients' requests that read or flush: from the read cache, the main set, the log set, or memory.
 //!
-//! The read cache stands above the overlay: a block is held by its place in the main set wherever its current
-//! copy lies, and stays held when that is destaged. The main set has the cache, and knows what misses cost;
-//! while the tier serves, users' requests are all that it hears of from here. A part of a read is cut into
-//! what is held and what is not:
+//! The read cache is above the overlay: a block is held by its place in the main set, wherever its current
+//! copy is, and stays held when it is destaged. The main set owns the cache and knows the cost of a miss.
+//! While the tier serves, only clients' requests change the cache. A part of a read is divided into held and
+//! missing blocks:
 //!
 //! | part    | cause                                                              | next    |
 //! |---------|--------------------------------------------------------------------|---------|
-//! | reading | what is held was copied to its user, and the rest read             | keeping |
+//! | reading | the held blocks were copied to the client's buffer, and the rest was read | keeping |
 //! | keeping | its whole blocks were copied into the cache, unless something changed there since it began | - |
 
 use super::children::{Owner, flush};
@@ -19,14 +19,14 @@ use restripe_array::parts::{BlockCopy, Bug, Copies};
 use restripe_array::report::ArrayState;
 use restripe_array::{BufRef, RequestError, SECTOR_BYTES};
 
-/// A part of a user's read.
+/// A part of a client's read.
 struct Read {
-    /// What had changed when it began, as the cache counts.
+    /// The cache's count of changes when the part began.
     begun: u64,
-    /// Reads and copies under way.
+    /// Reads and copies in flight.
     left: u32,
     result: Result<(), RequestError>,
-    /// What the cache had not: from which sector of home on.
+    /// The parts that the cache lacks, by their sector in the main set.
     missing: Vec<(u64, BufRef)>,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Reads {
 
 floor!(Reads over Works { cached });
 
-/// What is lost in the log is lost at home: nothing else has it.
+/// Sectors that are lost in the log are lost in the main set: no other copy is current.
 pub(crate) fn lost_of_home(error: RequestError, home: u64, sectors: u64) -> RequestError {
     match error {
         RequestError::Lost { .. } => RequestError::Lost { lba: home, sectors },
@@ -46,7 +46,7 @@ pub(crate) fn lost_of_home(error: RequestError, home: u64, sectors: u64) -> Requ
 }
 
 impl Reads {
-    /// Reads sectors into a user's buffer: from the cache, and what that has not from where it lies.
+    /// Reads sectors into a client's buffer: from the cache, and the missing ones from their current copy.
     pub(crate) fn read_cached(
         &mut self,
         part: PartTag,
@@ -103,7 +103,7 @@ impl Reads {
                 };
                 self.read_copies(Site::Home, owner, home, buf, Copies::First);
             }
-            // First copies alone had it, and are believed no more.
+            // Only the primary copies had it, and they are not trusted any more.
             Some((_, at)) if !is_logged(at) => {
                 self.part_done(part, Err(RequestError::Unavailable));
             }
@@ -136,7 +136,8 @@ impl Reads {
         self.read(site, owner, at, buf);
     }
 
-    /// A first copy was read. What cannot be had there, or not be believed any more, the log has; all copies, if it was let go.
+    /// A primary copy was read. If the read failed, or the copies are not trusted any more, the log has the
+    /// data. If the log set was removed, all copies have it.
     pub(crate) fn first_read(
         &mut self,
         part: PartTag,
@@ -158,7 +159,7 @@ impl Reads {
         self.read_overlaid(part, home, Some((Kind::Instead, at)), buf);
     }
 
-    /// What a log without enough members calls lost may be there again when they are.
+    /// Sectors that a log reports as lost for want of members may be back when the members are.
     pub(crate) fn of_log(&self, error: RequestError) -> RequestError {
         match error {
             RequestError::Lost { .. } if self.log().state() == ArrayState::Failed => {
@@ -170,7 +171,7 @@ impl Reads {
 
     // ---------------------------------------------------------------------------------------- read cache
 
-    /// A part of a read begins, of which the cache has some: so many reads and copies are begun of it.
+    /// A part of a read begins that the cache has in part, with this many reads and copies.
     pub(crate) fn begin_cached(
         &mut self,
         part: PartTag,
@@ -193,7 +194,7 @@ impl Reads {
         self.part_done(part, Ok(()));
     }
 
-    /// Something of a part has ended. What the overlay is told, if that was all.
+    /// A read or copy of a part has ended. Returns the part's result if it was the last one.
     pub(crate) fn part_over(
         &mut self,
         part: PartTag,
@@ -216,7 +217,7 @@ impl Reads {
         read.map(|read| read.result)
     }
 
-    /// Begins to copy what was read into the cache; false if nothing of it is to be kept.
+    /// Starts to copy the missing blocks into the cache. Returns false if none are admitted.
     fn keep_missing(&mut self, part: PartTag) -> bool {
         let read = self.cached.get_mut(&part).expect("it has ended");
         let (begun, missing) = (read.begun, core::mem::take(&mut read.missing));

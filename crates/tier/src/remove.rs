@@ -1,20 +1,24 @@
-//! Letting the surrogate go while the array serves: [`Command::LogSet`] with `None`.
+//! Removal of the log set while the array serves: [`Command::LogSet`] with `None`.
 //!
 //! | state    | cause                                                        | next     |
 //! |----------|--------------------------------------------------------------|----------|
 //! | kept     | the command                                                  | emptying |
-//! | emptying | nothing lies in the log, nor is on its way there             | gone     |
-//! | emptying | the array stops; what lies there cannot be brought home      | kept     |
-//! | emptying | home halts: it answers why                                   | kept     |
+//! | emptying | the log is empty, and nothing is on its way there            | gone     |
+//! | emptying | the array stops, or the log cannot be destaged               | kept     |
+//! | emptying | the main set halts: its answer says why                      | kept     |
 //!
-//! A tier that does not serve, or has no surrogate any more, leaves the answer to home.
+//! A tier that does not serve, or has no log set any more, leaves the answer to the main set.
 //!
-//! While it empties no write goes into the log but over what lies there, no clean copy does, and mirrors stay awake; what lies there goes
-//! home at once; the second way home is the last, whatever users write meanwhile, who wait for it. So what users have under way when the command comes is waited for, and nothing can get there behind the last look.
-//! When it is gone nothing ever goes there again, and only then home has it on record that it has no surrogate: a crash before finds the
-//! log needed or void, one behind that finds an array that never had one.
+//! During the removal a write goes into the log only if it overlaps data there. Clean copies do not go there,
+//! and mirrors stay spun up. The log is destaged at once. The second destage is the last one: writes that
+//! arrive meanwhile wait for it. So requests in flight at the command are waited for, and no write can reach
+//! the log after the last check.
 //!
-//! Owns no state: every floor may ask for [`Leaving`].
+//! Once the log set is removed, nothing goes there any more. Only then the main set records that it has no
+//! log set. After a crash before that record the log is needed or empty; after a later crash the array never
+//! had one.
+//!
+//! Owns no state: every floor may read [`Leaving`].
 
 use super::destage::Destaging;
 use super::facts::{Leaving, Stage};
@@ -31,7 +35,7 @@ floor!(Removal over Destaging {});
 pub(crate) const NOT_HOME: &str = "the surrogate's log could not be destaged";
 
 impl Removal {
-    /// An operator takes the surrogate away.
+    /// Starts the removal that a command requested.
     pub(crate) fn begin_leaving(&mut self, tag: CommandTag) {
         let emptying = matches!(self.leaving, Leaving::Emptying { .. });
         if self.stage == Stage::Serving && emptying {
@@ -48,13 +52,13 @@ impl Removal {
         }
     }
 
-    /// Home knows what may be on record, and why not.
+    /// The main set decides whether the removal may be recorded, and answers.
     fn let_home_answer(&mut self, tag: CommandTag) {
         let command = Command::LogSet(None);
         self.tell(Site::Home, Event::Command(tag, command));
     }
 
-    /// Goes on with letting the surrogate go; false if it has to wait.
+    /// Continues the removal. Returns false if it has to wait.
     pub(crate) fn go_on_leaving(&mut self) -> bool {
         let Leaving::Emptying { tag, .. } = self.leaving else {
             return false;
@@ -73,16 +77,16 @@ impl Removal {
         true
     }
 
-    /// Whether nothing lies in the log, nor is on its way there.
+    /// Whether the log is empty, and nothing is on its way there.
     fn has_emptied(&self) -> bool {
         let overlay = self.overlay();
         let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
-        // Others are being brought in step with first copies, which go on to be believed until they are.
+        // Secondary copies are being brought in sync from the primary copies, which stay trusted until then.
         let in_step = self.home().sectors_in_doubt() == 0;
         in_step && (overlay.is_empty() || hasty)
     }
 
-    /// Nothing is to be believed but home, which puts it on record and answers.
+    /// Only the main set is valid from now on. It records the removal and answers.
     fn take_leave(&mut self, tag: CommandTag) {
         self.leaving = Leaving::Gone;
         let overlay = self.overlay_mut();
@@ -99,7 +103,8 @@ impl Removal {
         self.let_home_answer(tag);
     }
 
-    /// A way home has ended. It may have been cut short: by an error, or since first copies are believed no more.
+    /// A destage has ended. It may have been cut short, by an error or because the primary copies are no
+    /// longer trusted.
     pub(crate) fn leaving_came_home(&mut self) {
         if self.overlay.as_ref().is_some_and(|one| one.fell_short()) {
             self.keep_surrogate(NOT_HOME);
@@ -109,7 +114,7 @@ impl Removal {
         }
     }
 
-    /// It stays, as if nobody had asked.
+    /// Cancels the removal: the log set stays in use.
     pub(crate) fn keep_surrogate(&mut self, why: &'static str) {
         if let Leaving::Emptying { tag, .. } = self.leaving {
             self.leaving = Leaving::Kept;

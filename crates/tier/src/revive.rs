@@ -1,24 +1,25 @@
-//! How an array with a surrogate goes on without a restart, after one of its sets halted for want of space.
+//! How an array with a log set continues without a restart, after one of its sets halted for want of space.
 //!
 //! | state    | cause                                                       | next                                |
 //! |----------|-------------------------------------------------------------|-------------------------------------|
 //! | rests    | a write or command while a set is halted                    | draining                            |
-//! | draining | the halted sets are quiet; the overlay, too, if it goes     | starting                            |
-//! | draining | a member that would be asked may still do what was given up on | rests: waiting requests go on    |
-//! | draining | a set fails for another reason                              | rests: waiting requests go on       |
-//! | starting | the sets serve                                              | rests: waiting requests go on       |
+//! | draining | the halted sets are quiet; so is the overlay, if it is replaced | starting                        |
+//! | draining | a member of the attempt may still carry out an operation that was given up | rests: waiting requests continue |
+//! | draining | a set fails for another reason                              | rests: waiting requests continue    |
+//! | starting | the sets serve                                              | rests: waiting requests continue    |
 //! | starting | the start was refused                                       | failing                             |
-//! | failing  | the refused start is quiet: the former sets are put back    | rests: waiting requests go on       |
+//! | failing  | the refused start is quiet: the former sets are put back    | rests: waiting requests continue    |
 //!
-//! A halted set is started once more by a new engine, as `revival` of a set does for an array without a surrogate. Sets that
-//! serve go on. Requests and commands wait meanwhile.
+//! A halted set is restarted by a new engine, as `revival` of a set does for an array without a log set. Sets
+//! that serve continue. Requests and commands wait meanwhile.
 //!
-//! A **code cache** keeps its overlay, because acknowledged writes may lie in memory alone. A request of the tier to a log that
-//! has no space fails for users, but not for the tier: it is shelved, and given to the log again once that serves
-//! ([`Facts::shelves`]). So no record is missing from the log, and the memory of a record stays until the log has it.
+//! A **code cache** retains its overlay, because acknowledged writes may be in memory only. If the log has no
+//! space, a request of the tier to the log fails for clients, but not for the tier. The tier shelves the
+//! request, and issues it again once the log serves ([`Facts::shelves`]). So no record is missing from the
+//! log, and the memory of a record stays until the log has it.
 //!
-//! **Other surrogates** have no write in memory. Their overlay is broken by the write that found no space. A new one is made
-//! of what the log holds, as every start does.
+//! **Other log sets** have no write in memory. The write that found no space breaks their overlay. A new
+//! overlay is made from the content of the log, as every start does.
 
 use super::append::Appends;
 use super::append::Rounds;
@@ -52,19 +53,20 @@ use restripe_array::{
     Command, CommandError, Event, Fact, Halt, Nanos, Request, RequestOp, SECTOR_BYTES, StartMode,
 };
 
-/// Between two attempts while first copies go on without their log: the mirrors wake for each.
+/// The time between two attempts while the primary copies serve without their log: the mirrors spin up for
+/// each attempt.
 const RETRY_OF_LOG: Nanos = Nanos::from_secs(10);
 
 #[derive(Default)]
 pub(crate) struct Revive {
-    /// How the array was started.
+    /// The mode in which the array was started.
     mode: StartMode,
-    /// Requests and commands that came meanwhile.
+    /// Requests and commands that arrived during an attempt.
     waiting: VecDeque<Event>,
     requests: u32,
     not_before: Nanos,
     refused: Refused,
-    /// The work for the overlay that a refused start gives back.
+    /// The work for the overlay, which is put back if the start is refused.
     above: Option<Above>,
 }
 
@@ -81,13 +83,13 @@ impl Revive {
         self.requests < most
     }
 
-    /// Takes note of how the array is started.
+    /// Stores the mode in which the array is started.
     pub(crate) fn note(&mut self, mode: StartMode) {
         self.mode = mode.again();
     }
 }
 
-/// Whether a fact is that a member of the main set or of the log set failed.
+/// Whether a fact reports that a member of the main set or of the log set failed.
 fn is_failure(fact: &Fact) -> bool {
     match fact {
         Fact::OfSurrogate(fact) => matches!(**fact, Fact::MemberFailed { .. }),
@@ -115,7 +117,8 @@ impl Revival {
         }
     }
 
-    /// Whether the log serves, and takes nothing more: without redundancy a write finds no space, and nothing halts.
+    /// Whether the log serves, but takes no more writes: in a set without redundancy a write finds no space,
+    /// and nothing halts.
     fn is_log_left(&self) -> bool {
         let (log, overlay) = (self.log(), self.overlay.as_ref());
         let broken = overlay.is_some_and(|one| one.is_broken() && !one.is_logless());
@@ -123,7 +126,7 @@ impl Revival {
         broken && serves && log.state() != ArrayState::Failed
     }
 
-    /// Takes a request or a command that has to wait; gives back what need not.
+    /// Takes a request or a command that has to wait. Returns one that need not wait.
     pub(crate) fn park(&mut self, event: Event) -> Option<Event> {
         let asks = matches!(event, Event::Request(_) | Event::Command(..));
         if self.attempt.rests() && self.calls_for_it(&event) {
@@ -142,7 +145,7 @@ impl Revival {
         None
     }
 
-    /// Whether an event is worth an attempt.
+    /// Whether an event justifies an attempt.
     fn calls_for_it(&self, event: &Event) -> bool {
         // Nearly always nothing is halted, and then no request is looked up in the map.
         if self.halted_sites().next().is_none() && !self.is_log_left() {
@@ -165,20 +168,23 @@ impl Revival {
         serves && may_write && asks && !held_ahead && fit
     }
 
-    /// Whether the log of a code cache failed for another reason: memory alone may have writes, which no attempt may forget.
+    /// Whether the log of a code cache failed for another reason. Then writes may be in memory only, and no
+    /// attempt may drop them.
     fn has_lost_touch(&self) -> bool {
         let overlay = self.overlay.as_ref();
         overlay.is_some_and(|one| one.pack_state().is_some() && one.is_broken())
     }
 
-    /// A set that halted for another reason would get no number of the attempt on record, and the others would be ahead of it.
+    /// Whether no set halted for a reason other than space. Such a set could not record a number of the
+    /// attempt, and the other sets would have a higher one.
     fn only_space_is_missing(&self) -> bool {
         let halts = [Site::Home, Site::Log].map(|site| self.sets[site].halt());
         let fits = |halt: &Option<Halt>| matches!(halt, None | Some(Halt::NoSpace));
         halts.iter().all(fits)
     }
 
-    /// Whether users miss the halted set: a broken log is missed by flushes, and by writes over what it has.
+    /// Whether clients need the halted set. Flushes need a broken log, and so do writes over the data that it
+    /// has.
     fn needs_revival(&self, request: &Request) -> bool {
         let ahead = self.surrogate.redirect.goes_ahead();
         let all = self.has_no_space(Site::Home) || self.gathers_writes() || ahead;
@@ -194,7 +200,7 @@ impl Revival {
         overlay.is_some() && left < sectors
     }
 
-    /// What waited for an attempt that has ended.
+    /// The events that waited for an attempt that has ended.
     pub(crate) fn released(&mut self) -> VecDeque<Event> {
         match self.attempt.rests() {
             true => core::mem::take(&mut self.revive.waiting),
@@ -202,7 +208,7 @@ impl Revival {
         }
     }
 
-    /// Goes on; false if it has to wait.
+    /// Continues an attempt. Returns false if it has to wait.
     pub(crate) fn advance_revival(&mut self) -> bool {
         match &self.attempt {
             Attempt::Rests => return false,
@@ -219,7 +225,7 @@ impl Revival {
         true
     }
 
-    /// Whether nothing has happened that an attempt must not begin after.
+    /// Whether nothing has happened that forbids an attempt.
     fn can_begin(&self) -> bool {
         let fit = self.only_space_is_missing() && !self.has_lost_touch();
         fit && !self.orphans_may_count()
@@ -280,7 +286,7 @@ impl Revival {
         self.begin_start(TAG, mode);
     }
 
-    /// Puts a new engine in the place of a set's; the former one.
+    /// Replaces a set's engine by a new one. Returns the former one.
     fn renew(&mut self, site: Site) -> Part {
         let former = &self.sets[site];
         let fresh = former.renewed(self.shares[site].clone());
@@ -345,11 +351,11 @@ impl Revival {
         let former = *former;
         self.stage = former.stage;
         for (site, set) in SITES.into_iter().zip(former.sets.0) {
-            // One that the attempt was the first to start serves, and goes on to: the next attempt finds it so.
+            // A set that only the attempt could start serves, and continues to: the next attempt finds it so.
             let Some(mut set) = set else { continue };
             self.started[site] = former.started[site];
             self.sets[site].hand_operations_to(&mut set);
-            // Recovery may have brought rows in sync that were in doubt.
+            // Recovery may have brought dirty rows in sync.
             set.cache_forgets();
             set.arm_anew();
             self.sets[site] = set;
@@ -372,7 +378,7 @@ impl Revival {
         self.end_revival();
     }
 
-    /// Requests and commands that waited may go to the array as it is now.
+    /// Lets the waiting requests and commands go to the array as it is now.
     fn end_revival(&mut self) {
         self.attempt = Attempt::Rests;
         self.revive.requests = 0;

@@ -1,4 +1,4 @@
-//! One numbering for both sets: members and tags on their way between a set's engine and the shell.
+//! One numbering for all sets: translates members and tags between a set's engine and the reactor.
 
 use crate::overlay::Site;
 use alloc::boxed::Box;
@@ -8,10 +8,10 @@ use restripe_array::parts::NEVER;
 use restripe_array::{Action, CommandError, Fact, Member, MemberInfo, Nanos, Tag};
 
 pub(crate) const SITES: [Site; SETS] = [Site::Home, Site::Log, Site::Nvram];
-/// Sets of an array at most.
+/// The largest number of sets of an array.
 pub(crate) const SETS: usize = 3;
 
-/// One for each set of an array.
+/// A value for each set of an array.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct PerSet<T>(pub(super) [T; SETS]);
 
@@ -31,7 +31,7 @@ impl<T> IndexMut<Site> for PerSet<T> {
     }
 }
 
-/// The two highest bits of a tag tell whose it is; the home set's are as they were.
+/// The two highest bits of a tag say whose it is; those of the main set are unchanged.
 const OWNER_SHIFT: u32 = 30;
 const OWN: u32 = 3;
 
@@ -44,7 +44,7 @@ pub(crate) fn own_tag(index: u32) -> Tag {
     Tag(index | OWN << OWNER_SHIFT)
 }
 
-/// Whose a tag is (`None`: the tier's own), and what it is to them.
+/// The set of a tag (`None`: the tier's own), and the tag within that set.
 pub(crate) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
     let site = match tag.0 >> OWNER_SHIFT {
         0 => Some(Site::Home),
@@ -58,14 +58,14 @@ pub(crate) fn untagged(tag: Tag) -> (Option<Site>, Tag) {
 struct Place {
     info: MemberInfo,
     site: Site,
-    /// Its number in that set.
+    /// The member's number in its set.
     local: Member,
 }
 
 pub(crate) struct Route {
-    /// By the shell's numbers.
+    /// By the reactor's numbers.
     places: Vec<Place>,
-    /// The shell's numbers by the sets'.
+    /// The reactor's numbers, by those of the sets.
     globals: PerSet<Vec<Member>>,
     wakes: PerSet<Nanos>,
     own_wake: Nanos,
@@ -73,7 +73,8 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The first `homes` members are the home set's, the next `logs` the surrogate's, and the others its buffer's.
+    /// The first `homes` members are the main set's, the next `logs` the log set's, and the others the NVRAM
+    /// set's.
     pub(crate) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
         let mut route = Route {
             places: Vec::new(),
@@ -106,7 +107,7 @@ impl Route {
         Member(globals.len() as u16 - 1)
     }
 
-    /// A device comes to another set, as the next of it. The number that it had stays empty.
+    /// Moves a device to another set, as the next of that set. The number that it had stays empty.
     pub(crate) fn reassign(&mut self, member: Member, site: Site) -> Option<MemberInfo> {
         let info = self.places.get(usize::from(member.0))?.info;
         let local = self.next_of(site, member);
@@ -114,7 +115,8 @@ impl Route {
         Some(info)
     }
 
-    /// Whose a device is, and its number there. One that is unknown is the home set's, which does not know it either.
+    /// The set of a device, and its number there. An unknown device goes to the main set, which does not know
+    /// it either.
     pub(crate) fn set_of(&self, member: Member) -> (Site, Member) {
         match self.places.get(usize::from(member.0)) {
             Some(place) => (place.site, place.local),
@@ -122,7 +124,7 @@ impl Route {
         }
     }
 
-    /// The shell's number of a set's member.
+    /// The reactor's number of a set's member.
     pub(crate) fn global(&self, site: Site, member: Member) -> Member {
         let found = self.globals[site].get(usize::from(member.0));
         found.copied().unwrap_or(member)
@@ -134,12 +136,12 @@ impl Route {
         self.wakes[site] = at;
     }
 
-    /// The tier itself wants to be woken.
+    /// Requests a timer event for the tier itself.
     pub(crate) fn wake_own(&mut self, at: Nanos) {
         self.own_wake = self.own_wake.min(at);
     }
 
-    /// Whether a set wants to hear of this time; it is not told again.
+    /// Whether a set requested this time. The request is removed.
     pub(crate) fn is_due(&mut self, site: Site, now: Nanos) -> bool {
         self.armed = NEVER;
         if self.own_wake <= now {
@@ -152,7 +154,7 @@ impl Route {
         due
     }
 
-    /// The time to ask the shell for, if it is not the one asked for last.
+    /// The time to request from the reactor, if it is not the one requested last.
     pub(crate) fn armed(&mut self) -> Option<Nanos> {
         let wakes = self.wakes.0.iter();
         let next = wakes.fold(self.own_wake, |one, next| one.min(*next));
@@ -165,7 +167,7 @@ impl Route {
 
     // ---------------------------------------------------------------------------------------------------- outwards
 
-    /// A set's action, in the shell's numbers.
+    /// A set's action, in the reactor's numbers.
     pub(crate) fn action_of(&self, site: Site, action: Action) -> Action {
         match action {
             Action::Device(mut io) => {

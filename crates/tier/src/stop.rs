@@ -1,7 +1,7 @@
-//! The stop of a tier: its requests end, what the log must have is flushed, the sets get a session number
-//! ([`super::start`]), and stop, the main set first.
+//! The stop of a tier. Its requests end, the log is flushed if that is needed, the sets get a session number
+//! ([`super::start`]), and the sets stop, the main set first.
 //!
-//! Owns the stop under way.
+//! Owns the stop in progress.
 
 use super::children::{Owner, child_command, flush};
 use super::facts::{Stage, Stopping};
@@ -11,11 +11,11 @@ use restripe_array::meta::superblock::BufferMark;
 use restripe_array::parts::Bug;
 use restripe_array::{Action, Command, CommandError, CommandTag, Event, Fact, RequestError};
 
-/// A stop that is under way.
+/// A stop in progress.
 struct Stop {
-    /// Who asked for it.
+    /// The tag of the command.
     tag: CommandTag,
-    /// Of what has stopped by now.
+    /// The result of the sets that have stopped by now.
     result: Result<(), CommandError>,
 }
 
@@ -43,7 +43,7 @@ impl Stops {
         }
     }
 
-    /// Goes on with a stop: home first, since what it ends with may need the log no more.
+    /// Continues a stop: the main set first, since after its stop the log may not be needed any more.
     pub(crate) fn advance_stop(&mut self) -> bool {
         match self.stage {
             Stage::Stopping(Stopping::Draining) => self.drain(),
@@ -68,7 +68,8 @@ impl Stops {
         self.forget_redirects();
         let overlay = self.overlay.as_ref();
         let empty = overlay.is_none_or(|one| one.holds_nothing_instead());
-        // While others are brought in step with first copies, these go on to be ahead.
+        // While secondary copies are brought in sync from the primary copies, writes still go to the primary
+        // copies first.
         if empty && self.home().records_primary_first() && self.home().sectors_in_doubt() == 0 {
             self.at_home(|core| {
                 core.set_ahead(false);
@@ -91,7 +92,8 @@ impl Stops {
         true
     }
 
-    /// The log has what home may be out of step in, or does not count any more. And it has all that the buffer had.
+    /// The log has all sectors in which the main set's copies may differ, or is invalid. It also has all
+    /// records of the NVRAM set.
     pub(crate) fn stop_flushed(&mut self, result: Result<(), RequestError>) {
         let alone = result.is_err() || self.home().records_primary_only();
         match (self.home().is_all_dirty(), alone) {
@@ -100,13 +102,13 @@ impl Stops {
             (false, _) => {}
         }
         if result.is_ok() && self.buffer_mark() == BufferMark::Counts && !self.log_is_broken() {
-            // The log's stop puts it on record.
+            // The log's stop records the mark.
             let _ = self.mark_buffer(BufferMark::Idle);
         }
         self.number_stop();
     }
 
-    /// Nothing is under way any more: a stop gives the sets numbers as a start does, and then stops them.
+    /// Nothing is in flight any more. A stop gives the sets numbers as a start does, and then stops them.
     fn number_stop(&mut self) {
         if !self.numbers_stop() {
             return self.stop_set(Site::Home);
@@ -116,7 +118,7 @@ impl Stops {
         self.stage = Stage::Stopping(Stopping::Numbering { session, last });
     }
 
-    /// Whether a stop has two sets to number: not without a log, and not once it has been let go.
+    /// Whether a stop has two sets to number: not without a log, and not once the log set was removed.
     fn numbers_stop(&self) -> bool {
         let sets = [Site::Home, Site::Log];
         let tied = |site: &Site| {
@@ -127,7 +129,8 @@ impl Stops {
         writes && self.overlay.is_some() && !self.is_logless() && sets.iter().all(tied)
     }
 
-    /// False while a number is on its way. A set that cannot be written gets none: the sets stop as they are.
+    /// False while a number is being recorded. A set that cannot be written gets none: the sets stop as they
+    /// are.
     fn number_on(&mut self, session: u32, last: u32) -> bool {
         match self.number_sets(session) {
             Ok(false) => return false,
@@ -145,7 +148,7 @@ impl Stops {
         self.tell(site, Event::Command(child_command(site), Command::Stop));
     }
 
-    /// A set has answered a command of the tier's own; errors name members as the tier does.
+    /// A set has answered a command of the tier's own. Errors name members by the tier's numbers.
     pub(crate) fn answered(&mut self, site: Site, result: Result<(), CommandError>) {
         match self.stage {
             Stage::Stopping(Stopping::Set(Site::Home)) if self.started[Site::Log] => {
@@ -165,7 +168,8 @@ impl Stops {
         }
     }
 
-    /// A surrogate that holds nothing, and cannot be marked clean, is found out at its next start.
+    /// An error of an empty log set is ignored: a log set that could not be marked clean is detected at its
+    /// next start.
     fn note_log_stop(&mut self, site: Site, result: Result<(), CommandError>) {
         let holds = self.overlay.as_ref();
         if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
@@ -173,7 +177,7 @@ impl Stops {
         }
     }
 
-    /// The first error of the sets is told.
+    /// Stores the first error of the sets for the answer.
     fn note_stop(&mut self, result: Result<(), CommandError>) {
         let stop = self.stop.as_mut().expect("one is under way");
         if stop.result.is_ok() {

@@ -3,37 +3,36 @@
 //! ```text
 //! clients' requests -> overlay -> jobs -> child requests -> main set -> actions
 //!                                                        -> log set  -> actions
-//! tasks (rebuild, scrub, ...) go on in the main set, beneath the overlay, and see what the main set holds
+//! tasks (rebuild, scrub, ...) run in the main set, below the overlay, and see its data only
 //! ```
 //!
 //! A code cache may have a third set, its [NVRAM](crate::nvram).
 //!
-//! Each set is whole: the log set has members, redundancy, rebuild and write hole of its own; its data space
-//! is the overlay's log. A shell sees one engine: members are numbered through, those of the main set first,
-//! and so are tags.
+//! Each set is complete: the log set has its own members, redundancy, rebuild and write hole. Its data space is the
+//! overlay's log. A reactor sees one engine: members and tags are numbered through, the main set's first.
 //!
 //! | stage    | cause                                                  | next     |
 //! |----------|--------------------------------------------------------|----------|
 //! | idle     | the command to start                                   | starting |
 //! | starting | both sets serve, the log's records are known ([`crate::start`]) | serving  |
-//! | starting | home serves, and nothing that counts lies elsewhere    | alone    |
+//! | starting | the main set serves, and no other set has valid data   | alone    |
 //! | starting | a set cannot start                                     | idle     |
 //! | serving  | the command to stop                                    | stopping |
 //! | alone    | the command to stop                                    | stopping |
-//! | stopping | users' requests and jobs are over, both sets stopped   | stopped  |
+//! | stopping | clients' requests and jobs have ended, the sets stopped | stopped  |
 //!
 //! The tier has floors. Each owns its state and the floor beneath it, and calls downward only. From the top:
 //!
 //! | floor | what it does |
 //! |---|---|
 //! | `tier` | takes events, effects and results to the other floors; `commands`, `drive` and `view` belong to it |
-//! | `revive`, `stop`, `start` | starts halted sets again; stops all sets; starts them |
+//! | `revive`, `stop`, `start` | restarts halted sets; stops all sets; starts them |
 //! | `remove` | removes the log set from an array that serves |
-//! | `destage` | brings data from the log into the main set |
+//! | `destage` | copies data from the log into the main set |
 //! | `clean` | moves live data within the log |
 //! | `redirect` | decides which requests go to the log set |
 //! | `deferred_mirror` | writes primary copies first (GRAID, ERAID) |
-//! | `nvram` | keeps records in persistent memory until the log has them |
+//! | `nvram` | stores records in persistent memory until the log has them |
 //! | `pack` | packs writes into whole rows of the log |
 //! | `append` | writes records and anchors into the log |
 //! | `reads` | reads and flushes for clients |
@@ -41,8 +40,8 @@
 //! | `children` | requests of the sets |
 //! | `facts` | sets, overlay, stage |
 //!
-//! The rules of a feature are in [`crate::overlay`], which moves no byte; its acts are here, in a file or
-//! folder of the same name.
+//! The rules of a feature are in [`crate::overlay`], which moves no byte. Their execution is here, in a file or folder
+//! of the same name.
 
 use crate::children::{Answer, Owner};
 use crate::config::{Config, SurrogateConfig};
@@ -63,7 +62,7 @@ use restripe_array::{
 
 pub(crate) struct Tier {
     below: Revival,
-    /// Replies that wait until every set is sure to be this run's.
+    /// Replies that wait until every set is known to be this run's.
     held: Vec<(RequestTag, Result<(), RequestError>)>,
 }
 
@@ -127,8 +126,8 @@ impl Tier {
         self.attend();
     }
 
-    /// Sets have answered commands of the tier's own: the start or stop goes on, and then the sets' further
-    /// actions are taken up.
+    /// Attends to sets that have answered commands of the tier's own: the start or stop continues, and then
+    /// the sets' further actions are taken up.
     fn attend(&mut self) {
         for Answer { site, result, rest } in core::mem::take(&mut self.answers) {
             self.answered(site, result);
@@ -138,7 +137,7 @@ impl Tier {
         }
     }
 
-    /// Keeps back every answer while another run may have a set. Memory and log may be old by then.
+    /// Holds back every reply while another run may have a set. Memory and log may be stale by then.
     fn hold_while_unsure(&mut self) {
         if self.sets.0.iter().any(|set| set.unsure()) {
             let held = self
@@ -164,7 +163,7 @@ impl Tier {
             for site in SITES {
                 self.deliver(site, Event::Turn);
             }
-            // What the sets are asked for in their turn begins with a further one.
+            // Requests that the sets get in their turn begin with a further turn.
             self.delivered = false;
             self.settle();
             if !self.delivered {
@@ -182,7 +181,7 @@ impl Tier {
         }
     }
 
-    /// Everything that follows from the step, until nothing more does.
+    /// Does everything that follows from the step, until nothing more does.
     fn settle(&mut self) {
         loop {
             while self.next_reply() || self.next_effect() || self.next_handed() || self.next_child()
@@ -201,7 +200,7 @@ impl Tier {
         }
     }
 
-    /// Goes on with an attempt to start halted sets once more; false if it has to wait.
+    /// Continues an attempt to restart halted sets. Returns false if it has to wait.
     fn revive_on(&mut self) -> bool {
         let moves = self.advance_revival();
         self.attend();
@@ -211,7 +210,7 @@ impl Tier {
         moves
     }
 
-    /// A child request ended: whoever asked for it goes on.
+    /// A child request ended: its owner continues.
     fn next_reply(&mut self) -> bool {
         let Some((owner, result)) = self.next_ended() else {
             return false;
@@ -335,7 +334,7 @@ impl Tier {
         }
     }
 
-    /// Starts what waited for an announcement, for its time or for a buffer; false if nothing could be.
+    /// Starts work that waited for a mark, for its time or for a buffer. Returns false if none could start.
     fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
         let packs = packs | self.next_version() | self.next_forgo();
@@ -400,7 +399,7 @@ impl Tier {
                 buf,
             } => self.first_read(part, home, at, buf, result),
             Owner::Beside(sequence) => self.primaries_written(sequence, result),
-            // Home has it, too.
+            // The main set has the data, too.
             Owner::LogPart {
                 part,
                 home,

@@ -14,7 +14,7 @@ use restripe_array::report::{
     WhyRefused,
 };
 
-/// Appends an extent to those before it, joined with the last if they are alike; false if it found no room.
+/// Appends an extent, joined with the last one if they are alike. Returns false if there was no room.
 fn push(into: &mut Vec<MapExtent>, extent: MapExtent, most: usize) -> bool {
     let full = into.len() >= most;
     match into.last_mut() {
@@ -56,19 +56,20 @@ impl Tier {
         }
     }
 
-    /// Whether a code cache has room for what the main set may have no space for.
+    /// Whether a code cache has room for writes that the main set may have no space for.
     fn takes_writes_elsewhere(&self) -> bool {
         let room = |one: &Overlay| one.pressure() < Pressure::Reclaim;
         let gathers = self.surrogate.redirect == Redirect::Reraid;
         gathers && !self.home().halted() && self.overlay.as_ref().is_some_and(room)
     }
 
-    /// Whether writes are refused for the log: what must go there cannot, and home would not have all.
+    /// Whether writes are refused because of the log: it cannot take the writes that must go there, and the
+    /// main set would not have all of its data.
     fn log_refuses(&self) -> Option<Refusal> {
         let overlay = self.overlay.as_ref()?;
         let all_go_there = matches!(self.surrogate.redirect, Redirect::Reraid | Redirect::Graid);
         let broken = overlay.is_broken() && !self.goes_on_without_log();
-        // Without a log that has other writes than the main set, no flush is answered well.
+        // If a failed log has writes that the main set lacks, every flush fails.
         let counts = all_go_there || self.log_has_no_space();
         let stands = counts && (broken || self.lacks_room());
         if self.stage != Stage::Serving || !stands {
@@ -138,7 +139,7 @@ impl Tier {
         })
     }
 
-    /// What a code cache is at; `None` where nothing is gathered.
+    /// The state of a code cache; `None` where no writes are packed.
     fn code_cache(&self) -> Option<CodeCacheStatus> {
         let overlay = self.overlay.as_ref()?;
         let home = self.home();
@@ -155,7 +156,7 @@ impl Tier {
         })
     }
 
-    /// Whether the log is nearly full, and the last way home was cut short.
+    /// Whether the log is nearly full, and the last destage was cut short.
     fn does_not_empty(&self, overlay: &Overlay) -> bool {
         overlay.pressure() >= Pressure::Reclaim && overlay.fell_short() && !overlay.is_destaging()
     }
@@ -164,7 +165,7 @@ impl Tier {
         self.overlay.as_ref().map(|one| one.counters())
     }
 
-    /// As [`crate::Engine::map`]. What the log has is no hole, whatever home says.
+    /// As [`crate::Engine::map`]. Sectors in the log are no hole, whatever the main set reports.
     pub(crate) fn map(&self, lba: u64, sectors: u64, most: usize, into: &mut Vec<MapExtent>) {
         let Some(overlay) = &self.overlay else {
             return self.home().map(lba, sectors, most, into);

@@ -1,6 +1,6 @@
 //! Memory and computations.
 //!
-//! Owns the buffers that no set has, the records in memory, the jobs under way, and the table of anchors. A
+//! Owns the buffers that no set has, the records in memory, the jobs in flight, and the table of anchors. A
 //! **job** is a computation or a child request of the tier's own; its number is the tag of both.
 
 use super::children::Children;
@@ -43,7 +43,7 @@ impl Works {
         self.table.as_mut().expect("the log is known")
     }
 
-    /// The sector of the surrogate that a sector of the log is.
+    /// Converts a sector of the log's data space into a sector of the log set.
     pub(crate) fn log_sector(&mut self, at: u64) -> u64 {
         self.table().layout().sector(at)
     }
@@ -86,13 +86,13 @@ impl Works {
         self.compute(job, ComputeOp::PutPage, None, Some(target), Some(page));
     }
 
-    /// Makes room for copies and pages if records that have landed take all of it.
+    /// Takes a buffer for copies and pages; if none is free, that of a record which has landed.
     pub(crate) fn large_buffer(&mut self) -> Option<Buf> {
         let free = self.buffers.take_free(Size::Large);
         free.or_else(|| self.forget_oldest())
     }
 
-    /// The same for so many at once: they are promised, or none is.
+    /// Reserves this many buffers at once, or none.
     pub(crate) fn reserve_large(&mut self, count: u32) -> bool {
         while !self.buffers.reserve(Size::Large, count) {
             let Some(buf) = self.forget_oldest() else {
@@ -103,7 +103,7 @@ impl Works {
         true
     }
 
-    /// The memory of the oldest record that lies in the log, and that nobody reads.
+    /// The memory of the oldest record that is in the log and that no read uses.
     pub(crate) fn forget_oldest(&mut self) -> Option<Buf> {
         let overlay = self.overlay.as_ref();
         let held = |one: &Gathered| overlay.is_some_and(|overlay| overlay.is_held(one.sequence));
@@ -112,7 +112,7 @@ impl Works {
         Some(self.memory.records.remove(index).buf)
     }
 
-    /// Reads of the log are answered from memory where that has them.
+    /// Serves a read of the log from memory, if the record is there.
     pub(crate) fn read_gathered(&mut self, part: PartTag, sector: u64, buf: BufRef) -> bool {
         if self.home().planted(Bug::BufferMissed) {
             return false;
@@ -138,7 +138,7 @@ pub(crate) struct AnchorPage {
     pub(crate) buf: Buf,
 }
 
-/// A record on its way into the log.
+/// A record that is being written into the log.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Append {
     pub(crate) extent: Extent,
@@ -147,12 +147,12 @@ pub(crate) struct Append {
     pub(crate) durable: u64,
     /// The buffer of its header, once it has one.
     pub(crate) header: Option<Buf>,
-    /// Writes under way.
+    /// Writes in flight.
     pub(crate) writes: u8,
     pub(crate) failed: Option<RequestError>,
 }
 
-/// Bytes of a read that are copied out of its memory, to be kept.
+/// Bytes of a read that are copied out of its memory, for a clean copy.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CopyOut {
     pub(crate) copy: CopyTag,
@@ -170,16 +170,16 @@ pub(crate) enum Job {
         part: PartTag,
         sequence: u64,
     },
-    /// A record on its way out of memory.
+    /// A sealed record that is being written into the log.
     Seal(u64),
-    /// A version of one on its way into the buffer, by its number in [`super::nvram`].
+    /// A version that is being written to the NVRAM set, by its number in [`super::nvram`].
     Version(u32),
     /// A half of a slot that a start reads, or writes into the log.
     Slot,
-    /// Part of the log that is read to go home, and a copy out of it to where it is kept: by the load's number.
+    /// A read of part of the log for a destage, and a copy out of it into staged pages: by the load's number.
     Load(u32),
     Keep(u32),
-    /// A copy between a user's buffer and the read cache.
+    /// A copy between a client's buffer and the read cache.
     Cached {
         part: PartTag,
         memory: u32,
@@ -205,7 +205,7 @@ pub(crate) struct Jobs {
 
 // ----------------------------------------------------------------------------------------- records in memory
 
-/// What the overlay said when it sealed a record.
+/// The overlay's description of a sealed record.
 #[derive(Clone, Debug)]
 pub(crate) struct Sealed {
     pub(crate) extents: Vec<Extent>,
@@ -216,10 +216,10 @@ pub(crate) struct Sealed {
 #[derive(Debug)]
 pub(crate) struct Gathered {
     pub(crate) sequence: u64,
-    /// Of its header, in the log.
+    /// The place of its header in the log.
     pub(crate) at: u64,
     pub(crate) buf: Buf,
-    /// Copies out of it that are under way.
+    /// Copies out of its memory that are in flight.
     pub(crate) readers: u32,
     pub(crate) sealed: Option<Sealed>,
     pub(crate) landed: bool,
@@ -234,7 +234,7 @@ pub(crate) struct Memory {
 }
 
 impl Memory {
-    /// Its memory stays while it is read.
+    /// The record's memory stays while it is read.
     pub(crate) fn begin_reading(&mut self, sequence: u64) {
         self.of(sequence).readers += 1;
     }
@@ -243,12 +243,12 @@ impl Memory {
         self.of(sequence).readers -= 1;
     }
 
-    /// Of its header, in the log.
+    /// The place of its header in the log.
     pub(crate) fn place_of(&self, sequence: u64) -> u64 {
         self.records[self.index_of(sequence)].at
     }
 
-    /// So much of its payload.
+    /// The first sectors of its payload.
     pub(crate) fn payload(&self, sequence: u64, sectors: u64) -> BufRef {
         let one = &self.records[self.index_of(sequence)];
         part_of(one, one.at + PAGE_SECTORS, sectors)
@@ -264,13 +264,14 @@ impl Memory {
         &mut self.records[index]
     }
 
-    /// What the overlay said of a record that it sealed.
+    /// The overlay's description of a record that it sealed.
     pub(crate) fn table_of(&mut self, sequence: u64) -> &mut Sealed {
         let sealed = self.of(sequence).sealed.as_mut();
         sealed.expect("it was sealed")
     }
 
-    /// The record in memory that has these sectors of the log. One that is being filled has room for a payload of `room`.
+    /// The record in memory that has these sectors of the log. A record that is being filled has room for a
+    /// payload of `room`.
     pub(crate) fn at(&mut self, sector: u64, sectors: u64, room: u64) -> Option<&mut Gathered> {
         let has = |one: &&mut Gathered| {
             let payload = match &one.sealed {

@@ -1,7 +1,7 @@
-//! Copies into the main set: what lies side by side there is gathered from memory and from the log, and
-//! written at once.
+//! Copies into the main set. Data that is adjacent there is collected from memory and from the log, and
+//! written in one request.
 //!
-//! Owns the copies that wait for their time or a buffer, and those under way. While users are busy, copies
+//! Owns the copies that wait for their time or a buffer, and those in flight. While clients are busy, copies
 //! go at a minimum rate.
 
 use super::staging::Staging;
@@ -14,21 +14,21 @@ use alloc::vec::Vec;
 use restripe_array::parts;
 use restripe_array::{Buf, BufRef, LARGE_BYTES, Nanos, RequestError, SECTOR_BYTES, Slab};
 
-/// Going home moves so many bytes a second however busy users are (as md's tasks).
+/// The least speed of a destage in bytes a second, however busy clients are (like md's tasks).
 const HOME_RATE_MIN: u64 = 1 << 20;
-/// Users count as idle so long after their last request.
+/// Clients count as idle at this time after their last request.
 const IDLE: Nanos = Nanos::from_millis(20);
 
-/// Copies on their way home, where they lie side by side.
+/// A copy into the main set, of extents that are adjacent there.
 #[derive(Clone, Debug)]
 pub(crate) struct CopyHome {
     part: PartTag,
     extents: Vec<Extent>,
     buf: Buf,
-    /// Sectors that are home, and those that move at once: all, or one where some are lost in the log.
+    /// Sectors that are written, and sectors that move at once: all, or one where some are lost in the log.
     done: u32,
     step: u32,
-    /// They are being gathered by so many reads and computations; afterwards they are being written.
+    /// The number of reads and computations in flight that collect the data; afterwards, the writes.
     under_way: u32,
     writing: bool,
     failed: Option<RequestError>,
@@ -39,12 +39,12 @@ impl CopyHome {
         self.extents.iter().map(|extent| extent.sectors).sum()
     }
 
-    /// The first sector at home of what moves now.
+    /// The first sector in the main set that moves now.
     pub(crate) fn home(&self) -> u64 {
         self.extents[0].home + u64::from(self.done)
     }
 
-    /// First copies have it.
+    /// Whether the primary copies have the data.
     fn is_first(&self) -> bool {
         self.extents[0].kind == Kind::Also
     }
@@ -59,7 +59,7 @@ impl CopyHome {
         }
     }
 
-    /// What moves now.
+    /// The extents that move now.
     fn pieces(&self) -> Vec<Extent> {
         let moves = self.home()..self.home() + u64::from(self.step);
         let pieces = self.extents.iter();
@@ -69,7 +69,7 @@ impl CopyHome {
     }
 }
 
-/// The buffer's part that so many sectors fill.
+/// The part of a buffer that this many sectors fill.
 fn copy_of(sectors: u32, buf: Buf) -> BufRef {
     let bytes = (u64::from(sectors) * SECTOR_BYTES) as u32;
     assert!(bytes <= LARGE_BYTES, "a copy fits a buffer");
@@ -78,9 +78,9 @@ fn copy_of(sectors: u32, buf: Buf) -> BufRef {
 
 pub(crate) struct Copies {
     pub(crate) below: Staging,
-    /// When the next copy may go home although users are busy.
+    /// The earliest time of the next copy while clients are busy.
     next_copy: Nanos,
-    /// Copies that wait for their time, or a buffer.
+    /// Copies that wait for their time, or for a buffer.
     copies_waiting: VecDeque<(PartTag, Vec<Extent>)>,
     copies_home: Slab<CopyHome>,
 }
@@ -88,12 +88,12 @@ pub(crate) struct Copies {
 floor!(Copies over Staging { next_copy, copies_waiting, copies_home });
 
 impl Copies {
-    /// Whether no copy is on its way or waits.
+    /// Whether no copy is in flight or waits.
     pub(crate) fn copies_idle(&self) -> bool {
         self.copies_waiting.is_empty() && self.copies_home.is_empty()
     }
 
-    /// Copies that lie side by side are to go home.
+    /// Queues a copy of adjacent extents to the main set.
     pub(crate) fn send_home(&mut self, part: PartTag, extents: Vec<Extent>) {
         self.copies_waiting.push_back((part, extents));
     }
@@ -129,7 +129,8 @@ impl Copies {
         found.expect("it is on its way home")
     }
 
-    /// Brings together what moves now, from memory where that has it, or from first copies.
+    /// Collects the data that moves now: from memory where that has it, from the log, or from the primary
+    /// copies.
     fn gather_copy(&mut self, copy: u32) {
         let found = self.copy_home(copy);
         found.writing = false;
@@ -158,7 +159,7 @@ impl Copies {
         }
     }
 
-    /// What first copies have goes to the further ones.
+    /// Reads from the primary copies, for the secondary copies.
     fn read_firsts(&mut self, copy: u32) {
         let found = self.copy_home(copy);
         found.under_way = 1;
@@ -172,7 +173,7 @@ impl Copies {
         let found = self.copy_home(copy);
         found.under_way -= 1;
         if let Err(error) = result {
-            // What cannot be had for now is no loss: that comes before one.
+            // An error that may pass is no loss: it takes precedence.
             if matches!(found.failed, None | Some(RequestError::Lost { .. })) {
                 found.failed = Some(error);
             }
@@ -183,7 +184,7 @@ impl Copies {
         let again = found.is_first() && !found.writing && found.is_logged();
         let (failed, writing) = (found.failed.take(), found.writing);
         if failed.is_some() && again && !self.log_is_broken() {
-            // The log has it, too. Then it goes to all copies.
+            // The log has the data, too. Then all copies are written from there.
             self.copy_home(copy).forgo_first();
             return self.gather_copy(copy);
         }
@@ -192,7 +193,7 @@ impl Copies {
             (None, false) => self.write_copy(copy),
             (None, true) => self.piece_home(copy),
             (Some(RequestError::Lost { .. }), false) if found.step > 1 => {
-                // Sector by sector, so that exactly what is lost is lost.
+                // Sector by sector, so that no sector is lost that could be read.
                 found.step = 1;
                 self.gather_copy(copy);
             }
@@ -217,7 +218,7 @@ impl Copies {
         self.write_copies(Site::Home, owner, home, source, copies);
     }
 
-    /// What moved is home, or lost.
+    /// The data that moved is in the main set, or lost.
     fn piece_home(&mut self, copy: u32) {
         let found = self.copy_home(copy);
         found.done += found.step;
@@ -235,7 +236,7 @@ impl Copies {
         self.part_done(over.part, result);
     }
 
-    /// Whether a job reads first copies.
+    /// Whether a job reads the primary copies.
     pub(crate) fn reads_first(&self, job: u32) -> bool {
         match self.jobs.list.get(job) {
             Some(Job::CopyHome(copy)) => {
@@ -246,13 +247,13 @@ impl Copies {
         }
     }
 
-    /// Whether a copy of so many sectors may go home now: when users are idle, when they wait for room, or
-    /// when nothing went for so long that it is due.
+    /// Whether a copy of this many sectors may start now: if clients are idle, if they wait for room, or if
+    /// the minimum rate makes it due.
     fn may_copy_home(&mut self, sectors: u32) -> bool {
         let overlay = self.overlay();
         let short =
             overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;
-        // Mirrors are awake for it: it is to be over soon.
+        // The mirrors are spun up for the destage, so it should end soon.
         let short = short || self.surrogate.redirect.is_constant() || self.is_leaving();
         let idle_from = self.last_request.after(IDLE);
         let stopping = self.stage != Stage::Serving;

@@ -1,16 +1,19 @@
-//! RERAID and GRAID: every write goes into the log, and home when the log is nearly full, or when users have been idle for long.
+//! RERAID and GRAID: every write goes into the log. A destage starts if the log is nearly full, or if clients
+//! have been idle for a given time.
 //!
 //! | stage   | cause                                                        | next    |
 //! |---------|--------------------------------------------------------------|---------|
-//! | logging | the log runs short; users were idle for so long; somebody asks | sealing |
+//! | logging | the log runs short; clients were idle for the time; a command requests it | sealing |
 //! | logging | the log runs short, and cleaning it pays ([`super::clean`])   | logging |
-//! | sealing | all that was gathered has landed in the log                  | home    |
-//! | home    | the way home has ended, well or not                          | logging |
+//! | sealing | all packed writes have reached the log                       | home    |
+//! | home    | the destage has ended, completely or not                     | logging |
 //!
-//! While it is logging, mirrors may sleep (`power` of the set): their part of home is not written then. Before they do, home has it on record that
-//! any of its sectors may be current in the log alone, so that nothing has to be written down while they sleep.
+//! While the stage is logging, mirrors may be in standby (`power` of the set): their copies in the main set
+//! are not written then. Before they go into standby, the main set records that the log may have the only
+//! current copy of any sector. So nothing has to be recorded while they are in standby.
 //!
-//! Owns the times of all this. [`copies`] writes into the main set, [`staging`] reads the log ahead for it.
+//! Owns the times of all this. [`copies`] writes into the main set, [`staging`] reads the log in advance for
+//! it.
 
 pub(crate) mod copies;
 pub(crate) mod staging;
@@ -20,11 +23,11 @@ use copies::Copies;
 use restripe_array::parts::{Bug, Noted, Power};
 use restripe_array::{CommandError, Nanos};
 
-/// Whether all is to go home now.
+/// Whether a destage is due now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Due {
     No,
-    /// For want of room in the log: cleaning may make some.
+    /// The log is short of room: cleaning may make some.
     Short,
     Yes,
 }
@@ -33,7 +36,7 @@ enum Due {
 enum Stage {
     #[default]
     Logging,
-    /// Up to this sequence.
+    /// Waits until the log has all records below this sequence.
     Sealing(u64),
     Home,
 }
@@ -41,19 +44,20 @@ enum Stage {
 #[derive(Clone, Copy, Default)]
 pub(crate) struct State {
     stage: Stage,
-    /// When the oldest of what is gathered came.
+    /// The arrival of the oldest packed write that is not sealed.
     gathered: Option<Nanos>,
-    /// When the last way home ended, or the array began to serve.
+    /// The end of the last destage, or the start of the array.
     last: Nanos,
-    /// Somebody asked for a way home.
+    /// A command requested a destage.
     asked: bool,
-    /// Ways home that were begun.
+    /// The number of destages that were started.
     pub(crate) begun: u64,
     rest: Rest,
 }
 
 impl State {
-    /// The state for a new overlay. A destage that a command waits for stays due. The mirrors keep their budget of starts.
+    /// The state for a new overlay. A destage that a command waits for stays due. The mirrors retain their
+    /// budget of starts.
     pub(crate) fn anew(self) -> State {
         State {
             asked: self.asked || matches!(self.stage, Stage::Sealing(_)),
@@ -65,7 +69,7 @@ impl State {
     }
 }
 
-/// Whether a map of so many extents asks for a way home, so that it is never full.
+/// Whether a map with this many extents requires a destage, so that it is never full.
 fn nearly_full(held: u32, most: u32) -> bool {
     held > most / 8 * 7
 }
@@ -73,7 +77,7 @@ fn nearly_full(held: u32, most: u32) -> bool {
 pub(crate) struct Destaging {
     pub(crate) below: Copies,
     timing: State,
-    /// No way home is begun before.
+    /// No destage starts before this time.
     pub(crate) not_before: Nanos,
     pub(crate) going: bool,
 }
@@ -81,7 +85,7 @@ pub(crate) struct Destaging {
 floor!(Destaging over Copies { timing, not_before, going });
 
 impl Destaging {
-    /// The overlay is a new one.
+    /// Resets the state of the destage for a new overlay.
     pub(crate) fn begin_destaging_anew(&mut self) {
         self.going = false;
         self.timing = self.timing.anew();
@@ -90,7 +94,7 @@ impl Destaging {
         self.firsts_seen = None;
     }
 
-    /// Whether no work for the overlay is under way or waits.
+    /// Whether no work for the overlay is in flight or waits.
     pub(crate) fn works_idle(&self) -> bool {
         self.jobs.list.is_empty()
             && self.appends_idle()
@@ -99,18 +103,18 @@ impl Destaging {
             && self.moves.is_empty()
     }
 
-    /// Whether everything is on its way home, or is going to be.
+    /// Whether a destage runs, or is about to.
     pub(crate) fn is_destaging(&self) -> bool {
         self.timing.stage != Stage::Logging
     }
 
-    /// A user writes into a record in memory.
+    /// A client writes into a record in memory.
     pub(crate) fn note_gathered(&mut self) {
         let now = self.now;
         self.timing.gathered.get_or_insert(now);
     }
 
-    /// A way home is wanted, whatever the log holds.
+    /// Requests a destage, however full the log is.
     pub(crate) fn ask_destage(&mut self) -> Result<(), CommandError> {
         if !self.surrogate.redirect.is_constant() {
             return Err(CommandError::Unsuited(
@@ -121,7 +125,7 @@ impl Destaging {
         Ok(())
     }
 
-    /// Begins what time and space ask for; false if nothing is to be done now.
+    /// Starts the work that is due by time or space. Returns false if there is none now.
     pub(crate) fn drive_destage(&mut self, short: bool) -> bool {
         self.seal_in_time();
         let overlay = self.overlay();
@@ -199,7 +203,7 @@ impl Destaging {
         nearly_full(held, most)
     }
 
-    /// What is in memory goes into the log first: then the way home takes all there is.
+    /// Writes the records in memory into the log first, so that the destage covers all data.
     fn begin_destage(&mut self) -> bool {
         let overlay = self.overlay_mut();
         overlay.stop_cleaning();
@@ -213,7 +217,7 @@ impl Destaging {
         true
     }
 
-    /// Lets mirrors sleep that were not needed for long enough.
+    /// Puts mirrors in standby that were not needed for the given time.
     fn rest_in_time(&mut self) -> bool {
         let Some(sleep) = self.surrogate.destage.sleep else {
             return false;
@@ -259,7 +263,7 @@ impl Destaging {
         begun
     }
 
-    /// Whether home knows durably that the log may have any of its sectors.
+    /// Whether the main set has recorded durably that the log may have any of its sectors.
     fn all_announced(&mut self) -> bool {
         if self.is_logless() {
             return true;
@@ -271,7 +275,7 @@ impl Destaging {
         durable
     }
 
-    /// Where mirrors may sleep.
+    /// The budget of starts, where mirrors may go into standby.
     pub(crate) fn budget(&self) -> Option<Budget> {
         let sleep = self.surrogate.destage.sleep?;
         Some(self.timing.rest.budget(sleep.starts_a_day))
@@ -309,11 +313,11 @@ impl Destaging {
 
 const DAY: Nanos = Nanos::from_secs(24 * 60 * 60);
 
-/// What is left of the budget of starts, at any time.
+/// The rest of the budget of starts, at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Budget {
     pub starts_a_day: u32,
-    /// Of a day, what starts took that had not grown again when it was looked at.
+    /// The part of a day that starts had used at `looked` and that had not yet grown back.
     spent: Nanos,
     looked: Nanos,
 }
@@ -327,27 +331,27 @@ impl Budget {
         self.spent.since(now.since(self.looked))
     }
 
-    /// How often mirrors may sleep at once.
+    /// The number of times that mirrors may go into standby at once.
     pub fn left(&self, now: Nanos) -> u32 {
         let left = DAY.since(self.spent_at(now)).0 / self.price().0.max(1);
         u32::try_from(left).unwrap_or(u32::MAX)
     }
 }
 
-/// What mirrors did, and may do.
+/// The standby state of the mirrors, and their budget.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Rest {
-    /// Some of them sleep.
+    /// Some mirrors are in standby.
     pub(crate) asleep: bool,
-    /// Since when they are awake.
+    /// The time since when all mirrors are spun up.
     pub(crate) since: Nanos,
-    /// The time that the budget had grown for when it was looked at last, a day at most, less what was spent.
+    /// The spent part of the budget at `looked`: it shrinks with time, and is a day at most.
     spent: Nanos,
     looked: Nanos,
 }
 
 impl Rest {
-    /// When the budget allows another start; it is spent if that is now.
+    /// The time at which the budget allows another start. If that is now, the start is spent.
     pub(crate) fn allowed(&mut self, now: Nanos, starts_a_day: u32) -> Nanos {
         let budget = self.budget(starts_a_day);
         let price = budget.price();
@@ -405,7 +409,7 @@ mod tests {
         assert!(!home.anew().asked);
     }
 
-    /// What is told to be left is what may be had at once; a start's price grows again in its part of a day.
+    /// The reported rest may be used at once; the price of a start grows back in its part of a day.
     #[test]
     fn the_budget_that_is_told_is_the_one_that_is_kept() {
         let mut rest = Rest::default();

@@ -1,13 +1,14 @@
-//! Pieces of the log that are kept in memory on their way home, and the reads that bring them.
+//! Pieces of the log that are staged in memory for a destage, and the reads that fetch them.
 //!
 //! | fetch   | cause                                                        | next    |
 //! |---------|--------------------------------------------------------------|---------|
-//! | waiting | buffers for all that lies between its first and last piece   | reading |
-//! | reading | all was read: its pieces are copied to where they are kept   | copying |
+//! | waiting | buffers for the whole range from its first to its last piece | reading |
+//! | reading | the range was read: its pieces are copied into staged pages  | copying |
 //! | copying | all copies have ended                                        | -       |
 //!
-//! Memory is kept by pages, so that what one stripe needs no more is another's at once, whichever clusters both came with. Of a piece
-//! that could not be read with others, or found no page, nothing is kept: it is read for itself when it goes home.
+//! Memory is divided into pages, so that a page which one stripe no longer needs is free for another at once,
+//! whichever clusters their pieces came from. A piece that could not be read with others, or found no page,
+//! is not staged: the destage reads it separately.
 
 use crate::children::Owner;
 use crate::clean::Cleaning;
@@ -28,7 +29,7 @@ const PAGE_BYTES: u32 = (PAGE_SECTORS * SECTOR_BYTES) as u32;
 
 /// A piece in memory.
 struct Piece {
-    /// In the log.
+    /// The place in the log.
     at: u64,
     sectors: u32,
     pages: Vec<BufRef>,
@@ -37,7 +38,7 @@ struct Piece {
 struct Load {
     part: PartTag,
     pieces: Vec<Extent>,
-    /// Of the first buffer, in the log.
+    /// The place of the first buffer in the log.
     from: u64,
     bufs: Vec<Buf>,
     under_way: u32,
@@ -46,18 +47,18 @@ struct Load {
 
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// By home.
+    /// The staged pieces, by their place in the main set.
     pieces: BTreeMap<u64, Piece>,
     bufs: Vec<Buf>,
     free: Vec<BufRef>,
     waiting: VecDeque<(PartTag, Vec<Extent>)>,
     loads: Slab<Load>,
-    /// Buffers of the loads.
+    /// The number of buffers of the loads.
     loading: u32,
 }
 
 impl Kept {
-    /// A buffer more for pages.
+    /// Adds a buffer for pages.
     fn add(&mut self, buf: Buf) {
         self.bufs.push(buf);
         let whole = BufRef::new(buf, 0, LARGE_BYTES);
@@ -66,7 +67,8 @@ impl Kept {
             .extend(pages.map(|page| whole.part(page * PAGE_BYTES, PAGE_BYTES)));
     }
 
-    /// What memory has of an extent, from its first sector on: so many sectors, and where, or not.
+    /// The longest part of an extent, from its first sector on, that has one source: its sectors, and its
+    /// memory, if it is staged.
     fn first_of(&self, extent: &Extent, stale: bool) -> (u32, Option<BufRef>) {
         let before = self.pieces.range(..=extent.home).next_back();
         let here = before.and_then(|(home, piece)| {
@@ -90,7 +92,7 @@ impl Kept {
     }
 }
 
-/// The memory of bytes that lie in pages, as far as it has no gap.
+/// The longest contiguous memory of these bytes, which are stored in pages.
 fn run_of(pages: &[BufRef], from: u32, bytes: u32) -> BufRef {
     let (first, skip) = ((from / PAGE_BYTES) as usize, from % PAGE_BYTES);
     let mut run = pages[first].part(skip, PAGE_BYTES - skip);
@@ -116,7 +118,7 @@ impl Staging {
         self.kept.waiting.push_back((part, pieces));
     }
 
-    /// Begins the next fetch; false if there is none, or its turn has not come.
+    /// Starts the next fetch. Returns false if there is none, or if it has to wait.
     pub(crate) fn next_fetch(&mut self) -> bool {
         let Some((_, pieces)) = self.kept.waiting.front() else {
             return false;
@@ -182,7 +184,7 @@ impl Staging {
         self.load_over(load);
     }
 
-    /// Pages for so many sectors; none if there are too few.
+    /// Pages for this many sectors; none if there are too few.
     fn pages_for(&mut self, sectors: u32) -> Option<Vec<BufRef>> {
         let wanted = u64::from(sectors).div_ceil(PAGE_SECTORS) as usize;
         while self.kept.free.len() < wanted {
@@ -197,7 +199,7 @@ impl Staging {
         Some(pages.rev().collect())
     }
 
-    /// Copies a piece out of what was read, if there is memory for it.
+    /// Copies a piece out of the range that was read, if there is memory for it.
     fn keep_piece(&mut self, load: u32, extent: &Extent) {
         let Some(pages) = self.pages_for(extent.sectors) else {
             return;
@@ -243,7 +245,7 @@ impl Staging {
         self.part_done(over.part, Ok(()));
     }
 
-    /// Frees the memory of pieces that are needed no more.
+    /// Frees the memory of pieces that are no longer needed.
     pub(crate) fn forget_kept(&mut self, home: Range<u64>, log: &Range<u64>) {
         if self.home().planted(Bug::StalePieceKept) {
             return;
@@ -263,7 +265,7 @@ impl Staging {
         }
     }
 
-    /// An extent by what memory has of it, and what it has not.
+    /// Divides an extent into the parts that are in memory, and the parts that are not.
     pub(crate) fn sources_of(&self, extent: Extent) -> Vec<(Extent, Option<BufRef>)> {
         let stale = self.home().planted(Bug::StalePieceKept);
         let mut sources = Vec::new();

@@ -1,7 +1,7 @@
-//! What users read from home while redundancy is being restored is kept in the surrogate: WorkOut keeps what is read again,
-//! VDF keeps whatever is read.
+//! Puts data that clients read from the main set into the log set while redundancy is being restored: WorkOut
+//! puts data there that is read again, VDF all data that is read.
 //!
-//! Who asked waits a moment longer for such a read: its bytes are copied out of the request's memory before the reply.
+//! Such a read takes a moment longer: its bytes are copied out of the request's memory before the reply.
 
 use super::Redirects;
 use crate::config::Redirect;
@@ -13,31 +13,31 @@ use restripe_array::cache::{Cache, CacheConfig, Rule, Ties};
 use restripe_array::parts::Size;
 use restripe_array::{Buf, BufRef, PAGE_SECTORS, Request, RequestError, RequestTag, SECTOR_BYTES};
 
-/// WorkOut: blocks that were read lately, of which a second read makes popular.
+/// WorkOut: the number of recently read blocks that are recorded. A second read makes a block popular.
 const READ_LATELY: u32 = 1 << 16;
-/// VDF: blocks that are held at most.
+/// VDF: the largest number of blocks that the log set holds.
 const HELD_MAX: u32 = 1 << 22;
 
-/// Part of a read that is to be kept: a copy was begun.
+/// A part of a read that goes into the log set: its clean copy has begun.
 #[derive(Clone, Copy, Debug)]
 struct Part {
     copy: CopyTag,
     home: u64,
-    /// In the request's memory.
+    /// The bytes in the request's memory.
     buf: BufRef,
 }
 
 struct Read {
     tag: RequestTag,
     parts: Vec<Part>,
-    /// Copies out of its memory that are under way.
+    /// Copies out of the request's memory that are in flight.
     copying: u32,
 }
 
 #[derive(Default)]
 pub(crate) struct Keeping {
     reads: Vec<Read>,
-    /// WorkOut: what was read lately. VDF: what is held.
+    /// WorkOut: the blocks that were read recently. VDF: the blocks that the log set holds.
     blocks: Option<Cache>,
 }
 
@@ -62,7 +62,7 @@ fn is_popular(seen: &mut Cache, blocks: Range<u64>) -> bool {
     popular
 }
 
-/// Drops what lies in one segment with the clean copy of a sector of home.
+/// Drops the clean copies of the segment that has this sector of the main set.
 fn drop_around(overlay: &mut Overlay, held: &mut Cache, lba: u64) -> bool {
     let Some(segment) = overlay.clean_segment(lba..lba + PAGE_SECTORS) else {
         return false;
@@ -72,18 +72,18 @@ fn drop_around(overlay: &mut Overlay, held: &mut Cache, lba: u64) -> bool {
     })
 }
 
-/// Where the bytes of a clean copy come from.
+/// The source of a clean copy's bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Source {
     /// A window of a task.
     Window(u32),
-    /// What a user read of these sectors of home, in a buffer of the tier's own.
+    /// The result of a client's read of these sectors of the main set, in a buffer of the tier.
     Read { buf: Buf, lba: u64, sectors: u64 },
 }
 
 pub(crate) struct HotReads {
     pub(crate) below: Redirects,
-    /// Clean copies on their way into the log.
+    /// Clean copies that are being written into the log.
     pub(crate) clean_copies: Vec<(CopyTag, Source)>,
     pub(crate) keeping: Keeping,
 }
@@ -91,7 +91,7 @@ pub(crate) struct HotReads {
 floor!(HotReads over Redirects { clean_copies, keeping });
 
 impl HotReads {
-    /// Begins with a task, and ends with it.
+    /// Starts when a task starts, and ends when it ends.
     pub(crate) fn choose_keeping(&mut self, restoring: bool) {
         let overlay = self.overlay();
         let home = &self.sets[Site::Home];
@@ -113,7 +113,7 @@ impl HotReads {
         };
     }
 
-    /// A user's read is going to begin: copies are begun of what is to be kept of it.
+    /// A client's read is about to start: begins clean copies of its parts that go into the log set.
     pub(crate) fn begin_keeping(&mut self, request: &Request) {
         let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
         let redirect = self.surrogate.redirect;
@@ -148,8 +148,8 @@ impl HotReads {
         }
     }
 
-    /// The overlay has answered a request: a read of which something is kept is answered after that was
-    /// copied. False if it may be answered now.
+    /// The overlay has answered a request. A read whose parts go into the log set is answered after they were
+    /// copied. Returns false if the request may be answered now.
     pub(crate) fn keeps(&mut self, tag: RequestTag, result: Result<(), RequestError>) -> bool {
         let reads = &mut self.keeping.reads;
         let Some(index) = reads.iter().position(|read| read.tag == tag) else {
@@ -169,7 +169,7 @@ impl HotReads {
         waits
     }
 
-    /// Bytes of a read were copied out of its memory: after the last ones it is answered.
+    /// Bytes of a read were copied out of its memory. The read is answered after the last of them.
     fn copied_out(&mut self, tag: RequestTag) {
         let reads = &mut self.keeping.reads;
         let found = reads.iter().position(|read| read.tag == tag);
@@ -181,7 +181,7 @@ impl HotReads {
         }
     }
 
-    /// The log has a copy of what was read there.
+    /// The log has a clean copy of these sectors.
     pub(crate) fn kept(&mut self, lba: u64, sectors: u64) {
         if self.surrogate.redirect != Redirect::Vdf {
             return;
@@ -197,8 +197,8 @@ impl HotReads {
         }
     }
 
-    /// Makes room among the clean copies, a segment at a time; false if there are none. VDF chooses by the block that its
-    /// rule gives up: what lies in one segment goes together.
+    /// Makes room among the clean copies, a segment at a time. Returns false if there are none. VDF evicts a
+    /// block, and drops all clean copies of its segment.
     pub(crate) fn drop_clean(&mut self) -> bool {
         let HotReads { below, keeping, .. } = self;
         let redirect = below.surrogate.redirect;
@@ -215,7 +215,7 @@ impl HotReads {
         overlay.drop_clean(|_| {})
     }
 
-    /// Copies what was read of a range of home out of a request's memory; false if there is no buffer.
+    /// Copies a part of a read out of the request's memory. Returns false if there is no buffer.
     fn copy_out(&mut self, copy: CopyTag, home: u64, source: BufRef, read: RequestTag) -> bool {
         let Some(buf) = self.buffers.take_free(Size::Large) else {
             return false;

@@ -1,5 +1,5 @@
-//! Hot zones go to the surrogate in the pass that restores them (IDO, section 3.4): what the task's windows hand over is
-//! appended as clean copies, and users read it there.
+//! Hot zones go to the log set in the pass that restores them (IDO, section 3.4). Data that the task's
+//! windows pass on is appended as clean copies, and clients read it there.
 
 use super::hot_reads::{HotReads, Source};
 use crate::config::Redirect;
@@ -8,19 +8,19 @@ use alloc::vec::Vec;
 use restripe_array::parts::{Handed, RunSet};
 use restripe_array::{RequestError, SECTOR_BYTES};
 
-/// Of the log's sectors, so many at most are for hot zones: the rest is for writes.
+/// The log's sectors are divided by this for the share of hot zones: the rest is for writes.
 const SHARE_OF_LOG: u64 = 2;
 
 pub(crate) struct HotZones {
     pub(crate) below: HotReads,
-    /// The zones that go to the surrogate have been chosen, for the tasks that run.
+    /// The zones that go to the log set have been chosen, for the tasks that run.
     pub(crate) chosen: bool,
 }
 
 floor!(HotZones over HotReads { chosen });
 
 impl HotZones {
-    /// Chooses the zones to move when a task begins to restore redundancy, and none when none does.
+    /// Chooses the zones to move when a task starts to restore redundancy, and none when no such task runs.
     pub(crate) fn choose(&mut self, restoring: bool) {
         if restoring == self.chosen {
             return;
@@ -34,7 +34,7 @@ impl HotZones {
         self.sets[Site::Home].want_zones(zones);
     }
 
-    /// The zones that count as hot, as many as there is room for, the hottest of them.
+    /// The hottest zones, as many as are hot and as there is room for.
     fn hot_zones(&self) -> RunSet {
         let overlay = self.overlay();
         let heat = self.home().heat_map();
@@ -48,7 +48,7 @@ impl HotZones {
         zones
     }
 
-    /// Takes up what a window has handed over.
+    /// Takes the next data that a window has passed on.
     pub(crate) fn next_handed(&mut self) -> bool {
         let Some(handed) = self.sets[Site::Home].next_handed() else {
             return false;
@@ -63,7 +63,7 @@ impl HotZones {
         true
     }
 
-    /// Appends a piece, if there is room and nobody writes it. The window waits for it.
+    /// Appends a piece, if there is room and no client writes it. The window waits for it.
     fn copy_piece(&mut self, handed: &Handed, lba: u64, sectors: u32) {
         let leaves = self.is_leaving();
         let overlay = self.overlay_mut();
@@ -80,13 +80,13 @@ impl HotZones {
         self.clean_copies.push((tag, Source::Window(handed.slice)));
     }
 
-    /// A window waits for one piece less.
+    /// The window waits for one piece fewer.
     fn let_go(&mut self, slice: u32) {
         self.sets[Site::Home].transferred(slice);
         self.delivered = true;
     }
 
-    /// A clean copy is in the log, or could not be had.
+    /// A clean copy is in the log, or could not be written.
     pub(crate) fn copied(&mut self, copy: CopyTag, result: Result<(), RequestError>) {
         let index = self.clean_copies.iter().position(|(tag, _)| *tag == copy);
         let index = index.expect("it was appended");

@@ -1,7 +1,7 @@
-//! Which requests go to the log set: none, all, or those of users whom a task would slow.
+//! Decides which requests go to the log set: none, all, or those of clients that a task would slow.
 //!
-//! Owns the users' requests while they pass through the overlay. [`hot_reads`] and [`hot_zones`] also bring
-//! data there that users read.
+//! Owns the clients' requests while they pass through the overlay. [`hot_reads`] and [`hot_zones`] also bring
+//! data there that clients read.
 
 pub(crate) mod hot_reads;
 pub(crate) mod hot_zones;
@@ -15,9 +15,9 @@ use restripe_array::{
 
 pub(crate) struct Redirects {
     pub(crate) below: DeferredMirror,
-    /// Requests of users in the overlay, as they came, and when. The number is the tag there.
+    /// Requests of clients in the overlay, as they arrived, and the times. The number is the tag there.
     users: Slab<(Request, Nanos)>,
-    /// When the last request of a user came.
+    /// The time of a client's last request.
     pub(crate) last_request: Nanos,
     /// A write or flush was refused because the log is broken.
     pub(crate) refused_write: bool,
@@ -26,7 +26,7 @@ pub(crate) struct Redirects {
 floor!(Redirects over DeferredMirror { users, last_request, refused_write });
 
 impl Redirects {
-    /// A user's request goes through the overlay: it gets the tag that it has there.
+    /// A client's request goes through the overlay: it gets the tag that it has there.
     pub(crate) fn begin_user(&mut self, request: &mut Request) -> Result<(), RequestError> {
         let now = self.now;
         let home = &mut self.sets[Site::Home];
@@ -40,8 +40,8 @@ impl Redirects {
         Ok(())
     }
 
-    /// Whether a task runs that users are to be out of the way of: one that restores redundancy, or a scrub
-    /// if that is asked for.
+    /// Whether a task runs for which clients are redirected: one that restores redundancy, or a scrub if that
+    /// is configured.
     pub(crate) fn moves_users(&self) -> bool {
         let counts = |kind: TaskKind| match kind {
             TaskKind::Check | TaskKind::Repair => self.surrogate.scrubs,
@@ -50,7 +50,7 @@ impl Redirects {
         self.home().running_tasks().any(counts)
     }
 
-    /// Whether a write is to go to the surrogate.
+    /// Whether a write is to go to the log set.
     pub(crate) fn redirects(&mut self, request: &Request) -> bool {
         self.last_request = self.now;
         if self.is_leaving() {
@@ -73,7 +73,7 @@ impl Redirects {
         }
     }
 
-    /// Whether some of the cells that a write is about have no member to be read from.
+    /// Whether some of the cells of a request have no member to be read from.
     fn misses_member(&self, request: &Request) -> bool {
         let home = self.home();
         let first = request.offset / SECTOR_BYTES;
@@ -82,7 +82,7 @@ impl Redirects {
         (first / chunk..end.div_ceil(chunk)).any(|index| home.misses_member_of(index * chunk))
     }
 
-    /// Answers a user whose request went through the overlay.
+    /// Answers a client whose request went through the overlay.
     pub(crate) fn answer(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
         let user = self.users.remove(tag.0 as u32);
         let (user, begun) = user.expect("it has begun");

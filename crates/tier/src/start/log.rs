@@ -1,15 +1,16 @@
-//! The log at a start: whether what lies there counts, and what becomes of a start for which it cannot be had.
+//! The log at a start: decides whether its records are valid, and what happens if the log cannot be had.
 //!
-//! | what is wrong with it                            | without leave  | with `accept_loss`                        |
-//! |--------------------------------------------------|----------------|-------------------------------------------|
-//! | it is of another array, or unsuited              | refused        | refused                                   |
-//! | it would start with room, or from a minority     | refused        | refused: nothing is lost                  |
-//! | first copies have all that it had                | refused        | refused: nothing is lost                  |
-//! | it is old or damaged, or takes no new session    | refused        | all that may lie there alone is given up  |
-//! | a record that was flushed cannot be read         | refused        | that is given up, and what lies behind it |
-//! | it cannot be written any more once it was read   | refused        | refused                                   |
+//! | fault of the log                                 | without `accept_loss` | with `accept_loss`                         |
+//! |--------------------------------------------------|----------------|---------------------------------------------------|
+//! | it is of another array, or unsuited              | refused        | refused                                           |
+//! | it would start with free space, or from a minority | refused      | refused: nothing is lost                          |
+//! | the primary copies have all that it had          | refused        | refused: nothing is lost                          |
+//! | it is old or damaged, or takes no new session    | refused        | all that only the log may have is given up        |
+//! | a record that was flushed cannot be read         | refused        | that record is given up, and all behind it        |
+//! | it cannot be written after it was read           | refused        | refused                                           |
 //!
-//! If nothing in it counts, home goes on alone without it, or it is begun anew; not where it is another array's, or unsuited.
+//! If the log holds no valid data, the main set continues without it, or the log restarts empty. That is not
+//! done for the log of another array, or for an unsuited one.
 
 use super::Starting;
 use super::serve::{LOGLESS, LOGLESS_SHAPE, NOTHING};
@@ -26,7 +27,7 @@ use restripe_array::meta::superblock::{BufferMark, Partner, PartnerRole};
 use restripe_array::parts::RunSet;
 use restripe_array::{CommandError, Fact, PAGE_SECTORS, Page};
 
-/// A log has so many segments or a few more, unless they would be too small or too large.
+/// The number of segments of a log, or a few more, unless the segments would be too small or too large.
 const SEGMENTS: u64 = 64;
 const SEGMENT_SECTORS_MIN: u64 = 64;
 const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
@@ -35,15 +36,16 @@ const ONLY_MIRRORS: &str = "redirect graid and eraid require raid1 or raid10";
 
 const FIRSTS_HAVE_IT: &str = "its log is stale or cannot be read, but the primary copies hold all data: omit its members and pass --degraded; nothing is lost";
 
-/// The sectors of a segment in a log of so many: the same size always gives the same.
+/// The size of a segment, in sectors, for a log of this many sectors: the same size always gives the same
+/// result.
 fn segment_sectors(sectors: u64) -> u32 {
     let share = (sectors / SEGMENTS).max(1);
     let power = 1 << share.ilog2();
     power.clamp(SEGMENT_SECTORS_MIN, SEGMENT_SECTORS_MAX) as u32
 }
 
-/// What is lost if records count up to this one: and from which on, since one before it that has older copies of some of
-/// that must not count either.
+/// The extents that are lost if records are valid up to `cut`, and the record from which on they are lost. An
+/// earlier record with older copies of lost data must not be valid either.
 fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
     let counts = |extent: &&Extent| extent.kind != Kind::Clean;
     let mut lost = RunSet::default();
@@ -64,13 +66,13 @@ fn lost_from(extents: &[Extent], mut cut: u64) -> (u64, Vec<(u64, u64)>) {
     }
 }
 
-/// Whether what was found can be of an array of so many sectors.
+/// Whether the records that were found fit an array of this many sectors.
 fn sound(found: &Recovered, sectors: u64) -> bool {
     found.extents.iter().all(|extent| extent.end() <= sectors)
 }
 
 impl Starting {
-    /// Both sets serve. The log is read if anything in it counts, and begun anew if not.
+    /// Both sets serve. The log is read if it may hold valid data, and restarts empty if not.
     pub(crate) fn open_log(&mut self) {
         if self.holds_overlay() {
             return self.go_on_with_overlay();
@@ -125,7 +127,7 @@ impl Starting {
         }
     }
 
-    /// A set was started anew beneath the overlay.
+    /// A set was restarted below the overlay.
     fn go_on_with_overlay(&mut self) {
         let doubt = self.start_mut().doubt.take();
         let doubt = doubt.map(|extents| CommandError::WouldLose { extents });
@@ -140,7 +142,7 @@ impl Starting {
 
     fn open_log_of(&mut self, layout: LogLayout) {
         match self.check_sessions() {
-            // Home may be so old that it had nothing there.
+            // The main set may be so old that it had nothing redirected.
             Err(error) if self.log_counts() || error == CommandError::LogIsNewer => {
                 return self.of_another_time(error, layout);
             }
@@ -149,8 +151,9 @@ impl Starting {
         self.open_buffer(layout);
     }
 
-    /// The log is not of home's last start. One that is older cannot tell which of its records still count, so it is given up whole or not at all;
-    /// beside members of home that were started from a minority, which are older than they might be, a newer one is right.
+    /// The log is not of the main set's last start. An older log does not show which of its records are still
+    /// valid, so it is given up whole or not at all. Members of the main set that were started from a
+    /// minority may be old, and then a newer log is right.
     fn of_another_time(&mut self, error: CommandError, layout: LogLayout) {
         let newer = matches!(error, CommandError::LogIsNewer);
         if newer && self.start_mut().mode.from_minority && self.may_write() {
@@ -162,7 +165,8 @@ impl Starting {
         }
     }
 
-    /// Both sets serve, and are of one time. Goes on with the buffer, or without it if that does not count.
+    /// Both sets serve, and are of one time. Continues with the NVRAM set, or without it if it holds no valid
+    /// data.
     fn open_buffer(&mut self, layout: LogLayout) {
         let mark = self.buffer_mark();
         let needed = self.log_counts() && mark == BufferMark::Counts;
@@ -224,7 +228,7 @@ impl Starting {
         }
     }
 
-    /// First copies go ahead, and nobody else has what they have (ERAID).
+    /// Writes go to the primary copies first, and no other copy has their data (ERAID).
     fn go_without_log(&mut self) {
         let why = match self.surrogate.redirect {
             Redirect::Eraid if !self.home().is_mirrored() => ONLY_MIRRORS,
@@ -234,12 +238,13 @@ impl Starting {
         self.fail_start(CommandError::Unsuited(why));
     }
 
-    /// Nothing in the log counts.
+    /// The log holds no valid data.
     pub(crate) fn begin_anew(&mut self, layout: LogLayout) {
         if self.start_mut().mode.read_only {
             return self.end_start(Ok(()), Stage::Alone);
         }
-        // What a member took of the log counts no more than the rest of it, and must not look like damage to later starts.
+        // Sectors that a member lost in the log are as invalid as the rest of it, and must not look like
+        // damage to later starts.
         self.at(Site::Log, |log| log.forget_lost());
         self.at_home(|home| {
             if home.records_primary_only() {
@@ -255,7 +260,7 @@ impl Starting {
         self.start_mut().phase = Phase::Beginning { found: NOTHING };
     }
 
-    /// Goes on to the next phase if everything of this one was read.
+    /// Continues with the next phase if all of this phase's reads have ended.
     pub(crate) fn all_read(&mut self) -> bool {
         match &mut self.start_mut().phase {
             Phase::Anchors {
@@ -324,7 +329,7 @@ impl Starting {
         }
         if let Some(&first) = recovered.unread.first() {
             if self.log().halted() {
-                // It was read, and could not be written again.
+                // The record was read, and could not be rewritten.
                 return self.cannot_write();
             }
             return self.cut_off(layout, &recovered, first);
@@ -338,7 +343,7 @@ impl Starting {
         self.ask(Site::Log, Owner::Start, flush());
     }
 
-    /// The log cannot be used: what may lie there alone is lost, if that is accepted.
+    /// The log cannot be used: the data that only the log may have is lost, if that is accepted.
     pub(crate) fn without_log(&mut self, error: CommandError, layout: LogLayout) {
         if error == CommandError::LogIsOld && self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
@@ -351,7 +356,7 @@ impl Starting {
         }
     }
 
-    /// The log does not tell what it should have.
+    /// The log lacks anchors or records that it should have.
     fn damaged(&mut self) {
         if self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
@@ -370,8 +375,9 @@ impl Starting {
         self.fail_start(error);
     }
 
-    /// A record that may have been acknowledged cannot be read in full, and nobody can tell whether what can be read of it
-    /// was ever written. So it is lost with those behind it, unless nobody accepts that; the log is read again up to it.
+    /// A record that may have been acknowledged cannot be read in full, and its readable part may never have
+    /// been written. So this record and those behind it are lost, if that is accepted. The log is read again
+    /// up to this record.
     fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
         if self.firsts_have_it() {
             return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
@@ -389,7 +395,7 @@ impl Starting {
         self.read_log(layout);
     }
 
-    /// All that may lie in the log alone is lost.
+    /// All data that only the log may have is lost.
     fn give_up_log(&mut self, layout: LogLayout) {
         self.at_home(|home| {
             for (lba, sectors) in home.redirected_extents() {
@@ -399,8 +405,8 @@ impl Starting {
         self.start_mut().phase = Phase::Losing { layout };
     }
 
-    /// What was lost is on record: nothing in the log counts any more. Home has a higher epoch on record before the log gets a number that could have it taken
-    /// for what home left in it.
+    /// The loss is recorded: no record in the log is valid any more. The main set records a higher epoch
+    /// before the log gets its number. Otherwise the log could be taken for the one that the main set left.
     pub(crate) fn forget_log(&mut self, layout: LogLayout) -> bool {
         if self.home().writes_lost_list() {
             return false;
@@ -418,7 +424,7 @@ impl Starting {
         true
     }
 
-    /// What lies in the log counts no more.
+    /// Makes all records in the log invalid.
     fn raise_epoch(&mut self) -> u32 {
         let before = self.home().partner().expect("it was compared");
         let epoch = before.epoch + 1;

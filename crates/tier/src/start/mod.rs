@@ -1,26 +1,27 @@
-//! Starting an array with a surrogate.
+//! Starting an array that has a log set.
 //!
-//! | phase     | waits for                                                   | next                             |
-//! |-----------|-------------------------------------------------------------|----------------------------------|
-//! | Sets      | the surrogate's engine, then home's                         | Numbering, Anchors, or it ends   |
-//! | Numbering | both sets have the number of this start on record           | Anchors, Beginning, or it ends   |
-//! | Anchors   | the pages of the log's anchors                              | Scan                             |
-//! | Slots     | what the buffer has ([`slots`])                             | Anchors                          |
-//! | Scan      | headers and payloads of the records                         | Moving, Flushing, Losing, or it ends |
-//! | Moving    | records that the buffer alone has whole are in the log      | Anchors                          |
-//! | Losing    | what was accepted as lost is on record at home              | Numbering                        |
-//! | Flushing  | what was found is durable                                   | Closing                          |
-//! | Closing   | anchors that cut off what does not count                    | Beginning                        |
-//! | Beginning | anchors that let new records count                          | it ends                          |
+//! | phase     | waits for                                                     | next                             |
+//! |-----------|---------------------------------------------------------------|----------------------------------|
+//! | Sets      | the log set's engine, then the main set's                     | Numbering, Anchors, or it ends   |
+//! | Numbering | both sets have the number of this start recorded              | Anchors, Beginning, or it ends   |
+//! | Anchors   | the pages of the log's anchors                                | Scan                             |
+//! | Slots     | the records in the NVRAM set ([`slots`])                      | Anchors                          |
+//! | Scan      | headers and payloads of the records                           | Moving, Flushing, Losing, or it ends |
+//! | Moving    | records that only the NVRAM set has whole are in the log      | Anchors                          |
+//! | Losing    | the main set has recorded which data was accepted as lost     | Numbering                        |
+//! | Flushing  | the records that were found are durable                       | Closing                          |
+//! | Closing   | anchors that cut off invalid records                          | Beginning                        |
+//! | Beginning | anchors that make new records valid                           | it ends                          |
 //!
-//! Home knows whether anything that counts lies in the log (`redirected` of the set). If nothing does, nobody reads it: the
-//! log begins anew under a higher epoch, which home has on record before the first record counts. If something does, and
-//! cannot be found, the start is refused. What was accepted as lost is forgotten with the epoch.
+//! The main set's superblock records whether the log may hold valid data (`redirected` of the set). If the
+//! log holds none, it is not read: the log restarts under a higher epoch. The main set records that epoch
+//! before the first record becomes valid. If the log holds valid data and cannot be found, the start is
+//! refused. Data that was accepted as lost is invalid under the new epoch.
 //!
-//! A start that failed may be tried again: sets that serve already go on to.
+//! A start that failed may be retried: sets that serve already continue to serve.
 //!
-//! Two floors: [`reading`] and [`slots`] read; above, [`log`] judges what was found, and [`serve`] begins to
-//! serve users.
+//! Two floors: [`reading`] and [`slots`] read. Above them, [`log`] judges the records that were found, and
+//! [`serve`] starts to serve clients.
 
 mod log;
 pub(crate) mod reading;
@@ -103,7 +104,7 @@ impl Starting {
         let attached = self.absent.is_none() && self.surrogate.members > 0;
         let ties = self.sets[Site::Home].ties_mut();
         ties.attached = attached;
-        // Until the log is read it is not known whether first copies are needed for what they have.
+        // Until the log is read, it is not known whether the data in it is needed from the primary copies.
         ties.primaries_first = ties.attached;
         let serves = self.started[Site::Home];
         match self.absent.clone().filter(|_| serves) {
@@ -111,14 +112,15 @@ impl Starting {
             None if serves => self.open_log(),
             None => {
                 let mut mode = self.start_mut().mode;
-                // Home may be asked again, once it is known whether the log counts.
+                // The main set may be started again, once it is known whether the log holds valid data.
                 mode.accept_loss &= !self.log_can_be_had(mode);
                 self.start_set(Site::Home, mode);
             }
         }
     }
 
-    /// Whether what the log has is not lost, whatever is accepted: it starts once that is done which its error asks for.
+    /// Whether the log's data is not lost, even with `accept_loss`: the log starts once the remedy of its
+    /// error is done.
     fn log_can_be_had(&self, mode: StartMode) -> bool {
         let absent = self.absent.as_ref();
         absent.is_some_and(|error| can_be_had(error, mode))
@@ -169,19 +171,21 @@ impl Starting {
         }
     }
 
-    /// Whether the log may have what home would lose.
+    /// Whether the log may have the data that the main set would lose.
     fn log_may_have(&self) -> bool {
         self.absent.is_none() && self.log_counts()
     }
 
-    /// Home was not told that losses are accepted, for the sake of a log that can be had; and nothing in that counts. Home's own
-    /// superblock and map say so, and have been read by now.
+    /// Whether `accept_loss` was withheld from the main set in vain: it was withheld because the log could
+    /// still be had, and the log holds no valid data. The main set's superblock and map record that, and have
+    /// been read by now.
     fn withheld_in_vain(&mut self) -> bool {
         let mode = self.start_mut().mode;
         mode.accept_loss && self.log_can_be_had(mode) && !self.log_counts()
     }
 
-    /// Home misses its surrogate, or what that may have: what it could be started by, if it could, says more.
+    /// The error to report if the main set misses its log set, or data that the log set may have. If the log
+    /// set could be started in another way, the log set's error says more.
     fn told_of_absence(&mut self, error: CommandError) -> CommandError {
         let missing = matches!(error, CommandError::SurrogateMissing { .. });
         let CommandError::OfSurrogate(why) = self.absent.clone().unwrap_or(CommandError::NoArray)
@@ -199,7 +203,7 @@ impl Starting {
         }
     }
 
-    /// What of these extents of home the log does not have.
+    /// The parts of these extents of the main set that the log does not have.
     fn not_in_log(&self, found: &Recovered, extents: &[(u64, u64)], gap: u64) -> Vec<(u64, u64)> {
         let mut left = RunSet::from_runs(extents);
         let sure = found.unread.first().copied().unwrap_or(u64::MAX);
@@ -217,7 +221,8 @@ impl Starting {
         left.runs().to_vec()
     }
 
-    /// The log has been read, to know what home would lose indeed. If that is nothing, home starts.
+    /// The log has been read, to find out which data the main set would really lose. If there is none, the
+    /// main set starts.
     pub(crate) fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)], gap: u64) {
         let extents = self.not_in_log(found, extents, gap);
         if !extents.is_empty() {
@@ -232,7 +237,7 @@ impl Starting {
         self.start_set(Site::Home, mode);
     }
 
-    /// Goes on with a start; false if it has to wait.
+    /// Continues a start. Returns false if the start has to wait.
     pub(crate) fn advance_start(&mut self) -> bool {
         let Some(start) = &mut self.start else {
             return false;

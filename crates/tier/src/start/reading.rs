@@ -1,17 +1,18 @@
-//! What a start reads of the log, one page or payload after the other, as far as there are buffers for it.
-//! Also how a start ends. Owns the state of the start under way.
+//! Reads the log at a start: one page or payload after the other, as far as buffers are free. Also ends a
+//! start. Owns the state of the start in progress.
 //!
-//! What reads wrong is read again from what redundancy has, before anything is made of it.
+//! A page or payload that reads wrong is read again from redundancy, before it is used.
 //!
-//! A member may hold other bytes than it was given, and not say so. A page or payload with a checksum shows that, but not
-//! whose fault it is. So it is read as though one member after the other were missing, then two of them, and so on, as far as
-//! redundancy goes; what then has the right checksum, and says what may stand there, is written where it was
-//! wrong. After a crash it may be what was on its way there when the crash came, and counts or does not as if it had
-//! arrived.
+//! A member may return other bytes than were written, without an error. The checksum of a page or payload
+//! shows that, but not which member is wrong. So the page is read as though one member after the other were
+//! missing, then two members, and so on, as far as redundancy goes. The first reading with the right checksum
+//! and a valid content is written where the wrong bytes were. After a crash that content may be a write that
+//! was in flight when the crash came. It is valid or not by the same rules as if the write had arrived.
 //!
-//! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other readings give the same
-//! bytes, [`AGREEING`] of them or more, nobody is thought wrong, and no more are tried: two members that hold the same wrong bytes there,
-//! zeros mostly, are found out, and more as far as these readings go. Anchors are few, and are looked for as far as redundancy goes.
+//! Most pages where a header is expected have none: the log ends there, or a segment does. If the first other
+//! readings give the same bytes, and there are [`AGREEING`] of them or more, no member is thought wrong, and
+//! reading ends. Two members with the same wrong bytes there, mostly zeros, are found by these readings, and
+//! more members as far as these readings go. Anchors are few: they are searched as far as redundancy goes.
 
 use super::state::{
     Again, Brought, Phase, Reading, Start, Step, Wanted, of_buffer, record_sectors,
@@ -32,10 +33,11 @@ use restripe_array::{
     SECTOR_BYTES, SMALL_BYTES, Verdict, zeroed_page,
 };
 
-/// Computations of the start have tags from here on.
+/// Computations of the start have tags from this value on.
 pub(crate) const START_TAGS: u32 = 1 << 24;
-/// Readings that agree on what is no header, before it is believed: so many at least. Those without one member or two are as many as
-/// a row has cells, since one of them always has the page itself.
+/// The least number of readings that must agree that a page is no header, before the page counts as none. The
+/// readings without one member or two are as many as a row has cells, since one of them always has the page
+/// itself.
 const AGREEING: usize = 16;
 
 fn is_header(wanted: Wanted) -> bool {
@@ -54,7 +56,7 @@ fn checksum((page, verdict): &Brought) -> Option<u32> {
     }
 }
 
-/// Of a page, one that is none is as good as the other.
+/// Any two pages that are no valid page compare as equal.
 fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
     let page = plain.filter(|_| is_page(wanted)).map(|_| zeroed_page());
     (page, plain.map(Verdict::Checksum))
@@ -63,7 +65,7 @@ fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
 pub(crate) struct LogReader {
     pub(crate) below: Removal,
     pub(crate) start: Option<Box<Start>>,
-    /// How an attempt's start ended ([`crate::revive`]).
+    /// The result of the start that an attempt made ([`crate::revive`]).
     pub(crate) outcome: Option<Result<(), CommandError>>,
 }
 
@@ -105,7 +107,7 @@ impl LogReader {
                         Read::Payload(header) if fits(&header) => {
                             return Some(Wanted::Payload(header));
                         }
-                        // No writer made it: it does not count.
+                        // No writer made it: the record is invalid.
                         Read::Payload(header) => {
                             scan.payload(header.sequence, PayloadFound::Torn);
                         }
@@ -116,7 +118,7 @@ impl LogReader {
         }
     }
 
-    /// There is no buffer for it now.
+    /// No buffer is free for this read now.
     fn unask(&mut self, wanted: Wanted) {
         let start = self.start_mut();
         match (&mut start.phase, wanted) {
@@ -127,7 +129,7 @@ impl LogReader {
         }
     }
 
-    /// The sectors of the surrogate that are read.
+    /// The sectors of the log set that are read.
     pub(crate) fn place_of(&mut self, wanted: Wanted) -> (u64, u64) {
         let source = self.start_mut().phase.layout();
         match wanted {
@@ -169,7 +171,7 @@ impl LogReader {
         self.read_copies(Site::Log, Owner::StartRead(read), at, into, copies);
     }
 
-    /// Where a payload begins in its buffer.
+    /// The byte in its buffer at which a payload begins.
     pub(crate) fn payload_from(&self) -> u32 {
         match self.log().whole_rows() {
             true => SMALL_BYTES,
@@ -206,7 +208,7 @@ impl LogReader {
         self.brought(read, (page, Some(verdict)));
     }
 
-    /// What a read brought, before it is believed.
+    /// Handles the result of a read, before it is used.
     fn brought(&mut self, read: u32, brought: Brought) {
         let Reading {
             wanted, buf, step, ..
@@ -240,8 +242,8 @@ impl LogReader {
         reading.expect("it is under way").step = step;
     }
 
-    /// What was read before the payload may be another header than was found, which a member had that is not here, and the others made
-    /// of what only some of them have.
+    /// The page in front of the payload may be another header than the scan found. A member that is missing
+    /// now had that header, and redundancy recovered the page from cells that only some members have.
     fn with_found_header(&mut self, read: u32, header: &RecordHeader, buf: Buf, page: &Page) {
         let Phase::Scan(scan) = &self.start_mut().phase else {
             unreachable!("payloads are read in this phase")
@@ -255,7 +257,7 @@ impl LogReader {
         self.put_for_start(read, BufRef::new(buf, 0, SMALL_BYTES), found);
     }
 
-    /// Writes a record as it was found, whole.
+    /// Rewrites a record as it was found, whole.
     fn write_again(&mut self, read: u32, header: &RecordHeader, buf: Buf) {
         let layout = self.start_mut().phase.layout();
         self.step(read, Step::Rewriting);
@@ -265,7 +267,7 @@ impl LogReader {
         self.write(Site::Log, Owner::StartRead(read), at, source);
     }
 
-    /// What a read brought; nothing if it failed.
+    /// Passes the result of a read on to its phase; nothing if the read failed.
     fn found(&mut self, read: u32, page: Option<Page>, verdict: Option<Verdict>) {
         let Reading { wanted, buf, .. } = self.reading(read);
         self.start_mut().reads[read as usize] = None;
@@ -290,7 +292,7 @@ impl LogReader {
         }
     }
 
-    /// A computation of the start: the page of a buffer is wanted, or the checksum of what lies in one.
+    /// A computation of the start: takes the page of a buffer, or computes the checksum of its content.
     fn compute_for_start(&mut self, read: u32, source: BufRef, is_page: bool) {
         let (op, page) = match is_page {
             true => (ComputeOp::TakePage, Some(zeroed_page())),
@@ -306,7 +308,8 @@ impl LogReader {
 
     // ------------------------------------------------------------------------- readings without some members
 
-    /// What to go on with, if a read has brought what it should, or nobody has anything better. None: it is read again.
+    /// The result to use, if the read brought a valid one or if no other reading is better. None: it is read
+    /// again.
     pub(crate) fn believed(&mut self, read: u32, brought: Brought) -> Option<Brought> {
         let Reading { wanted, again, .. } = self.reading(read);
         let sound = self.is_sound(wanted, &brought);
@@ -332,7 +335,7 @@ impl LogReader {
                 None
             }
             false => {
-                // What cannot be read says nothing.
+                // A page that cannot be read is no evidence.
                 let sum = checksum(&brought);
                 let agreed = now.agreed && (sum.is_none() || sum == now.plain);
                 self.ask_others(read, now.plain, agreed, Some(now.attempt))
@@ -340,7 +343,8 @@ impl LogReader {
         }
     }
 
-    /// Reads without the next set of suspects; what was read at first, if there are no more, or redundancy agrees with it.
+    /// Reads without the next set of suspects. Returns the first result if there are no more suspects, or if
+    /// redundancy agrees with it.
     fn ask_others(
         &mut self,
         read: u32,
@@ -376,8 +380,9 @@ impl LogReader {
         self.ask_part(read, at, into, Copies::Without(again.attempt.suspects));
     }
 
-    /// What is read again, and where it goes in the buffer: of a payload that was read with its header that alone, for its checksum
-    /// says nothing of the header, which would be written over with whatever parity makes of it.
+    /// The sectors that are read again, and their place in the buffer. A payload that was read with its
+    /// header is read again without it: the payload's checksum does not cover the header, and bytes computed
+    /// from parity would overwrite it.
     fn place_again(&mut self, wanted: Wanted) -> (u64, u64, u32) {
         let (at, sectors) = self.place_of(wanted);
         match wanted {
@@ -390,7 +395,7 @@ impl LogReader {
         }
     }
 
-    /// Whether it is what may stand there.
+    /// Whether the result is valid at this place.
     fn is_sound(&mut self, wanted: Wanted, brought: &Brought) -> bool {
         let owner = self.log_owner();
         match (&self.start_mut().phase, wanted, brought) {
@@ -405,7 +410,7 @@ impl LogReader {
         }
     }
 
-    /// Something of the log was wrong, and is as it was: the repair has been told of.
+    /// Reports a repair: something in the log was wrong, and is right again.
     fn note_rot(&mut self, wanted: Wanted) {
         if let (Phase::Scan(scan), Wanted::Header(at)) = (&mut self.start_mut().phase, wanted) {
             scan.mistrust(at);
@@ -418,7 +423,7 @@ impl LogReader {
         self.start.as_mut().expect("a start is under way")
     }
 
-    /// Not while it is only asked what is there.
+    /// False while the start only inspects.
     pub(crate) fn may_write(&mut self) -> bool {
         let start = self.start_mut();
         !start.mode.read_only && start.doubt.is_none()
@@ -493,8 +498,8 @@ impl LogReader {
         self.fail_start(of_buffer(error));
     }
 
-    /// A log that too few members are left of while the start is on its way is missing, as one that was not
-    /// there.
+    /// A log that loses too many members during the start is treated as missing, like one that was not
+    /// present.
     pub(crate) fn refuse_without(&mut self, error: CommandError) {
         let missing = matches!(error, CommandError::TooFew { .. });
         match missing && !self.home().halted() && !self.firsts_have_it() {
@@ -510,13 +515,13 @@ impl LogReader {
         }
     }
 
-    /// Whether a start without the log would believe first copies for what it had: then nothing is lost with
-    /// it, whatever is accepted.
+    /// Whether a start without the log would trust the primary copies for the log's data. Then nothing is
+    /// lost without the log, so `accept_loss` does not apply.
     pub(crate) fn firsts_have_it(&mut self) -> bool {
         self.home().records_primary_first() && self.start_mut().doubt.is_none()
     }
 
-    /// The log cannot be written. If nothing counts in it, home goes on alone.
+    /// The log cannot be written. If it holds no valid data, the main set continues without it.
     pub(crate) fn cannot_write(&mut self) {
         match &self.start_mut().phase {
             Phase::Beginning { found } if found.extents.is_empty() => {
@@ -535,7 +540,7 @@ impl LogReader {
             .map_or(CommandError::Metadata, |halt| log.halt_error(halt))
     }
 
-    /// Nothing counts in a log that cannot be written.
+    /// Continues without a log that cannot be written and holds no valid data.
     pub(crate) fn go_on_alone(&mut self) {
         let why = Box::new(self.why_unwritable());
         self.tell_of_start(Fact::SurrogateAbsent { why });

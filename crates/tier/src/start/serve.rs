@@ -1,20 +1,22 @@
-//! What a start writes into the log last, and what users are served by then: anchors that cut off what does not count and let new
-//! records count, and the overlay.
+//! The last writes of a start into the log, and the overlay that then serves clients. Anchors cut off invalid
+//! records and make new records valid.
 //!
-//! Also whether an array and its log are of one time: a set that is put back as it was before the last start, or before the last clean stop, must not
-//! count beside one that is not.
+//! Also checks that an array and its log are of one time. A set that is put back as it was before the last
+//! start, or before the last clean stop, must not be used with a set that is newer.
 //!
-//! Every start that writes takes two numbers, **sessions**, which both sets have on record in turn before anything else is written: the log first.
-//! So does a stop, once nothing is under way any more. So a set that is put back is two behind, as no crash leaves one.
+//! Every start that writes takes two numbers, **sessions**. Each set records them in turn before anything
+//! else is written, the log set first. A stop does so too, once nothing is in flight. So a set that is put
+//! back is two sessions behind, which no crash can cause.
 //!
 //! | the log's session | cause                                             | next                            |
 //! |-------------------|---------------------------------------------------|---------------------------------|
-//! | home's            | both took part in the last start or stop          | the log counts                  |
-//! | one more          | a crash, before home had the number, too          | the log counts                  |
-//! | less              | the log is an old copy: home had newer from users | refused, if any of it may count; with `accept_loss` all of it is lost |
-//! | more than that    | home is an old copy                               | refused, likewise; with `from_minority` the log counts |
+//! | the main set's    | both took part in the last start or stop          | the log is valid                |
+//! | one more          | a crash, before the main set had the number, too  | the log is valid                |
+//! | less              | the log is an old copy: the main set had newer data of clients | refused, if any of it may be valid; with `accept_loss` all of it is lost |
+//! | more than that    | the main set is an old copy                       | refused, likewise; with `from_minority` the log is valid |
 //!
-//! Within a set superblocks tell old copies of members ([`restripe_array::meta::choose`]); a whole set has nobody to tell it.
+//! Within a set, superblocks show which members are old copies ([`restripe_array::meta::choose`]). For a
+//! whole set there is no such record.
 
 use super::Starting;
 use super::state::{Phase, found_of, record_sectors};
@@ -28,24 +30,25 @@ use alloc::vec::Vec;
 use restripe_array::layout::Level;
 use restripe_array::{BAND_SECTORS_MAX, CommandError, Fact, PAGE_SECTORS, RequestError};
 
-/// Of its segments, so many are kept for cleaning, and fewer than these free ask for going home, and for dropping what is
-/// clean.
+/// The number of segments reserved for cleaning. Fewer free segments than the two shares below start a
+/// destage, and the dropping of clean data.
 const RESERVE: u32 = 1;
-/// Where a log is cleaned: as much as one has may be moved at once, though somebody's flush closes a record early.
+/// Reserve of a log that is cleaned: as much as one segment has may be moved at once, though a client's flush
+/// closes a record early.
 const RESERVE_OF_CLEANED: u32 = 2;
-/// A log of fewer segments has none to spare.
+/// A log with fewer segments has none to spare.
 const SEGMENTS_OF_CLEANED: u32 = 8;
 const RECLAIM_SHARE: u32 = 8;
 const DROP_SHARE: u32 = 4;
 
-/// How records come to lie in a log.
+/// How records are laid out in a log.
 pub(crate) struct LogUse {
     record_sectors: u32,
     grain: u32,
     logless: bool,
 }
 
-/// Of an array that has none.
+/// For an array without a log.
 pub(crate) const LOGLESS: LogUse = LogUse {
     record_sectors: RECORD_SECTORS,
     grain: PAGE_SECTORS as u32,
@@ -58,7 +61,7 @@ pub(crate) const LOGLESS_SHAPE: LogShape = LogShape {
     reclaim_below: 1,
     drop_below: 1,
 };
-/// In a log that begins, and where there is none.
+/// For a log that restarts empty, and for an array without a log.
 pub(crate) const NOTHING: FoundInLog = FoundInLog {
     segments: Vec::new(),
     extents: Vec::new(),
@@ -68,7 +71,7 @@ pub(crate) const NOTHING: FoundInLog = FoundInLog {
 fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
     let segments = layout.segments();
     let (reserve, least) = match cleaned && segments >= SEGMENTS_OF_CLEANED {
-        // Cleaning begins before users wait.
+        // Cleaning starts before clients have to wait.
         true => (RESERVE_OF_CLEANED, RESERVE_OF_CLEANED + 1),
         false => (RESERVE, RESERVE),
     };
@@ -102,7 +105,7 @@ impl Starting {
 
     pub(crate) fn write_anchors(&mut self) -> bool {
         if self.home().writes_lost_list() || self.log().writes_lost_list() {
-            // What is cut off is on record as lost first, and what is forgotten as found.
+            // Records that are cut off are recorded as lost first, and repairs as found.
             return false;
         }
         let mut any = false;
@@ -128,7 +131,7 @@ impl Starting {
         true
     }
 
-    /// How what was gathered goes home: a stripe is a chunk of each first copy.
+    /// How packed data is destaged: a stripe is a chunk of each primary copy.
     pub(crate) fn stripe_destage(&self) -> StripeDestage {
         let geometry = self.home().geometry();
         let copies = match geometry.level {
@@ -180,7 +183,7 @@ impl Starting {
         overlay.plant(self.config.bug);
         self.overlay = Some(overlay);
         if self.home().log_counts() && self.home().records_primary_first() {
-            // From here on the log alone counts.
+            // From here on only the log is valid.
             self.at_home(|core| core.set_ahead(false));
         }
         self.settle_copies();
@@ -188,7 +191,8 @@ impl Starting {
         self.end_start(Ok(()), Stage::Serving);
     }
 
-    /// Copies of the main set may differ only where first copies go ahead. All others are repaired from each other.
+    /// Copies of the main set may differ only where primary copies are written first. All others are repaired
+    /// from each other.
     pub(crate) fn settle_copies(&mut self) {
         let ahead = self.surrogate.redirect.goes_ahead();
         self.sets[Site::Home].ties_mut().primaries_first = ahead;
@@ -198,7 +202,7 @@ impl Starting {
 // -------------------------------------------------------------------------------------------------- sessions
 
 impl Starting {
-    /// Whether the log is what home left in it.
+    /// Whether the log is the one that the main set left.
     pub(crate) fn check_sessions(&self) -> Result<(), CommandError> {
         let (home, log) = (self.home().session(), self.log().session());
         if log < home {
@@ -210,13 +214,14 @@ impl Starting {
         Ok(())
     }
 
-    /// Whether the buffer is of another time than home and log. It gets each number after the log, and before home.
+    /// Whether the NVRAM set is of another time than the main set and the log. It gets each number after the
+    /// log, and before the main set.
     pub(crate) fn is_buffer_old(&self) -> bool {
         let [home, log, buffer] = self.sets.0.each_ref().map(|set| set.session());
         buffer < home || buffer > log || buffer.saturating_add(1) < log
     }
 
-    /// Gives a start or a stop a number: true once all sets have it.
+    /// Gives a start or a stop its number: true once all sets have it.
     pub(crate) fn number_sets(&mut self, session: u32) -> Result<bool, CommandError> {
         for site in [Site::Log, Site::Nvram, Site::Home] {
             if site == Site::Nvram && !self.buffer.used {
@@ -288,7 +293,7 @@ impl Starting {
         true
     }
 
-    /// The log does not get on record what it is to have there.
+    /// The log set cannot record its number or its mark.
     fn numbered_in_vain(&mut self, layout: LogLayout) {
         match !self.log_counts() && !self.home().halted() {
             true => self.go_on_alone(),
@@ -299,7 +304,7 @@ impl Starting {
         }
     }
 
-    /// The buffer failed while the start is on its way: it goes on without if that does not count.
+    /// The NVRAM set failed during the start: the start continues without it if it holds no valid data.
     fn lose_buffer(&mut self, error: CommandError, layout: LogLayout) {
         if self.start_mut().slots.counts {
             return self.refuse_buffer(error);

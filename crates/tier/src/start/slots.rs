@@ -1,18 +1,21 @@
-//! What a start takes from a code cache's buffer: records that users flushed and the log does not have whole. They are written where they
-//! were to lie in the log, and the log is read again, as if it had had them.
+//! Takes records from the NVRAM set of a code cache at a start: those that clients flushed and that the log
+//! does not have whole. They are written to their places in the log, and the log is read again, as if it had
+//! had them.
 //!
 //! | step    | cause                                                      | next             |
 //! |---------|------------------------------------------------------------|------------------|
-//! | reading | the half has come                                          | page             |
+//! | reading | the half has been read                                     | page             |
 //! | page    | it is the page of a version                                | sum              |
-//! | sum     | its checksum is right: one that is known                   | the next half    |
-//! | sum     | the same, of one that goes into the log                    | header           |
+//! | sum     | its checksum is right: the version is known                | the next half    |
+//! | sum     | its checksum is right: the version goes into the log       | header           |
 //! | header  | the page that it has in the log is put                     | writing          |
-//! | writing | the log has it, not yet durably                            | the next of them |
+//! | writing | the log has it, not yet durably                            | the next version |
 //!
-//! A half that no version can be read from is read without one of its copies after the other (reading). What is found so is known,
-//! and the wrong copy is written again. If nothing is found, nothing is there; unless a copy that is here could not be read, or one
-//! that is to go into the log was there before: then the start is refused, or what that had is given up, and told.
+//! If no version can be read from a half, the half is read without one of its copies after the other
+//! (reading). A version that is found so is known, and the wrong copy is rewritten. If none is found, the
+//! half is empty. There are two exceptions: a copy that is present could not be read, or the half had a
+//! version that is to go into the log. Then the start is refused, or that version is given up, and the loss
+//! reported.
 
 use super::reading::LogReader;
 use super::state::{Half, HalfStep, Phase, can_be_had, of_buffer};
@@ -31,18 +34,18 @@ use restripe_array::{
 };
 
 impl LogReader {
-    /// What the log is to have on record of the buffer from now on; true once it has.
+    /// Records in the log's superblock what the NVRAM set holds from now on. True once the record is durable.
     pub(crate) fn mark_at_start(&mut self, numbered: bool) -> Result<bool, RequestError> {
         match (self.buffer_mark(), self.buffer.used) {
             (BufferMark::None, _) => Ok(true),
             (_, false) => self.mark_buffer(BufferMark::Idle),
-            // The buffer has the start's number first.
+            // The NVRAM set has the start's number first.
             (_, true) if numbered => self.mark_buffer(BufferMark::Counts),
             (_, true) => Ok(true),
         }
     }
 
-    /// Goes on with the halves, or with what is moved; false if it has to wait.
+    /// Continues with the halves, or with the records that are moved. False if it has to wait.
     pub(crate) fn slots_on(&mut self) -> bool {
         let halves = self.slots().halves();
         let start = self.start_mut();
@@ -79,7 +82,7 @@ impl LogReader {
         let slots = &mut self.start_mut().slots;
         slots.next += u32::from(!moving);
         slots.now = Some(now);
-        // What cannot be read of one copy is not written again of another before that is known to be right.
+        // A copy that cannot be read is not rewritten from another copy before that one is known to be right.
         self.read_half(Suspects::NOBODY);
         true
     }
@@ -99,8 +102,8 @@ impl LogReader {
         self.read_half(again.suspects);
     }
 
-    /// A half reads so. Where no version is, another copy may have one; the wrong copy of one that was found is written again, unless
-    /// it goes into the log now.
+    /// The half could be read. If it has no version, another copy may have one. The wrong copy of a version
+    /// that was found is rewritten, unless the version goes into the log now.
     fn half_reads(&mut self, version: Option<Version>) {
         let mends = self.may_write() && !self.is_moving();
         let half = self.half();
@@ -116,7 +119,7 @@ impl LogReader {
         }
     }
 
-    /// A half cannot be read so.
+    /// The half could not be read.
     fn half_fails(&mut self) {
         let half = self.half();
         if half.found.is_some() {
@@ -129,7 +132,7 @@ impl LogReader {
         }
     }
 
-    /// The wrong copy of a version could not be written again: what the others have of it was sound.
+    /// The wrong copy of a version could not be rewritten: the version from the other copies was sound.
     fn half_stays(&mut self) {
         let found = self.half().found.take();
         self.half_is(found);
@@ -166,7 +169,7 @@ impl LogReader {
         (half.job, half.buf)
     }
 
-    /// Nothing more is done with this half.
+    /// Ends the work on this half.
     fn leave_half(&mut self) -> u32 {
         let now = self.start_mut().slots.now.take();
         let Half { half, buf, job, .. } = now.expect("one is being looked at");
@@ -197,7 +200,7 @@ impl LogReader {
         }
     }
 
-    /// What lies there may have been flushed, and nobody has it.
+    /// The half may hold flushed data, and no copy of it can be read.
     fn give_up_half(&mut self) {
         self.leave_half();
         let error = self.why_unreadable();
@@ -206,7 +209,8 @@ impl LogReader {
         }
     }
 
-    /// A buffer that too few members are left of while the start is on its way is missing, as one that was not there.
+    /// An NVRAM set that loses too many members during the start is treated as missing, like one that was not
+    /// present.
     fn why_unreadable(&self) -> CommandError {
         let buffer = self.buffer_set();
         match buffer.halt().map(|halt| buffer.halt_error(halt)) {
@@ -216,7 +220,8 @@ impl LogReader {
         }
     }
 
-    /// What users flushed may lie where the buffer does not tell it: that is given up and told, or the start refused.
+    /// The NVRAM set may hold flushed data that cannot be read. That data is given up and reported, or the
+    /// start is refused.
     fn forgoes(&mut self, error: CommandError) -> bool {
         let mode = self.start_mut().mode;
         if !self.accepts_loss() || can_be_had(&error, mode) {
@@ -231,9 +236,9 @@ impl LogReader {
         true
     }
 
-    /// It has a newer version than before: the log is read again, and does without. Copies of a half are only apart where a crash
-    /// came before both had the newer version, and so before its flush was answered; what the older one was of is in the
-    /// other half by then, or in the log.
+    /// The half has a newer version than before: the log is read again, without it. The copies of a half
+    /// differ only if a crash came before both had the newer version, and so before its flush was
+    /// acknowledged. The data of the older version is in the other half by then, or in the log.
     fn drop_move(&mut self) {
         let slots = &mut self.start_mut().slots;
         let dropped = slots.moves.pop_front().expect("it was on its way");
@@ -263,7 +268,7 @@ impl LogReader {
         }
     }
 
-    /// It is of its slot, and no longer than a half.
+    /// Whether a version belongs to this half's slot, and is no longer than a half.
     fn fits(&mut self, version: &Version) -> bool {
         let half = self.half().half;
         let header = version.header;
@@ -271,14 +276,14 @@ impl LogReader {
         short && self.slots().half_of(header.sequence, version.version) == half
     }
 
-    /// What a half turned out to have.
+    /// Handles the version that a half turned out to have.
     fn half_is(&mut self, version: Option<Version>) {
         if !self.is_moving() {
             let half = self.leave_half();
             let found = version.map(|version| (half, version));
             return self.start_mut().slots.versions.extend(found);
         }
-        // It was whole a moment ago.
+        // The half had a whole version a moment ago.
         let Some(version) = version else {
             return self.give_up_half();
         };
@@ -286,7 +291,7 @@ impl LogReader {
         let expected = &expected.expect("it is on its way").1;
         if *expected != version {
             let age = |one: &Version| (one.header.sequence, one.version);
-            // What was there before is older than what was found, which a member had that does not tell it any more.
+            // The version found now is older: the newer one was on a member that does not return it any more.
             if age(&version) < age(expected) {
                 return self.give_up_half();
             }
@@ -314,7 +319,8 @@ impl LogReader {
         self.write(Site::Log, Owner::Job(job), at, source);
     }
 
-    /// The log was read, and the buffer has what it lacks: that goes there. False if it has nothing.
+    /// The log was read, and the NVRAM set has records that the log lacks: they go there. False if there are
+    /// none.
     pub(crate) fn move_from_buffer(&mut self, scan: &Scan) -> bool {
         let layout = *scan.layout();
         let whole = |one: &&(u32, Version)| one.1.closed;
@@ -322,7 +328,7 @@ impl LogReader {
         if !start.slots.counts || start.cut.is_some() || start.doubt.is_some() {
             return false;
         }
-        // One that can be read no more there, or those behind the last that is whole.
+        // A record that can no longer be read in the log, or the records behind the last whole one.
         let unread = scan.unread_from();
         let again = unread.and_then(|sequence| start.slots.newest(sequence).filter(whole));
         let moves = match again.cloned() {
@@ -341,7 +347,7 @@ impl LogReader {
             .iter()
             .all(|(_, version)| scan.has_place(&version.header));
         if !placed || start.slots.moved == Some(first) {
-            // No writer left that.
+            // No writer leaves such a state.
             if !self.forgoes(CommandError::Metadata) {
                 return true;
             }

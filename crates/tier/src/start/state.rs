@@ -1,4 +1,4 @@
-//! The state of a start under way.
+//! The state of a start in progress.
 
 use crate::config::RECORD_SECTORS;
 use crate::overlay::format::{LogLayout, Read, RecordHeader, Recovered, Scan, Version};
@@ -11,7 +11,7 @@ use restripe_array::{Buf, CommandError, CommandTag, PAGE_SECTORS, Page, StartMod
 
 pub(crate) enum Phase {
     Sets,
-    /// Both homes of each anchor, in turn; how many are asked for, and how many are there.
+    /// Both places of each anchor, in turn; the number requested, and the number that have ended.
     Anchors {
         layout: LogLayout,
         homes: Vec<Option<Page>>,
@@ -19,21 +19,21 @@ pub(crate) enum Phase {
         ended: usize,
     },
     Scan(Box<Scan>),
-    /// What the buffer has, and what of it goes into the log.
+    /// Reads the records in the NVRAM set, and decides which of them go into the log.
     Slots {
         layout: LogLayout,
     },
     Moving {
         layout: LogLayout,
     },
-    /// Both sets get the start's number on record ([`super::serve`]).
+    /// Both sets record the start's number ([`super::serve`]).
     Numbering {
         layout: LogLayout,
         session: u32,
         last: u32,
     },
     Flushing(Box<Recovered>),
-    /// What the log does not tell is called lost.
+    /// The main set records as lost the data that the log does not have.
     Losing {
         layout: LogLayout,
     },
@@ -46,7 +46,7 @@ pub(crate) enum Phase {
 }
 
 impl Phase {
-    /// Of a log that is being read.
+    /// The layout of the log that is being read.
     pub(crate) fn layout(&self) -> LogLayout {
         match self {
             Phase::Anchors { layout, .. } => *layout,
@@ -61,16 +61,17 @@ pub(crate) struct Start {
     pub(crate) mode: StartMode,
     pub(crate) phase: Phase,
     pub(crate) reads: Vec<Option<Reading>>,
-    /// A read of the scan that found no buffer.
+    /// A read of the scan for which no buffer was free.
     pub(crate) next: Option<Read>,
-    /// What home would lose, while the log is asked whether it has that.
+    /// The extents that the main set would lose, while the log is read to see whether it has them.
     pub(crate) doubt: Option<Vec<(u64, u64)>>,
-    /// The log counts up to this record: what it and those behind it had is lost.
+    /// The log is valid up to this record: the data of this record and of those behind it is lost.
     pub(crate) cut: Option<u64>,
     pub(crate) slots: Slots,
 }
 
-/// Whether a set that did not start in this mode would, with room for what it writes, or from the members that are here.
+/// Whether a set that did not start in this mode would start with free space, or from the members that are
+/// present.
 pub(crate) fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
     match error.innermost() {
         CommandError::Minority { .. } => !mode.from_minority,
@@ -78,7 +79,7 @@ pub(crate) fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
     }
 }
 
-/// What is being read.
+/// The page or payload that is being read.
 #[derive(Clone, Copy)]
 pub(crate) enum Wanted {
     Anchor(usize),
@@ -91,18 +92,18 @@ pub(crate) struct Reading {
     pub(crate) wanted: Wanted,
     pub(crate) buf: Buf,
     pub(crate) step: Step,
-    /// It reads again what was wrong.
+    /// Set while something that was wrong is read again.
     pub(crate) again: Option<Again>,
 }
 
-/// Of a payload in a log that is written by whole rows, which is read with its header: nobody knows whether its parity was
-/// written, so it is written again before it counts.
+/// The steps of a payload in a log that is written by whole rows. It is read with its header. Whether its
+/// parity was written is unknown, so the record is rewritten before it is valid.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     Reading,
-    /// The payload is sound: the header is looked at once more.
+    /// The payload is sound: the header is checked once more.
     Sound,
-    /// The header that was found goes before the payload.
+    /// The header that was found is put in front of the payload.
     Header,
     Rewriting,
 }
@@ -119,9 +120,9 @@ impl Wanted {
 /// A reading that does without some members.
 #[derive(Clone, Copy)]
 pub(crate) struct Again {
-    /// All readings have brought the same.
+    /// All readings have given the same bytes.
     pub(crate) agreed: bool,
-    /// What the first reading brought, by its checksum; nothing if it failed.
+    /// The checksum of the first reading; none if it failed.
     pub(crate) plain: Option<u32>,
     pub(crate) attempt: Attempt,
 }
@@ -135,34 +136,35 @@ pub(crate) enum HalfStep {
     Writing,
 }
 
-/// The half that is being looked at.
+/// The half that is being read.
 pub(crate) struct Half {
     pub(crate) half: u32,
     pub(crate) buf: Buf,
     pub(crate) job: u32,
     pub(crate) step: HalfStep,
-    /// No version could be read from it, and so it is read without some of its copies: nobody else says that one is wrong.
+    /// Set if no version could be read from the half: it is read without some of its copies, since nothing
+    /// else shows which copy is wrong.
     pub(crate) again: Option<Attempt>,
-    /// What was found without them, while they are written again.
+    /// The version that was found without some copies, while those are rewritten.
     pub(crate) found: Option<Version>,
-    /// A copy that is here could not be read so: nobody knows what it has.
+    /// A copy that is present could not be read in this way: its content is unknown.
     pub(crate) unread: bool,
 }
 
-/// What the buffer has, as far as a start has looked.
+/// The content of the NVRAM set, as far as a start has read it.
 #[derive(Default)]
 pub(crate) struct Slots {
-    /// It may hold what counts.
+    /// The NVRAM set may hold valid data.
     pub(crate) counts: bool,
     pub(crate) next: u32,
     pub(crate) now: Option<Half>,
-    /// Versions that are whole, and the halves that they lie in.
+    /// Versions that are whole, and the halves that they are in.
     pub(crate) versions: Vec<(u32, Version)>,
-    /// Those that go into the log.
+    /// The versions that go into the log.
     pub(crate) moves: VecDeque<(u32, Version)>,
-    /// The first of those that went there last.
+    /// The first of the versions that went into the log last.
     pub(crate) moved: Option<u64>,
-    /// It has been told that something of it is given up.
+    /// A fact has reported that some of the content is given up.
     pub(crate) forgone: bool,
 }
 
@@ -174,7 +176,7 @@ impl Slots {
         versions.max_by_key(|(_, version)| version.version)
     }
 
-    /// What counts from this sequence on.
+    /// The valid versions from this sequence on.
     pub(crate) fn chain(&self, mut sequence: u64) -> Vec<(u32, Version)> {
         let mut chain = Vec::new();
         while let Some(found) = self.newest(sequence) {
@@ -195,10 +197,11 @@ pub(crate) fn of_buffer(error: CommandError) -> CommandError {
     }
 }
 
-/// A read's bytes, as far as the start wants to know them.
+/// The bytes of a read, as far as the start needs them.
 pub(crate) type Brought = (Option<Page>, Option<Verdict>);
 
-/// The payload of a record at most. Where a record is written at once, with its header, it is one buffer with that.
+/// The largest payload of a record. Where a record is written in one request with its header, both share one
+/// buffer.
 pub(crate) fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
     let header = PAGE_SECTORS as u32;
     match whole_rows {
@@ -209,7 +212,8 @@ pub(crate) fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
     }
 }
 
-/// What counts from now on: no clean copies, since a crash may have taken back at home what they are of.
+/// The records that are valid from now on. Clean copies are left out: a crash may have undone the writes to
+/// the main set that made them clean.
 pub(crate) fn found_of(recovered: &Recovered) -> FoundInLog {
     let counts = |extent: &&Extent| extent.kind != Kind::Clean;
     FoundInLog {
