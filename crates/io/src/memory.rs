@@ -204,10 +204,8 @@ pub struct Piece {
 
 impl Piece {
     pub fn new(memory: Memory, offset: u32, bytes: u32) -> Piece {
-        assert!(
-            offset as usize + bytes as usize <= memory.bytes(),
-            "a piece lies within its memory"
-        );
+        let end = offset as usize + bytes as usize;
+        assert!(end <= memory.bytes(), "a piece lies within its memory");
         Piece {
             memory,
             offset,
@@ -255,10 +253,8 @@ pub struct PoolMemory {
 impl PoolMemory {
     /// An error if there is not so much memory: a read cache may ask for much.
     pub fn new(pool: Pool) -> io::Result<PoolMemory> {
-        assert!(
-            pool.small + pool.large <= Buf::USER,
-            "pool handles lie below the users'"
-        );
+        let handles = pool.small + pool.large;
+        assert!(handles <= Buf::USER, "pool handles lie below the users'");
         let (small, large) = (pool.small as usize, pool.large as usize);
         let mut blocks = Memory::cut(small, restripe_array::SMALL_BYTES as usize)?;
         blocks.extend(Memory::cut(large, restripe_array::LARGE_BYTES as usize)?);
@@ -451,10 +447,9 @@ impl UserMemory {
             self.slots[slot as usize] = Some(owned);
             return slot;
         }
-        let slot =
-            u32::try_from(self.slots.len()).expect("the budget bounds the number of buffers");
+        let slot = u32::try_from(self.slots.len());
         self.slots.push(Some(owned));
-        slot
+        slot.expect("the budget bounds the number of buffers")
     }
 
     fn grow(&mut self, class: usize) -> Option<Memory> {
@@ -502,12 +497,10 @@ impl UserMemory {
 
     /// Buffers that `owner` still answers for.
     pub fn owned_by(&self, owner: u32) -> Vec<BufRef> {
-        let slots = self.slots.iter().enumerate();
+        let slots = (Buf::USER..).zip(&self.slots);
         let owned =
             slots.filter(|(_, slot)| slot.as_ref().is_some_and(|owned| owned.owner == owner));
-        owned
-            .map(|(index, _)| BufRef::new(Buf(Buf::USER + index as u32), 0, 1))
-            .collect()
+        owned.map(|(buf, _)| BufRef::new(Buf(buf), 0, 1)).collect()
     }
 
     /// `owner` is gone: what the engine still uses of it is not its next namesake's.
@@ -553,8 +546,8 @@ impl<'a> Handles<'a> {
     }
 
     pub fn slice(&self, part: BufRef) -> &[u8] {
-        self.memory(part.buf)
-            .slice(part.offset as usize, part.bytes as usize)
+        let memory = self.memory(part.buf);
+        memory.slice(part.offset as usize, part.bytes as usize)
     }
 
     /// Backs a handle anew, with the same contents.
@@ -602,26 +595,17 @@ mod tests {
         let late = handles.piece(BufRef::new(Buf(1), 0, 4096));
         handles.renew(Buf(1));
         late.memory.fill(0, &[9; 4096]);
-        assert!(
-            handles
-                .slice(BufRef::new(Buf(1), 0, 4096))
-                .iter()
-                .all(|b| *b == 7)
-        );
+        assert_eq!(handles.slice(BufRef::new(Buf(1), 0, 4096)), [7; 4096]);
     }
 
     #[test]
     fn user_memory_stays_within_its_budget_and_is_reused() {
         let mut users = UserMemory::new(64 * 1024);
         let first = users.allocate(40_000, 0).expect("within the budget");
-        assert!(
-            users.allocate(4096, 0).is_none(),
-            "40,000 bytes take 64 KiB"
-        );
+        // 40,000 bytes take 64 KiB.
+        assert!(users.allocate(4096, 0).is_none());
         users.release(first);
-        let small: Vec<_> = (0..16)
-            .map(|_| users.allocate(4096, 0).expect("room again"))
-            .collect();
+        let small = [(); 16].map(|()| users.allocate(4096, 0).expect("room again"));
         assert!(users.allocate(1, 0).is_none());
         assert_eq!(users.held(), 64 * 1024);
         small.into_iter().for_each(|buf| users.release(buf));
@@ -638,17 +622,10 @@ mod tests {
         }
         assert_eq!(hoarded.len(), 7, "an eighth of the budget is apart");
         assert!(users.share_taken(0) && !users.share_taken(1));
-        assert!(
-            users.allocate(4096, 0).is_none(),
-            "who hoards is not modest"
-        );
-        let modest: Vec<_> = (1..=32)
-            .map(|owner| {
-                users
-                    .allocate(1 << 20, owner)
-                    .expect("apart for the modest")
-            })
-            .collect();
+        let hoards = users.allocate(4096, 0);
+        assert!(hoards.is_none(), "who hoards is not modest");
+        let mut apart = |owner| users.allocate(1 << 20, owner).expect("for the modest");
+        let modest: Vec<_> = (1..=32).map(&mut apart).collect();
         assert!(users.allocate(4096, 33).is_none(), "that is all there is");
         users.release(modest[0]);
         assert!(users.allocate_apart(4096, 33).is_some());
@@ -693,15 +670,12 @@ mod tests {
     #[test]
     fn advancing_drops_what_is_done() {
         let memory = Memory::new(4096);
-        let mut pieces = vec![
-            Piece::new(memory.clone(), 0, 100),
-            Piece::new(memory, 100, 50),
-        ];
+        let mut pieces = [(0, 100), (100, 50)]
+            .map(|(at, bytes)| Piece::new(memory.clone(), at, bytes))
+            .to_vec();
         advance(&mut pieces, 120);
-        assert_eq!(
-            (pieces.len(), pieces[0].offset, pieces[0].bytes),
-            (1, 120, 30)
-        );
+        assert_eq!(pieces.len(), 1);
+        assert_eq!((pieces[0].offset, pieces[0].bytes), (120, 30));
         advance(&mut pieces, 30);
         assert!(pieces.is_empty());
     }

@@ -53,12 +53,15 @@ struct Family<T> {
     samples: fn(&T, &mut Samples<'_>),
 }
 
-/// A table of metrics of a part of the status: name, help, samples.
+/// A table of metrics of a part of the status: name, help, samples. A field in parentheses is the only sample.
 macro_rules! metrics {
-    ($table:ident: $part:ty { $($name:ident $help:literal = $samples:expr;)+ }) => {
-        const $table: &[Family<$part>] =
-            &[$(Family { name: stringify!($name), help: $help, samples: $samples }),+];
+    ($table:ident: $part:ty { $($name:ident $(($field:ident))? $help:literal $(= $samples:expr)?;)+ }) => {
+        const $table: &[Family<$part>] = &[$(Family {
+            name: stringify!($name), help: $help, samples: metrics!($($field)? $(= $samples)?),
+        }),+];
     };
+    ($field:ident) => { |part, to| to.one(part.$field) };
+    (= $samples:expr) => { $samples };
 }
 
 metrics! { ARRAY: StatusView {
@@ -78,10 +81,9 @@ metrics! { ARRAY: StatusView {
     restripe_volatile
         "1 while a current member makes no write durable, and clients are offered neither FLUSH nor FUA."
         = |s, to| to.flag(s.volatile);
-    restripe_size_bytes "Usable bytes of the array." = |s, to| to.one(s.size_bytes);
-    restripe_generation "Generation of the metadata." = |s, to| to.one(s.generation);
-    restripe_lost_bytes "Bytes that could not be recovered from redundancy."
-        = |s, to| to.one(s.lost_bytes);
+    restripe_size_bytes(size_bytes) "Usable bytes of the array.";
+    restripe_generation(generation) "Generation of the metadata.";
+    restripe_lost_bytes(lost_bytes) "Bytes that could not be recovered from redundancy.";
     restripe_in_doubt_bytes
         "Upper bound of the bytes that are valid on primary copies only, until a resync has passed them."
         = |s, to| to.one(s.in_doubt_bytes);
@@ -107,14 +109,11 @@ metrics! { COUNTERS: CountersView {
     // What the requests generation ratio is made of; a ratio of rates tells why a degraded array is slow.
     restripe_read_blocks_asked_total "Blocks of 4 KiB requested by reads, in written extents."
         = |c, to| to.one(c.blocks_asked);
-    restripe_read_blocks_cached_total "Requested blocks that were in the read cache."
-        = |c, to| to.one(c.blocks_cached);
+    restripe_read_blocks_cached_total(blocks_cached) "Requested blocks that were in the read cache.";
     restripe_read_blocks_fetched_total "Blocks read from members for the others; divided by the requested blocks, the requests generation ratio (RGR)."
         = |c, to| to.one(c.blocks_fetched);
-    restripe_degraded_reads_total "Reads reconstructed from redundancy."
-        = |c, to| to.one(c.degraded_reads);
-    restripe_repaired_sectors_total "Sectors repaired from redundancy and rewritten."
-        = |c, to| to.one(c.repaired_sectors);
+    restripe_degraded_reads_total(degraded_reads) "Reads reconstructed from redundancy.";
+    restripe_repaired_sectors_total(repaired_sectors) "Sectors repaired from redundancy and rewritten.";
 }}
 
 metrics! { MEMBERS: StatusView {
@@ -146,8 +145,7 @@ metrics! { MEMBERS_ENERGY: StatusView {
 }}
 
 metrics! { ENERGY: EnergyView {
-    restripe_joules_total "Energy of all drives, each counted once, estimated from the rating."
-        = |e, to| to.one(e.joules);
+    restripe_joules_total(joules) "Energy of all drives, each counted once, estimated from the rating.";
 }}
 
 metrics! { TASKS: StatusView {
@@ -181,8 +179,7 @@ metrics! { LAST_SCRUB: LastScrubView {
             ("in_sync_unverified", l.rows_in_sync_unverified),
             ("left", l.rows_left),
         ]);
-    restripe_last_scrub_wrong_rows "Rows whose cells disagreed in the last scrub."
-        = |l, to| to.one(l.rows_wrong);
+    restripe_last_scrub_wrong_rows(rows_wrong) "Rows whose cells disagreed in the last scrub.";
     restripe_last_scrub_unreadable_rows "Rows with a read error on a member in the last scrub."
         = |l, to| to.one(l.rows_unreadable);
     restripe_last_scrub_mismatched_bytes "Bytes that the last scrub found wrong or unreadable."
@@ -202,8 +199,8 @@ metrics! { LAST_SCRUB: LastScrubView {
 }}
 
 metrics! { HEAT: HeatView {
-    restripe_heat_zones "Zones in which reads are counted." = |h, to| to.one(h.zones);
-    restripe_heat_read_zones "Zones with reads." = |h, to| to.one(h.zones_read);
+    restripe_heat_zones(zones) "Zones in which reads are counted.";
+    restripe_heat_read_zones(zones_read) "Zones with reads.";
     restripe_heat_hot_share_ratio
         "Share of the reads in the hottest fifth of all zones; counts are halved after each epoch."
         = |h, to| to.one(h.hot_share);
@@ -229,60 +226,51 @@ metrics! { BUFFER: BufferView {
 }}
 
 metrics! { OVERLAY: OverlayView {
-    restripe_surrogate_away_bytes "Bytes whose only current copy is in the surrogate."
-        = |o, to| to.one(o.away_bytes);
+    restripe_surrogate_away_bytes(away_bytes) "Bytes whose only current copy is in the surrogate.";
     restripe_surrogate_ahead_bytes
         "Bytes that are current on primary copies and not on secondary copies."
         = |o, to| to.one(o.ahead_bytes);
-    restripe_surrogate_exposed_bytes "Bytes whose only current copy is a primary copy."
-        = |o, to| to.one(o.exposed_bytes);
+    restripe_surrogate_exposed_bytes(exposed_bytes) "Bytes whose only current copy is a primary copy.";
     restripe_surrogate_clean_bytes
         "Bytes of cached copies in the surrogate, which may be dropped."
         = |o, to| to.one(o.clean_bytes);
-    restripe_surrogate_log_bytes "Size of the surrogate's log in bytes."
-        = |o, to| to.one(o.log_bytes);
-    restripe_surrogate_extents "Extents in the map from the array to the log."
-        = |o, to| to.one(o.extents);
-    restripe_surrogate_extents_max "Maximum number of extents in this map."
-        = |o, to| to.one(o.extents_max);
+    restripe_surrogate_log_bytes(log_bytes) "Size of the surrogate's log in bytes.";
+    restripe_surrogate_extents(extents) "Extents in the map from the array to the log.";
+    restripe_surrogate_extents_max(extents_max) "Maximum number of extents in this map.";
     restripe_surrogate_going_home "1 while a destage runs." = |o, to| to.flag(o.going_home);
     restripe_surrogate_broken "1 if the log failed." = |o, to| to.flag(o.broken);
     restripe_surrogate_redirected_writes_total "User writes that were redirected to the surrogate."
         = |o, to| to.one(o.redirected_writes);
-    restripe_surrogate_log_reads_total "User reads served from the surrogate only."
-        = |o, to| to.one(o.log_reads);
+    restripe_surrogate_log_reads_total(log_reads) "User reads served from the surrogate only.";
     restripe_surrogate_split_reads_total "User reads served from the surrogate and the main set."
         = |o, to| to.one(o.split_reads);
-    restripe_surrogate_home_bytes_total "Bytes that were destaged to the main set."
-        = |o, to| to.one(o.home_bytes);
+    restripe_surrogate_home_bytes_total(home_bytes) "Bytes that were destaged to the main set.";
     restripe_surrogate_clean_copies_total "Cached copies that were made of data in the main set."
         = |o, to| to.one(o.clean_copies);
 }}
 
 metrics! { STANDBY: OverlayView {
-    restripe_code_cache_mirrors_asleep "Mirrors in standby." = |o, to| to.one(o.mirrors_asleep);
+    restripe_code_cache_mirrors_asleep(mirrors_asleep) "Mirrors in standby.";
     restripe_code_cache_starts_a_day_max "Maximum spin-downs of mirrors per day."
         = |o, to| to.maybe(o.starts_a_day_max);
     restripe_code_cache_starts_left "Spin-downs that are left in this budget now."
         = |o, to| to.maybe(o.starts_left);
-    restripe_code_cache_rests_total "Spin-downs of mirrors." = |o, to| to.one(o.rests);
-    restripe_code_cache_destages_total "Destages that completed." = |o, to| to.one(o.destages);
+    restripe_code_cache_rests_total(rests) "Spin-downs of mirrors.";
+    restripe_code_cache_destages_total(destages) "Destages that completed.";
 }}
 
 metrics! { CODE_CACHE: OverlayView {
     restripe_code_cache_cleanings_total
         "Cleanings of the oldest segments of the log, which avoid a destage."
         = |o, to| to.one(o.cleanings);
-    restripe_code_cache_moved_bytes_total "Bytes that were moved by log cleaning."
-        = |o, to| to.one(o.moved_bytes);
+    restripe_code_cache_moved_bytes_total(moved_bytes) "Bytes that were moved by log cleaning.";
     restripe_code_cache_seals_total "Records that were packed in memory and sealed, by cause."
         = |o, to| to.each("cause", &o.seals);
 }}
 
 metrics! { LENDING: LendingView {
-    restripe_lent_bytes "Bytes reserved for leases." = |l, to| to.one(l.bytes);
-    restripe_lent_free_bytes "Bytes reserved for leases that are not lent."
-        = |l, to| to.one(l.free_bytes);
+    restripe_lent_bytes(bytes) "Bytes reserved for leases.";
+    restripe_lent_free_bytes(free_bytes) "Bytes reserved for leases that are not lent.";
     restripe_lease_bytes "Bytes of a lease."
         = |l, to| to.each("lease", l.leases.iter().map(|one| (&one.name, one.bytes)));
     restripe_lease_in_use "1 if a client has the lease attached."
@@ -326,12 +314,8 @@ impl Text {
     /// The metrics of a part, if the array has it.
     fn all<T>(&mut self, families: &[Family<T>], part: Option<&T>) {
         let Some(part) = part else { return };
-        for Family {
-            name,
-            help,
-            samples,
-        } in families
-        {
+        for family in families {
+            let (name, help) = (family.name, family.help);
             let kind = match name.ends_with("_total") {
                 true => "counter",
                 false => "gauge",
@@ -344,7 +328,7 @@ impl Text {
                 name,
                 absent: false,
             };
-            samples(part, &mut to);
+            (family.samples)(part, &mut to);
             if to.absent {
                 self.out.truncate(before);
             }
@@ -496,10 +480,10 @@ mod tests {
             match line.strip_prefix("# TYPE ") {
                 Some(rest) => family = rest.split(' ').next().expect("a name"),
                 None if line.starts_with('#') => {}
-                None => assert!(
-                    line.starts_with(&format!("{family}{{array=\"tank\"")),
-                    "{line}"
-                ),
+                None => {
+                    let begin = format!("{family}{{array=\"tank\"");
+                    assert!(line.starts_with(&begin), "{line}");
+                }
             }
         }
     }

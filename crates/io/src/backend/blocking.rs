@@ -103,15 +103,9 @@ pub(super) fn send(stream: super::Stream, iov: &mut [libc::iovec], flags: i32) -
 }
 
 pub(super) fn accept(fd: RawFd) -> i32 {
+    let (address, length) = (std::ptr::null_mut(), std::ptr::null_mut());
     // SAFETY: no address is asked for.
-    outcome(unsafe {
-        libc::accept4(
-            fd,
-            std::ptr::null_mut(),
-            std::ptr::null_mut(),
-            libc::SOCK_CLOEXEC,
-        )
-    } as isize)
+    outcome(unsafe { libc::accept4(fd, address, length, libc::SOCK_CLOEXEC) } as isize)
 }
 
 // -------------------------------------------------------------------------------------------------------- workers
@@ -210,11 +204,8 @@ impl Threads {
     /// With at least one thread running, failing to start another only means less concurrency.
     fn start_thread(&mut self) {
         let shared = self.shared.clone();
-        let name = "restripe-worker".to_owned();
-        match std::thread::Builder::new()
-            .name(name)
-            .spawn(move || work(&shared))
-        {
+        let thread = std::thread::Builder::new().name("restripe-worker".to_owned());
+        match thread.spawn(move || work(&shared)) {
             Ok(thread) => self.threads.push(thread),
             Err(_) if !self.threads.is_empty() => {}
             Err(_) => self.perform_here(),
@@ -226,15 +217,7 @@ impl Threads {
         let waiting: Vec<(Token, Op)> = lock(&self.shared.queue).waiting.drain(..).collect();
         let mut iov = Vec::new();
         for (token, op) in waiting {
-            let (result, pieces) = perform(op, &mut iov);
-            finish(
-                &self.shared,
-                Completion {
-                    token,
-                    result,
-                    pieces,
-                },
-            );
+            finish(&self.shared, token, perform(op, &mut iov));
         }
     }
 
@@ -262,15 +245,7 @@ impl Drop for Threads {
 fn work(shared: &Shared) {
     let mut iov = Vec::new();
     while let Some((token, op)) = next(shared) {
-        let (result, pieces) = perform(op, &mut iov);
-        finish(
-            shared,
-            Completion {
-                token,
-                result,
-                pieces,
-            },
-        );
+        finish(shared, token, perform(op, &mut iov));
     }
 }
 
@@ -284,18 +259,20 @@ fn next(shared: &Shared) -> Option<(Token, Op)> {
             return None;
         }
         queue.idle += 1;
-        queue = shared
-            .more
-            .wait(queue)
-            .unwrap_or_else(PoisonError::into_inner);
+        let waited = shared.more.wait(queue);
+        queue = waited.unwrap_or_else(PoisonError::into_inner);
         queue.idle -= 1;
     }
 }
 
-fn finish(shared: &Shared, completion: Completion) {
+fn finish(shared: &Shared, token: Token, (result, pieces): (i32, Vec<crate::memory::Piece>)) {
     let mut done = lock(&shared.done);
     let first = done.is_empty();
-    done.push(completion);
+    done.push(Completion {
+        token,
+        result,
+        pieces,
+    });
     drop(done);
     if first {
         shared.waker.wake();

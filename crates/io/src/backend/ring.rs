@@ -73,32 +73,21 @@ fn build() -> io::Result<(IoUring, bool)> {
     match lean {
         Ok(ring) => Ok((ring, true)),
         // Kernels before 6.1 know neither flag.
-        Err(_) => Ok((
-            IoUring::builder()
-                .setup_cqsize(COMPLETIONS)
-                .build(ENTRIES)?,
-            false,
-        )),
+        Err(_) => {
+            let mut plain = IoUring::builder();
+            Ok((plain.setup_cqsize(COMPLETIONS).build(ENTRIES)?, false))
+        }
     }
 }
 
 /// Whether this kernel has every operation that we submit.
 fn complete(ring: &IoUring) -> io::Result<bool> {
-    let needed = [
-        opcode::Read::CODE,
-        opcode::Readv::CODE,
-        opcode::Write::CODE,
-        opcode::Writev::CODE,
-        opcode::Fsync::CODE,
-        opcode::Fallocate::CODE,
-        opcode::Recv::CODE,
-        opcode::RecvMsg::CODE,
-        opcode::Send::CODE,
-        opcode::SendMsg::CODE,
-        opcode::Accept::CODE,
-        opcode::PollAdd::CODE,
-        opcode::AsyncCancel::CODE,
-    ];
+    macro_rules! codes {
+        ($($operation:ident)+) => { [$(opcode::$operation::CODE),+] };
+    }
+    let needed = codes! {
+        Read Readv Write Writev Fsync Fallocate Recv RecvMsg Send SendMsg Accept PollAdd AsyncCancel
+    };
     let mut probe = Probe::new();
     ring.submitter().register_probe(&mut probe)?;
     let params = ring.params();
@@ -202,10 +191,8 @@ impl Ring {
     fn arm_waker(&mut self) {
         if !self.waker_armed {
             let fd = Fd(self.waker.raw());
-            let entry = opcode::PollAdd::new(fd, libc::POLLIN as u32)
-                .multi(true)
-                .build();
-            self.push(entry.user_data(WAKER));
+            let poll = opcode::PollAdd::new(fd, libc::POLLIN as u32).multi(true);
+            self.push(poll.build().user_data(WAKER));
             self.waker_armed = true;
         }
     }
@@ -214,12 +201,9 @@ impl Ring {
         let result = match timeout {
             None => self.ring.submit_and_wait(1),
             Some(time) => {
-                let time = Timespec::new()
-                    .sec(time.as_secs())
-                    .nsec(time.subsec_nanos());
-                self.ring
-                    .submitter()
-                    .submit_with_args(1, &SubmitArgs::new().timespec(&time))
+                let time = Timespec::from(time);
+                let args = SubmitArgs::new().timespec(&time);
+                self.ring.submitter().submit_with_args(1, &args)
             }
         };
         submitted(result).map(|_| ())
@@ -261,12 +245,9 @@ fn note_drained(drained: &mut Vec<bool>, fd: RawFd, empty: bool) {
 }
 
 fn finish(slot: &mut Slot, result: i32) -> Completion {
-    let token = slot
-        .token
-        .take()
-        .expect("the kernel completes each operation once");
+    let token = slot.token.take();
     Completion {
-        token,
+        token: token.expect("the kernel completes each operation once"),
         result,
         pieces: std::mem::take(&mut slot.pieces),
     }
@@ -288,45 +269,39 @@ fn submitted(result: io::Result<usize>) -> io::Result<bool> {
 /// The entry for an operation whose memory lies in its slot.
 fn entry(op: Shape, slot: &mut Slot) -> Entry {
     vectors(&slot.pieces, &mut slot.iov);
-    let first = slot.iov.first().copied();
-    let single = if slot.iov.len() == 1 { first } else { None };
+    let single = match slot.iov[..] {
+        [v] => Some((v.iov_base.cast(), v.iov_len as u32)),
+        _ => None,
+    };
     let (iov, count) = (slot.iov.as_mut_ptr(), slot.iov.len() as u32);
     match (op, single) {
-        (Shape::Read { fd, at }, Some(v)) => {
-            opcode::Read::new(fd, v.iov_base.cast(), v.iov_len as u32)
-                .offset(at)
-                .build()
+        (Shape::Read { fd, at }, Some((base, bytes))) => {
+            opcode::Read::new(fd, base, bytes).offset(at).build()
         }
         (Shape::Read { fd, at }, None) => opcode::Readv::new(fd, iov, count).offset(at).build(),
-        (Shape::Write { fd, at, flags }, Some(v)) => {
-            opcode::Write::new(fd, v.iov_base.cast(), v.iov_len as u32)
-                .offset(at)
-                .rw_flags(flags)
-                .build()
+        (Shape::Write { fd, at, flags }, Some((base, bytes))) => {
+            let write = opcode::Write::new(fd, base, bytes).offset(at);
+            write.rw_flags(flags).build()
         }
-        (Shape::Write { fd, at, flags }, None) => opcode::Writev::new(fd, iov, count)
-            .offset(at)
-            .rw_flags(flags)
-            .build(),
-        (Shape::Receive { fd, ioprio }, Some(v)) => {
-            opcode::Recv::new(fd, v.iov_base.cast(), v.iov_len as u32)
-                .ioprio(ioprio)
-                .build()
+        (Shape::Write { fd, at, flags }, None) => {
+            let write = opcode::Writev::new(fd, iov, count).offset(at);
+            write.rw_flags(flags).build()
+        }
+        (Shape::Receive { fd, ioprio }, Some((base, bytes))) => {
+            opcode::Recv::new(fd, base, bytes).ioprio(ioprio).build()
         }
         (Shape::Receive { fd, ioprio }, None) => {
             *slot.header = message(&mut slot.iov);
-            opcode::RecvMsg::new(fd, &mut *slot.header)
-                .ioprio(ioprio)
-                .build()
+            let receive = opcode::RecvMsg::new(fd, &mut *slot.header);
+            receive.ioprio(ioprio).build()
         }
-        (Shape::Send { fd }, Some(v)) => opcode::Send::new(fd, v.iov_base.cast(), v.iov_len as u32)
-            .flags(SEND_FLAGS)
-            .build(),
+        (Shape::Send { fd }, Some((base, bytes))) => {
+            opcode::Send::new(fd, base, bytes).flags(SEND_FLAGS).build()
+        }
         (Shape::Send { fd }, None) => {
             *slot.header = message(&mut slot.iov);
-            opcode::SendMsg::new(fd, &*slot.header)
-                .flags(SEND_FLAGS as u32)
-                .build()
+            let send = opcode::SendMsg::new(fd, &*slot.header);
+            send.flags(SEND_FLAGS as u32).build()
         }
         (Shape::Plain(entry), _) => entry,
     }
@@ -342,6 +317,8 @@ enum Shape {
 }
 
 fn shape(op: Op) -> (Shape, Vec<Piece>) {
+    let write = |fd, at, flags| Shape::Write { fd, at, flags };
+    let plain = |entry| (Shape::Plain(entry), Vec::new());
     match op {
         Op::Read { fd, at, pieces } => (Shape::Read { fd: Fd(fd), at }, pieces),
         Op::Write {
@@ -349,62 +326,35 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
             at,
             pieces,
             durable,
-        } => (
-            Shape::Write {
-                fd: Fd(fd),
-                at,
-                flags: if durable { libc::RWF_DSYNC } else { 0 },
-            },
-            pieces,
-        ),
-        Op::Receive { stream, pieces } if stream.socket => (
-            Shape::Receive {
-                fd: Fd(stream.fd),
-                ioprio: 0,
-            },
-            pieces,
-        ),
-        Op::Receive { stream, pieces } => (
-            Shape::Read {
-                fd: Fd(stream.fd),
-                at: STREAM_POSITION,
-            },
-            pieces,
-        ),
+        } => {
+            let flags = if durable { libc::RWF_DSYNC } else { 0 };
+            (write(Fd(fd), at, flags), pieces)
+        }
+        Op::Receive { stream, pieces } => {
+            let (fd, at, ioprio) = (Fd(stream.fd), STREAM_POSITION, 0);
+            match stream.socket {
+                true => (Shape::Receive { fd, ioprio }, pieces),
+                false => (Shape::Read { fd, at }, pieces),
+            }
+        }
         Op::Send { stream, pieces } if stream.socket => (Shape::Send { fd: Fd(stream.fd) }, pieces),
-        Op::Send { stream, pieces } => (
-            Shape::Write {
-                fd: Fd(stream.fd),
-                at: STREAM_POSITION,
-                flags: 0,
-            },
-            pieces,
-        ),
+        Op::Send { stream, pieces } => (write(Fd(stream.fd), STREAM_POSITION, 0), pieces),
         Op::Sync { fd } => {
             let flags = io_uring::types::FsyncFlags::DATASYNC;
-            (
-                Shape::Plain(opcode::Fsync::new(Fd(fd)).flags(flags).build()),
-                Vec::new(),
-            )
+            plain(opcode::Fsync::new(Fd(fd)).flags(flags).build())
         }
         Op::Allocate {
             fd,
             mode,
             at,
             bytes,
-        } => (
-            Shape::Plain(
-                opcode::Fallocate::new(Fd(fd), bytes)
-                    .offset(at)
-                    .mode(mode)
-                    .build(),
-            ),
-            Vec::new(),
-        ),
+        } => {
+            let allocate = opcode::Fallocate::new(Fd(fd), bytes).offset(at);
+            plain(allocate.mode(mode).build())
+        }
         Op::Accept { fd } => {
-            let accept = opcode::Accept::new(Fd(fd), std::ptr::null_mut(), std::ptr::null_mut())
-                .flags(libc::SOCK_CLOEXEC);
-            (Shape::Plain(accept.build()), Vec::new())
+            let accept = opcode::Accept::new(Fd(fd), std::ptr::null_mut(), std::ptr::null_mut());
+            plain(accept.flags(libc::SOCK_CLOEXEC).build())
         }
         Op::Erase { .. } | Op::Power { .. } => unreachable!("has no asynchronous form"),
     }
@@ -443,11 +393,8 @@ impl Backend for Ring {
         let Some(index) = self.slots.iter().position(|slot| slot.token == Some(token)) else {
             return;
         };
-        self.push(
-            opcode::AsyncCancel::new(index as u64)
-                .build()
-                .user_data(CANCEL),
-        );
+        let cancel = opcode::AsyncCancel::new(index as u64).build();
+        self.push(cancel.user_data(CANCEL));
     }
 
     fn wait(&mut self, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<()> {
@@ -484,11 +431,9 @@ impl Drop for Ring {
     /// in time keeps its memory for good.
     fn drop(&mut self) {
         let _ = self.flush_backlog();
-        let everything = CancelBuilder::any();
-        let _ = self
-            .ring
-            .submitter()
-            .register_sync_cancel(Some(Timespec::new().sec(2)), everything);
+        let (within, everything) = (Timespec::new().sec(2), CancelBuilder::any());
+        let submitter = self.ring.submitter();
+        let _ = submitter.register_sync_cancel(Some(within), everything);
         let mut done = Vec::new();
         for _ in 0..20 {
             if self.slots.len() == self.free.len() {

@@ -340,10 +340,8 @@ impl<'a> Lines<'a> {
         let deadline = Instant::now() + timeout;
         let mut searched = 0;
         loop {
-            if let Some(end) = self.pending[searched..]
-                .iter()
-                .position(|byte| *byte == b'\n')
-            {
+            let mut bytes = self.pending[searched..].iter();
+            if let Some(end) = bytes.position(|byte| *byte == b'\n') {
                 return Ok(Line::Whole(self.split(searched + end)));
             }
             searched = self.pending.len();
@@ -389,7 +387,7 @@ mod tests {
     use super::super::{ClientError, ask_at};
     use super::*;
     use std::io::{BufRead, BufReader};
-    use std::path::PathBuf;
+    use std::path::{Path, PathBuf};
 
     struct Echo;
 
@@ -402,66 +400,56 @@ mod tests {
     }
 
     fn start(name: &str) -> (Server, PathBuf) {
-        let path = std::env::temp_dir().join(format!(
-            "restripe-control-{name}-{}.sock",
-            std::process::id()
-        ));
-        let (claim, listener) = Claim::take(&path).expect("a free place");
-        (
-            Server::on(claim, listener, Arc::new(Echo)).expect("a server"),
-            path,
-        )
+        let name = format!("restripe-control-{name}-{}.sock", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        (serve(&path, Arc::new(Echo)), path)
     }
 
-    fn talk(path: &PathBuf, bytes: &[u8]) -> String {
-        let mut stream = UnixStream::connect(path).expect("a server");
-        stream.write_all(bytes).expect("it reads");
+    fn serve(path: &Path, answers: Arc<dyn Answer>) -> Server {
+        let (claim, listener) = Claim::take(path).expect("a free place");
+        Server::on(claim, listener, answers).expect("a server")
+    }
+
+    fn connect(path: &Path) -> UnixStream {
+        UnixStream::connect(path).expect("a server")
+    }
+
+    fn line_of(stream: &UnixStream) -> String {
         let mut line = String::new();
-        BufReader::new(&stream)
-            .read_line(&mut line)
-            .expect("it answers");
+        let read = BufReader::new(stream).read_line(&mut line);
+        read.expect("it answers");
         line
+    }
+
+    fn talk(path: &Path, bytes: &[u8]) -> String {
+        let mut stream = connect(path);
+        stream.write_all(bytes).expect("it reads");
+        line_of(&stream)
     }
 
     #[test]
     fn a_request_gets_its_reply_and_the_socket_goes_with_the_server() {
         let (server, path) = start("reply");
-        let reply = ask_at(
-            &path,
-            &Request::Scrub {
-                repair: true,
-                sync: false,
-            },
-            REPLY_TIMEOUT,
-        )
-        .expect("an answer");
-        assert_eq!(
-            reply,
-            Reply::Done {
-                note: "scrub".into()
-            }
-        );
+        let ask = |request| ask_at(&path, &request, REPLY_TIMEOUT);
+        let (repair, sync) = (true, false);
+        let reply = ask(Request::Scrub { repair, sync }).expect("an answer");
+        let note = "scrub".into();
+        assert_eq!(reply, Reply::Done { note });
         drop(server);
         assert!(!path.exists());
-        assert!(matches!(
-            ask_at(&path, &Request::Status, REPLY_TIMEOUT),
-            Err(ClientError::NotRunning { .. })
-        ));
+        let asked = ask(Request::Status);
+        assert!(matches!(asked, Err(ClientError::NotRunning { .. })));
     }
 
     /// The file of the socket, its folder, or another program's socket in its place.
     #[test]
     fn a_server_ends_whatever_became_of_its_file() {
-        for (nth, what) in ["gone", "replaced", "deaf", "folder"]
-            .into_iter()
-            .enumerate()
-        {
-            let folder =
-                std::env::temp_dir().join(format!("restripe-end-{nth}-{}", std::process::id()));
+        for what in ["gone", "replaced", "deaf", "folder"] {
+            let name = format!("restripe-end-{what}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
             std::fs::create_dir(&folder).expect("a fresh folder");
             let path = folder.join("tank.sock");
-            let (claim, listener) = Claim::take(&path).expect("a free place");
-            let server = Server::on(claim, listener, Arc::new(Echo)).expect("a server");
+            let server = serve(&path, Arc::new(Echo));
             let mut other = None;
             match what {
                 "folder" => std::fs::remove_dir_all(&folder).expect("ours"),
@@ -481,14 +469,11 @@ mod tests {
     #[test]
     fn several_requests_on_one_connection() {
         let (_server, path) = start("several");
-        let stream = UnixStream::connect(&path).expect("a server");
-        let mut reader = BufReader::new(&stream);
+        let mut stream = connect(&path);
         for verb in ["status", "pause", "metrics"] {
-            (&stream)
-                .write_all(format!("{{\"verb\":\"{verb}\"}}\n").as_bytes())
-                .expect("it reads");
-            let mut line = String::new();
-            reader.read_line(&mut line).expect("it answers");
+            let request = format!("{{\"verb\":\"{verb}\"}}\n");
+            stream.write_all(request.as_bytes()).expect("it reads");
+            let line = line_of(&stream);
             assert!(line.contains(verb), "{line}");
         }
     }
@@ -557,8 +542,8 @@ mod tests {
             (state >> 33) as usize % below
         };
         for round in 0..20_000 {
-            let mut line =
-                serde_json::to_vec(&requests[round % requests.len()]).expect("plain data");
+            let request = &requests[round % requests.len()];
+            let mut line = serde_json::to_vec(request).expect("plain data");
             for _ in 0..1 + draw(4) {
                 let at = draw(line.len());
                 match draw(4) {
@@ -576,7 +561,7 @@ mod tests {
     #[test]
     fn an_endless_line_is_cut_off() {
         let (_server, path) = start("endless");
-        let mut stream = UnixStream::connect(&path).expect("a server");
+        let mut stream = connect(&path);
         let piece = vec![b'x'; 65536];
         // The server may close before all of it is written.
         for _ in 0..=LINE_BYTES_MAX / piece.len() {
@@ -600,10 +585,8 @@ mod tests {
     #[test]
     fn silent_connections_lock_nobody_out() {
         let (_server, path) = start("silent");
-        let held: Vec<UnixStream> = (0..300)
-            .map(|_| UnixStream::connect(&path).expect("a server"))
-            .collect();
-        let newest = UnixStream::connect(&path).expect("a server");
+        let held: Vec<UnixStream> = (0..300).map(|_| connect(&path)).collect();
+        let newest = connect(&path);
         assert!(say(&newest).contains("status"), "the newest is served");
         // Accepted in order, so all of them are in their places now: the last ones may still speak.
         let served = held.iter().filter(|stream| say(stream).contains("status"));
@@ -627,32 +610,20 @@ mod tests {
     #[test]
     fn requests_under_way_are_bounded() {
         let path = std::env::temp_dir().join(format!("restripe-busy-{}.sock", std::process::id()));
-        let (claim, listener) = Claim::take(&path).expect("a free place");
         let handler = Arc::new(Slow(Mutex::new(())));
-        let server =
-            Server::on(claim, listener, Arc::clone(&handler) as Arc<dyn Answer>).expect("a server");
+        let server = serve(&path, handler.clone());
         let held = handler.0.lock();
-        let asking: Vec<UnixStream> = (0..CONNECTIONS_MAX)
-            .map(|_| {
-                let mut stream = UnixStream::connect(&path).expect("a server");
-                stream
-                    .write_all(b"{\"verb\":\"status\"}\n")
-                    .expect("it takes them");
-                stream
-            })
-            .collect();
-        let mut line = String::new();
-        let one_more = UnixStream::connect(&path).expect("a server");
-        BufReader::new(&one_more)
-            .read_line(&mut line)
-            .expect("it answers");
+        let asking = [(); CONNECTIONS_MAX].map(|()| {
+            let mut stream = connect(&path);
+            let sent = stream.write_all(b"{\"verb\":\"status\"}\n");
+            sent.expect("it takes them");
+            stream
+        });
+        let line = line_of(&connect(&path));
         assert!(line.contains("too many"), "{line}");
         drop(held);
         for stream in &asking {
-            let mut line = String::new();
-            BufReader::new(stream)
-                .read_line(&mut line)
-                .expect("it answers");
+            let line = line_of(stream);
             assert!(line.contains("at last"), "{line}");
         }
         drop(server);

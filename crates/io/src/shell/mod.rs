@@ -228,9 +228,8 @@ impl Shell {
                     }
                 }
             })?;
-        let remote = ready
-            .recv()
-            .map_err(|_| io::Error::other("the reactor's thread panicked"))??;
+        let panicked = |_| io::Error::other("the reactor's thread panicked");
+        let remote = ready.recv().map_err(panicked)??;
         Ok(Running { remote, thread })
     }
 
@@ -293,11 +292,8 @@ impl Shell {
 
     fn turn(&mut self) -> io::Result<()> {
         self.now = self.look_at_clock(self.waited);
-        if self
-            .hosts
-            .iter()
-            .any(|host| host.wake().is_some_and(|time| time <= self.now))
-        {
+        let mut wakes = self.hosts.iter().filter_map(Host::wake);
+        if wakes.any(|time| time <= self.now) {
             // A time-out must not be noticed before the completion that was there in time.
             self.backend.wait(Some(Duration::ZERO), &mut self.done)?;
         }
@@ -348,10 +344,8 @@ impl Shell {
         let wakes = self.hosts.iter().filter_map(Host::wake);
         let looks = self.hosts.iter().filter_map(Host::next_look);
         let scan = (!self.connections.is_empty()).then_some(self.next_scan);
-        let rests = self
-            .listeners
-            .iter()
-            .filter_map(|(_, listening)| listening.rests_until);
+        let listeners = self.listeners.iter();
+        let rests = listeners.filter_map(|(_, listening)| listening.rests_until);
         wakes.chain(looks).chain(scan).chain(rests).min()
     }
 
@@ -416,11 +410,10 @@ impl Shell {
         if self.connections.len() >= most || self.answers.stopping() {
             return;
         }
-        let connection = self
-            .connections
-            .insert(Connection::new(wire, protocol(), self.now));
+        let connection = Connection::new(wire, protocol(), self.now);
+        let number = self.connections.insert(connection);
         self.next_scan = self.next_scan.max(self.now.after(PATIENCE_SCAN));
-        self.with(connection, |c, around| c.opened(around));
+        self.with(number, |c, around| c.opened(around));
     }
 
     /// Calls a connection with what it may use, and takes up the requests it makes.
@@ -498,10 +491,8 @@ impl Shell {
             return;
         };
         let stream = connection.wire().output;
-        self.backend.submit(
-            Owner::Send { connection: number }.token(),
-            Op::Send { stream, pieces },
-        );
+        let token = Owner::Send { connection: number }.token();
+        self.backend.submit(token, Op::Send { stream, pieces });
     }
 
     /// Sends what gathered for a connection, if that is much.
@@ -521,10 +512,8 @@ impl Shell {
     fn feed_starved(&mut self) -> bool {
         let mut fed = false;
         while let Some(&number) = self.starved.front() {
-            let waits = self
-                .connections
-                .get(number)
-                .is_some_and(Connection::starved);
+            let connection = self.connections.get(number);
+            let waits = connection.is_some_and(Connection::starved);
             if waits && !self.with_memory(number, false, |c, around| c.retry_memory(around)) {
                 break;
             }
@@ -560,19 +549,16 @@ impl Shell {
         connection.finish_if_done();
         if let Some(pieces) = connection.next_receive(&self.users) {
             let stream = connection.wire().input;
-            self.backend.submit(
-                Owner::Receive { connection: number }.token(),
-                Op::Receive { stream, pieces },
-            );
+            let token = Owner::Receive { connection: number }.token();
+            self.backend.submit(token, Op::Receive { stream, pieces });
         }
         if connection.gone() {
             self.bury(number);
         } else if connection.dead() {
             // Ends of pipes cannot be shut, so what is in flight on them is called back.
-            self.backend
-                .cancel(Owner::Receive { connection: number }.token());
-            self.backend
-                .cancel(Owner::Send { connection: number }.token());
+            let connection = number;
+            self.backend.cancel(Owner::Receive { connection }.token());
+            self.backend.cancel(Owner::Send { connection }.token());
         }
     }
 
@@ -615,10 +601,8 @@ impl Shell {
     fn accept(&mut self, number: u32) {
         if let Some(listening) = self.listeners.get(number) {
             let fd = listening.listener.fd();
-            self.backend.submit(
-                Owner::Accept { listener: number }.token(),
-                Op::Accept { fd },
-            );
+            let token = Owner::Accept { listener: number }.token();
+            self.backend.submit(token, Op::Accept { fd });
         }
     }
 
@@ -654,28 +638,20 @@ impl Shell {
     }
 
     fn accept_again(&mut self) {
-        let rested =
-            |listening: &Listening| listening.rests_until.is_some_and(|time| time <= self.now);
-        let ready: Vec<u32> = self
-            .listeners
-            .iter()
-            .filter(|(_, l)| rested(l))
-            .map(|(number, _)| number)
-            .collect();
-        for number in ready {
-            if let Some(listening) = self.listeners.get_mut(number) {
+        let mut ready = Vec::new();
+        for (number, listening) in self.listeners.iter_mut() {
+            if listening.rests_until.is_some_and(|time| time <= self.now) {
                 listening.rests_until = None;
+                ready.push(number);
             }
-            self.accept(number);
         }
+        ready.into_iter().for_each(|number| self.accept(number));
     }
 
     /// No new connections from now on. A socket file goes at once, its accept when the kernel gives it back.
     fn close_listeners(&mut self) {
-        let numbers: Vec<u32> = self.listeners.iter().map(|(number, _)| number).collect();
-        for number in numbers {
-            self.backend
-                .cancel(Owner::Accept { listener: number }.token());
+        for (listener, _) in self.listeners.iter() {
+            self.backend.cancel(Owner::Accept { listener }.token());
         }
     }
 }
