@@ -60,11 +60,8 @@ fn combine(compute: &Compute, memory: &mut BufferTable) -> Verdict {
         .iter()
         .map(|output| vec![0; length(output)])
         .collect();
-    let sources: Vec<&[u8]> = compute
-        .sources
-        .iter()
-        .map(|source| memory.get(*source))
-        .collect();
+    let sources = compute.sources.iter().map(|source| memory.get(*source));
+    let sources: Vec<&[u8]> = sources.collect();
     let coefficients: Vec<&[u8]> = compute
         .outputs
         .iter()
@@ -164,10 +161,8 @@ mod tests {
             vec![output(2, &[1, 1]), output(3, &[1, 2])],
         );
         assert_eq!(perform(both, &mut memory), Verdict::Done);
-        assert_eq!(
-            (memory.get(reference(2))[0], memory.get(reference(3))[0]),
-            (0x33, 0x55)
-        );
+        let parities = [2, 3].map(|buf| memory.get(reference(buf))[0]);
+        assert_eq!(parities, [0x33, 0x55]);
         // The error 0x11 in data cell 1 enters P as it is and Q doubled.
         memory.get_mut(reference(4)).fill(0x11);
         memory.get_mut(reference(5)).fill(0x22);
@@ -182,9 +177,7 @@ mod tests {
         let mut ask = |op, sources: &[u32]| perform(compute(op, sources, Vec::new()), &mut memory);
         assert_eq!(ask(ComputeOp::Compare, &[0, 1]), Verdict::Equal);
         assert_eq!(ask(ComputeOp::Compare, &[0, 2]), Verdict::Differ);
-        assert_eq!(
-            ask(ComputeOp::Checksum, &[0]),
-            Verdict::Checksum(crc32c(0, &[7; 8]))
-        );
+        let sum = Verdict::Checksum(crc32c(0, &[7; 8]));
+        assert_eq!(ask(ComputeOp::Checksum, &[0]), sum);
     }
 }

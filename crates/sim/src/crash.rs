@@ -84,11 +84,9 @@ impl Site {
 
     /// All images of a cut.
     pub fn images(&self, cut: &Cut) -> Vec<Image> {
-        cut.0
-            .iter()
-            .enumerate()
-            .map(|(disk, fates)| self.image(disk, fates))
-            .collect()
+        let fates = cut.0.iter().enumerate();
+        let images = fates.map(|(disk, fates)| self.image(disk, fates));
+        images.collect()
     }
 
     /// The same disks after the cut.
@@ -151,9 +149,8 @@ impl Site {
         let keep = *rng.pick(&[0, 4, 16, 28, 32]);
         let tear = *rng.pick(&[0, 0, 4, 12]);
         let disks = 0..self.open.len();
-        Cut(disks
-            .map(|disk| self.sample_disk(disk, keep, tear, rng))
-            .collect())
+        let fates = disks.map(|disk| self.sample_disk(disk, keep, tear, rng));
+        Cut(fates.collect())
     }
 
     fn sample_disk(&self, disk: usize, keep: u64, tear: u64, rng: &mut Rng) -> Vec<Fate> {
@@ -254,27 +251,17 @@ mod tests {
             .map(|images| (values(&images[0])[0], values(&images[1])[5]))
             .collect();
         // Both writes of the first sector kept is the same as the later one kept.
-        assert_eq!(
-            seen,
-            BTreeSet::from([(0, 0), (1, 0), (2, 0), (0, 3), (1, 3), (2, 3)])
-        );
+        let all = [(0, 0), (1, 0), (2, 0), (0, 3), (1, 3), (2, 3)];
+        assert_eq!(seen, BTreeSet::from(all));
     }
 
     #[test]
     fn durable_writes_stay_whatever_is_chosen() {
-        let site = site(vec![vec![
-            write(0, 0, 1, 1, false),
-            write(1, 0, 1, 2, true),
-        ]]);
-        for fates in [
-            [Fate::Lost; 2],
-            [Fate::Torn {
-                seed: 1,
-                unit_sectors: 1,
-            }; 2],
-            [Fate::Kept; 2],
-        ] {
-            assert_eq!(values(&site.image(0, &fates))[0], 2);
+        let writes = vec![write(0, 0, 1, 1, false), write(1, 0, 1, 2, true)];
+        let site = site(vec![writes]);
+        let (seed, unit_sectors) = (1, 1);
+        for fate in [Fate::Lost, Fate::Torn { seed, unit_sectors }, Fate::Kept] {
+            assert_eq!(values(&site.image(0, &[fate; 2]))[0], 2);
         }
     }
 
@@ -288,11 +275,8 @@ mod tests {
             shapes.insert(kept);
         }
         assert!(shapes.len() > 10);
-        let fates = [Fate::Torn {
-            seed: 3,
-            unit_sectors: 8,
-        }];
-        let kept = values(&site.image(0, &fates));
+        let (seed, unit_sectors) = (3, 8);
+        let kept = values(&site.image(0, &[Fate::Torn { seed, unit_sectors }]));
         for unit in kept.chunks(8) {
             let inside: BTreeSet<u8> = unit.iter().copied().collect();
             assert!(inside.len() == 1 || unit[..4] == [0; 4] || unit[4..] == [0; 4]);

@@ -83,11 +83,8 @@ impl Digest {
 
     fn compute(&mut self, compute: &Compute) {
         self.words(&[2, compute.tag.0.into(), compute.op as u64]);
-        for buf in compute
-            .sources
-            .iter()
-            .chain(compute.outputs.iter().map(|output| &output.target))
-        {
+        let targets = compute.outputs.iter().map(|output| &output.target);
+        for buf in compute.sources.iter().chain(targets) {
             self.words(&[buf.buf.0.into(), buf.offset.into(), buf.bytes.into()]);
         }
         for output in &compute.outputs {

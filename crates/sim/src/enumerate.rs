@@ -178,21 +178,16 @@ pub fn enumerate_pair(seed: u64, reach: Reach) -> Report {
     let mut rng = Rng::new(mix(!seed));
     let (home, log) = pair_specs(&mut rng);
     let redirect = *rng.pick(&[Redirect::Ido, Redirect::WorkOut, Redirect::Vdf]);
-    Enumeration::new(
-        rng,
-        reach,
-        home,
-        Some(Surrogate {
-            spec: log,
-            buffer: None,
-            redirect,
-            destage: Destage::default(),
-            gathered: [1, 0],
-            extents: 4096,
-            hot: false,
-        }),
-    )
-    .run_pair()
+    let surrogate = Surrogate {
+        spec: log,
+        buffer: None,
+        redirect,
+        destage: Destage::default(),
+        gathered: [1, 0],
+        extents: 4096,
+        hot: false,
+    };
+    Enumeration::new(rng, reach, home, Some(surrogate)).run_pair()
 }
 
 /// Runs one seed of mirrors whose writes all go into a code cache, and that sleep meanwhile.
@@ -331,10 +326,9 @@ fn spec(rng: &mut Rng) -> Spec {
     Spec {
         chunk_sectors: 8,
         chunks: 6,
-        write_hole: if ppl {
-            WriteHole::Ppl
-        } else {
-            WriteHole::Bitmap
+        write_hole: match ppl {
+            true => WriteHole::Ppl,
+            false => WriteHole::Bitmap,
         },
         init: *rng.pick(&[Init::Written, Init::Written, Init::Trust]),
         member_sectors: 1024,
@@ -525,10 +519,8 @@ impl Enumeration {
     fn watch(&mut self, session: &Session<Engine>) {
         let status = session.world.status();
         (self.phase, self.at) = (Phase::of(&status, true), Moment::of(&status));
-        let buffer = status
-            .surrogate
-            .as_ref()
-            .and_then(|one| one.buffer.as_ref());
+        let surrogate = status.surrogate.as_ref();
+        let buffer = surrogate.and_then(|one| one.buffer.as_ref());
         self.buffered = buffer.is_some_and(|buffer| buffer.records.unwrap_or(0) > 0);
     }
 
@@ -561,11 +553,8 @@ impl Enumeration {
             Box::new(device)
         };
         let seed = self.rng.word();
-        let disks: Vec<Disk> = images
-            .into_iter()
-            .enumerate()
-            .map(|(i, image)| self.disk(i, image, device(), seed))
-            .collect();
+        let disk = |(i, image)| self.disk(i, image, device(), seed);
+        let disks: Vec<Disk> = images.into_iter().enumerate().map(disk).collect();
         let others = self.surrogate.as_ref().map_or([0; 2], Surrogate::members);
         self.session_on(disks, others, oracle, trace)
     }
@@ -628,10 +617,8 @@ impl Enumeration {
             scrubs: false,
             destage: log.destage,
         };
-        (
-            limits.with_pool(Some(surrogate.limits.whole_pool())),
-            Some(surrogate),
-        )
+        let limits = limits.with_pool(Some(surrogate.limits.whole_pool()));
+        (limits, Some(surrogate))
     }
 
     /// The last disks are the surrogate's and its buffer's, as many as `others` says of each.
@@ -714,12 +701,8 @@ impl Enumeration {
                 self.try_cut(&site, &site.subset(subset), &session.oracle);
             }
         }
-        let samples = if open <= all_subsets {
-            open as u64
-        } else {
-            samples
-        };
-        for _ in 0..samples {
+        let few = (open <= all_subsets).then_some(open as u64);
+        for _ in 0..few.unwrap_or(samples) {
             let cut = site.sample(&mut self.rng);
             self.try_cut(&site, &cut, &session.oracle);
         }
@@ -784,12 +767,8 @@ impl Enumeration {
         for hosting in self.scene.iter().flat_map(Scene::hosting) {
             *self.report.hosting.entry(hosting).or_default() += 1;
         }
-        if let Err(violation) = self.assemble(
-            images,
-            away,
-            oracle.clone(),
-            self.reach.trace == Some(number),
-        ) {
+        let trace = self.reach.trace == Some(number);
+        if let Err(violation) = self.assemble(images, away, oracle.clone(), trace) {
             self.report.violation = Some((number, violation));
         }
     }
@@ -842,14 +821,11 @@ impl Enumeration {
         };
         let homes = usize::from(self.spec.slots + self.spec.spares);
         let [logs, buffers] = log.members();
-        let within = |from: usize, to: usize| {
-            let gone = away.iter().filter(|away| (from..to).contains(*away));
-            to - from - gone.count()
+        let within = |from: usize, count: usize| {
+            let set = from..from + count;
+            count - away.iter().filter(|away| set.contains(away)).count()
         };
-        [
-            within(homes, homes + logs),
-            within(homes + logs, homes + logs + buffers),
-        ]
+        [within(homes, logs), within(homes + logs, buffers)]
     }
 
     /// Starts it; false if it asks for a buffer that is away.
@@ -879,10 +855,10 @@ fn generation(disks: &[Disk]) -> Option<u64> {
 }
 
 fn first(session: &Session<Engine>) -> Result<(), Violation> {
-    session
-        .violations()
-        .next()
-        .map_or(Ok(()), |violation| Err(violation.clone()))
+    match session.violations().next() {
+        Some(violation) => Err(violation.clone()),
+        None => Ok(()),
+    }
 }
 
 /// One start; the answer, or what was broken meanwhile.
@@ -900,10 +876,8 @@ fn start(
         }
         first(session)?;
         if !session.step() {
-            return Err(Violation::new(
-                Invariant::StuckRequest,
-                "the start never ends",
-            ));
+            let detail = "the start never ends";
+            return Err(Violation::new(Invariant::StuckRequest, detail));
         }
     }
 }

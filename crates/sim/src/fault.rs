@@ -256,25 +256,18 @@ mod tests {
     #[test]
     fn stuck_operations_end_late_and_are_counted() {
         let mut faults = Faults::default();
-        faults.inject(Fault::Stuck {
-            operations: 1,
-            delay: Nanos(50),
-        });
-        assert_eq!(
-            faults.delay(Nanos(0), IoOp::Write, Nanos(7)),
-            Some(Nanos(57))
-        );
-        assert_eq!(
-            faults.delay(Nanos(0), IoOp::Write, Nanos(7)),
-            Some(Nanos(7))
-        );
+        let (operations, delay) = (1, Nanos(50));
+        let until = |faults: &mut Faults, now, op, due| {
+            let late = faults.delay(Nanos(now), op, Nanos(due));
+            late.map(|time| time.0)
+        };
+        faults.inject(Fault::Stuck { operations, delay });
+        assert_eq!(until(&mut faults, 0, IoOp::Write, 7), Some(57));
+        assert_eq!(until(&mut faults, 0, IoOp::Write, 7), Some(7));
         faults.inject(Fault::Slow { factor: 3 });
-        assert_eq!(
-            faults.delay(Nanos(10), IoOp::Read, Nanos(12)),
-            Some(Nanos(16))
-        );
+        assert_eq!(until(&mut faults, 10, IoOp::Read, 12), Some(16));
         faults.inject(Fault::Hang);
-        assert_eq!(faults.delay(Nanos(0), IoOp::Read, Nanos(7)), None);
+        assert_eq!(until(&mut faults, 0, IoOp::Read, 7), None);
     }
 
     #[test]

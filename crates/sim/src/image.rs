@@ -149,11 +149,8 @@ impl Image {
     /// Writes data at the payload's scale.
     pub fn write_data(&mut self, at: u64, sectors: u64, data: &[u8]) {
         let unit = self.payload.unit();
-        assert_eq!(
-            data.len(),
-            sectors as usize * unit,
-            "data of the range's length"
-        );
+        let bytes = sectors as usize * unit;
+        assert_eq!(data.len(), bytes, "data of the range's length");
         if unit == 0 {
             return self.forget_pages(at, sectors);
         }
@@ -207,11 +204,8 @@ impl Image {
     /// Reads data at the payload's scale. Real bytes read this way give a value that depends on all of them.
     pub fn read_data(&self, at: u64, sectors: u64, data: &mut [u8]) {
         let unit = self.payload.unit();
-        assert_eq!(
-            data.len(),
-            sectors as usize * unit,
-            "data of the range's length"
-        );
+        let bytes = sectors as usize * unit;
+        assert_eq!(data.len(), bytes, "data of the range's length");
         if unit == 0 {
             return;
         }
@@ -360,10 +354,7 @@ mod tests {
         let mut back = vec![0; 12 * 8];
         image.read_data(249, 12, &mut back);
         assert_eq!(back[8..88], data);
-        assert_eq!(
-            (back[..8].to_vec(), back[88..].to_vec()),
-            (vec![0; 8], vec![0; 8])
-        );
+        assert_eq!([&back[..8], &back[88..]].concat(), [0; 16]);
     }
 
     #[test]

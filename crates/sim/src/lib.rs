@@ -6,6 +6,15 @@
 //! seed is a run.
 #![forbid(unsafe_code)]
 
+/// Gives a kind the list of its values, in this order.
+macro_rules! all {
+    ($kind:ident { $($value:ident $(($of:expr))?),+ $(,)? }) => {
+        impl $kind {
+            pub const ALL: [$kind; [$(stringify!($value)),+].len()] = [$($kind::$value $(($of))?),+];
+        }
+    };
+}
+
 pub mod array;
 pub mod atlas;
 pub mod compute;

@@ -53,6 +53,12 @@ impl fmt::Display for BadBuffer {
     }
 }
 
+impl From<BadBuffer> for String {
+    fn from(bad: BadBuffer) -> String {
+        bad.to_string()
+    }
+}
+
 impl BufferTable {
     pub fn new(payload: Payload, pool: Pool) -> BufferTable {
         BufferTable {
@@ -78,10 +84,8 @@ impl BufferTable {
     /// Gives a request's memory back.
     pub fn release(&mut self, buf: Buf) {
         let index = buf.0 - Buf::USER;
-        assert!(
-            self.user[index as usize].take().is_some(),
-            "a buffer is released once"
-        );
+        let released = self.user[index as usize].take();
+        assert!(released.is_some(), "a buffer is released once");
         self.free.push(index);
     }
 
@@ -91,9 +95,8 @@ impl BufferTable {
         if !reference.offset.is_multiple_of(sector) || !reference.bytes.is_multiple_of(sector) {
             return Err(BadBuffer::Unaligned(reference));
         }
-        let bytes = self
-            .bytes_of(reference.buf)
-            .ok_or(BadBuffer::Unknown(reference))?;
+        let bytes = self.bytes_of(reference.buf);
+        let bytes = bytes.ok_or(BadBuffer::Unknown(reference))?;
         if reference.offset.saturating_add(reference.bytes) > bytes {
             return Err(BadBuffer::TooLong { reference, bytes });
         }
@@ -117,10 +120,8 @@ impl BufferTable {
                 contents => &contents[span],
             },
             Place::User(index) => {
-                &self.user[index]
-                    .as_ref()
-                    .expect("checked at submission")
-                    .contents[span]
+                let user = self.user[index].as_ref();
+                &user.expect("checked at submission").contents[span]
             }
         }
     }
@@ -137,10 +138,8 @@ impl BufferTable {
                 &mut contents[span]
             }
             Place::User(index) => {
-                &mut self.user[index]
-                    .as_mut()
-                    .expect("checked at submission")
-                    .contents[span]
+                let user = self.user[index].as_mut();
+                &mut user.expect("checked at submission").contents[span]
             }
         }
     }
@@ -216,14 +215,9 @@ mod tests {
         let user = table.allocate(512);
         let unaligned = BufRef::new(Buf(0), 100, 512);
         assert_eq!(table.check(unaligned), Err(BadBuffer::Unaligned(unaligned)));
-        let long = BufRef::new(Buf(1), 512, 4096);
-        assert_eq!(
-            table.check(long),
-            Err(BadBuffer::TooLong {
-                reference: long,
-                bytes: 4096
-            })
-        );
+        let (reference, bytes) = (BufRef::new(Buf(1), 512, 4096), 4096);
+        let too_long = BadBuffer::TooLong { reference, bytes };
+        assert_eq!(table.check(reference), Err(too_long));
         let beyond = BufRef::new(Buf(3), 0, 512);
         assert_eq!(table.check(beyond), Err(BadBuffer::Unknown(beyond)));
         table.release(user);

@@ -12,7 +12,7 @@ use crate::tally::Tally;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
 use restripe_array::layout::Layout;
-use restripe_array::{Bug, CommandError, CommandTag, Nanos};
+use restripe_array::{Bug, CommandError, CommandTag, Nanos, Row};
 use restripe_tier::{Config, Engine};
 
 /// How a life ended.
@@ -96,6 +96,12 @@ impl Base {
         let oracle = self.oracle.take();
         let oracle = oracle.expect("the oracle is here between lives");
         boot(disks, config, world, self.now, oracle)
+    }
+
+    /// Most requests go to this row from now on.
+    pub(crate) fn aim_at_row(&mut self, row: Row) {
+        let (first, sectors) = (self.layout.lba(row, 0, 0), self.layout.row_sectors());
+        self.workload.aim(first, sectors);
     }
 
     /// Takes over the capacity of an array that may have grown. Returns whether it has.

@@ -165,13 +165,8 @@ impl<M: Machine> Session<M> {
         let buf = memory.allocate(bytes);
         // What stands there is nobody's data: a read that forgets a sector is found out.
         memory.get_mut(BufRef::new(buf, 0, bytes)).fill(0xdb);
-        self.ask(
-            Asked::Read(ticket),
-            Some(buf),
-            (lba, sectors),
-            false,
-            RequestOp::Read,
-        );
+        let (asked, op) = (Asked::Read(ticket), RequestOp::Read);
+        self.ask(asked, Some(buf), (lba, sectors), false, op);
     }
 
     pub fn flush(&mut self) {
@@ -306,18 +301,15 @@ impl<M: Machine> Session<M> {
         let failed =
             matches!(fact, Fact::MemberFailed { why, .. } if *why == FailCause::ReadErrors);
         if let Some(unreadable) = self.unreadable.filter(|_| failed) {
-            let sectors = unreadable(&self.world);
-            sectors
-                .into_iter()
-                .for_each(|lba| self.oracle.allow_loss(lba));
+            for lba in unreadable(&self.world) {
+                self.oracle.allow_loss(lba);
+            }
         }
     }
 
     fn replied(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
-        let open = self
-            .open
-            .remove(&tag.0)
-            .expect("the world knows which requests are outstanding");
+        let open = self.open.remove(&tag.0);
+        let open = open.expect("the world knows which requests are outstanding");
         if self.world.traces() {
             eprintln!("  {:>14} reply {} {result:?}", self.world.now().0, tag.0);
         }
@@ -394,9 +386,8 @@ impl<M: Machine> Session<M> {
     fn tolerates_full(&self) -> bool {
         let status = self.world.status();
         let whole = status.state == ArrayState::Healthy && status.tasks.is_empty();
-        let layout = status
-            .geometry
-            .and_then(|geometry| Layout::new(geometry).ok());
+        let geometry = status.geometry;
+        let layout = geometry.and_then(|geometry| Layout::new(geometry).ok());
         let tolerance = layout.map_or(0, |layout| layout.tolerance());
         whole && self.full.len() <= usize::from(tolerance)
     }

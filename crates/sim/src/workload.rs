@@ -27,13 +27,12 @@ impl Ask {
     }
 
     pub fn write(lba: u64, sectors: u64, kind: WriteKind, fua: bool) -> Ask {
-        let fast = false;
         Ask::Write {
             lba,
             sectors,
             kind,
             fua,
-            fast,
+            fast: false,
         }
     }
 }
@@ -130,9 +129,8 @@ impl Workload {
             drawn if drawn < trims + zeroes => WriteKind::Zeroes,
             _ => WriteKind::Data,
         };
-        let fua = self
-            .rng
-            .chance(if self.insistent { INSISTENT } else { self.fua }, 100);
+        let fua = if self.insistent { INSISTENT } else { self.fua };
+        let fua = self.rng.chance(fua, 100);
         let fast = kind == WriteKind::Zeroes && self.rng.chance(1, 4);
         Ask::Write {
             lba,
@@ -146,18 +144,15 @@ impl Workload {
     /// Somewhere to read or write: whole blocks within the array.
     pub fn extent(&mut self) -> (u64, u64) {
         let sectors = self.length();
-        let (hot, share) = self
-            .aim
-            .map_or((self.hot, self.hot_share), |aim| (aim, AIMED));
-        let (base, span) = if self.rng.chance(share, 100) {
-            hot
-        } else {
-            (0, self.size)
+        let (hot, share) = match self.aim {
+            Some(aim) => (aim, AIMED),
+            None => (self.hot, self.hot_share),
         };
+        let hot = self.rng.chance(share, 100).then_some(hot);
+        let (base, span) = hot.unwrap_or((0, self.size));
         let at = (base + self.rng.below(span)).min(self.size - sectors);
-        let unit = *self
-            .rng
-            .pick(&[self.block, self.block, 8, self.chunk, self.row]);
+        let units = [self.block, self.block, 8, self.chunk, self.row];
+        let unit = *self.rng.pick(&units);
         let lba = at / unit * unit / self.block * self.block;
         (lba, sectors)
     }
@@ -170,9 +165,8 @@ impl Workload {
             3 => self.row,
             _ => self.rng.between(1, self.largest),
         };
-        sectors
-            .next_multiple_of(self.block)
-            .min(self.size / self.block * self.block)
+        let whole = self.size / self.block * self.block;
+        sectors.next_multiple_of(self.block).min(whole)
     }
 }
 

@@ -153,6 +153,15 @@ enum Operation {
     Compute(Box<Compute>),
 }
 
+impl Operation {
+    fn flight(&self) -> Option<&Flight> {
+        match self {
+            Operation::Device(flight) => Some(flight),
+            Operation::Compute(_) => None,
+        }
+    }
+}
+
 struct Flight {
     io: Box<DeviceIo>,
     /// The disk's writes before it was sent: what a flush covers.
@@ -185,9 +194,8 @@ impl Hasher for TagHasher {
     }
 
     fn write_u64(&mut self, value: u64) {
-        self.0 = (value + 1)
-            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            .rotate_left(32);
+        let spread = (value + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = spread.rotate_left(32);
     }
 }
 
@@ -295,11 +303,8 @@ impl<M: Machine> World<M> {
 
     /// When the oldest request or command without an answer was made.
     pub fn oldest_outstanding(&self) -> Option<Nanos> {
-        self.requests
-            .values()
-            .chain(self.commands.values())
-            .min()
-            .copied()
+        let asked = self.requests.values().chain(self.commands.values());
+        asked.min().copied()
     }
 
     /// All operations under way, computations included.
@@ -309,22 +314,15 @@ impl<M: Machine> World<M> {
 
     /// Operations under way on a member.
     pub fn under_way(&self, member: Member) -> usize {
-        let on_member = |operation: &&Operation| match operation {
-            Operation::Device(flight) => flight.io.member == member,
-            Operation::Compute(_) => false,
-        };
-        self.operations.values().filter(on_member).count()
+        let flights = self.operations.values().filter_map(Operation::flight);
+        flights.filter(|flight| flight.io.member == member).count()
     }
 
     /// Operations under way that are of a kind, in the order of their tags.
     pub fn under_way_as(&self, wanted: impl Fn(&DeviceIo) -> bool) -> Vec<&DeviceIo> {
-        let mut found: Vec<&DeviceIo> = Vec::new();
-        for operation in self.operations.values() {
-            match operation {
-                Operation::Device(flight) if wanted(&flight.io) => found.push(&flight.io),
-                _ => {}
-            }
-        }
+        let flights = self.operations.values().filter_map(Operation::flight);
+        let ios = flights.map(|flight| &*flight.io);
+        let mut found: Vec<&DeviceIo> = ios.filter(|io| wanted(io)).collect();
         found.sort_unstable_by_key(|io| io.tag);
         found
     }
@@ -416,11 +414,8 @@ impl<M: Machine> World<M> {
 
     fn plan(&mut self, at: Nanos, what: What) {
         self.sequence += 1;
-        self.heap.push(Reverse(Due {
-            at,
-            sequence: self.sequence,
-            what,
-        }));
+        let sequence = self.sequence;
+        self.heap.push(Reverse(Due { at, sequence, what }));
     }
 
     /// Goes to the next thing to come, and through all that comes at the same moment. False when nothing will.
@@ -490,22 +485,15 @@ impl<M: Machine> World<M> {
         self.tally.late += u64::from(flight.private.is_some());
         self.check_contents(&flight);
         let disk = &mut self.disks[usize::from(flight.io.member.0)];
-        let result = disk.perform(
-            &mut flight.io,
-            &mut self.memory,
-            flight.private.as_mut(),
-            flight.mark,
-        );
+        let (io, private) = (&mut flight.io, flight.private.as_mut());
+        let result = disk.perform(io, &mut self.memory, private, flight.mark);
         if let Some(next) = disk.end() {
             self.begin(next);
         }
         if self.config.trace {
-            eprintln!(
-                "  {:>14} ended {}{}",
-                self.now.0,
-                brief(&flight.io),
-                if result.is_ok() { "" } else { " FAILED" }
-            );
+            let (now, io) = (self.now.0, brief(&flight.io));
+            let failed = if result.is_ok() { "" } else { " FAILED" };
+            eprintln!("  {now:>14} ended {io}{failed}");
         }
         self.deliver(Event::Device(flight.io, result));
     }
@@ -661,16 +649,11 @@ impl<M: Machine> World<M> {
             return Err("its tag is under way already".into());
         }
         if self.ios_under_way >= self.config.limits.ios {
-            return Err(format!(
-                "more than {} operations under way",
-                self.config.limits.ios
-            ));
+            let most = self.config.limits.ios;
+            return Err(format!("more than {most} operations under way"));
         }
-        if io
-            .at
-            .checked_add(io.sectors)
-            .is_none_or(|end| end > disk.info().sectors)
-        {
+        let end = io.at.checked_add(io.sectors);
+        if end.is_none_or(|end| end > disk.info().sectors) {
             return Err("beyond the member's end".into());
         }
         let block = u64::from(disk.info().logical_block) / SECTOR_BYTES;
@@ -679,24 +662,18 @@ impl<M: Machine> World<M> {
         }
         self.check_segments(io)?;
         if self.config.strict {
-            self.check_overlap(io)
-        } else {
-            Ok(())
+            self.check_overlap(io);
         }
+        Ok(())
     }
 
     fn check_segments(&self, io: &DeviceIo) -> Result<(), String> {
         let carries = matches!(io.op, IoOp::Read | IoOp::Write);
-        let bytes: u64 = io
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.bytes()))
-            .sum();
-        if carries && (bytes != io.sectors * SECTOR_BYTES || bytes == 0) {
-            return Err(format!(
-                "segments of {bytes} bytes for {} sectors",
-                io.sectors
-            ));
+        let segments = io.segments.iter();
+        let bytes: u64 = segments.map(|segment| u64::from(segment.bytes())).sum();
+        let sectors = io.sectors;
+        if carries && (bytes != sectors * SECTOR_BYTES || bytes == 0) {
+            return Err(format!("segments of {bytes} bytes for {sectors} sectors"));
         }
         if !carries && !io.segments.is_empty() {
             return Err("segments on an operation that carries none".into());
@@ -706,10 +683,7 @@ impl<M: Machine> World<M> {
         }
         for segment in &io.segments {
             match segment {
-                Segment::Buf(reference) => self
-                    .memory
-                    .check(*reference)
-                    .map_err(|bad| bad.to_string())?,
+                Segment::Buf(reference) => self.memory.check(*reference)?,
                 Segment::Zero(_) if io.op == IoOp::Read => return Err("a read of zeros".into()),
                 Segment::Zero(bytes) if !u64::from(*bytes).is_multiple_of(SECTOR_BYTES) => {
                     return Err("zeros that are no whole sectors".into());
@@ -720,31 +694,27 @@ impl<M: Machine> World<M> {
         Ok(())
     }
 
-    fn check_overlap(&mut self, io: &DeviceIo) -> Result<(), String> {
+    fn check_overlap(&mut self, io: &DeviceIo) {
         let writes = |op| matches!(op, IoOp::Write | IoOp::Zero | IoOp::Trim);
         if !writes(io.op) {
-            return Ok(());
+            return;
         }
-        let meets = |flight: &Flight| {
+        let DeviceIo {
+            member,
+            at,
+            sectors,
+            ..
+        } = *io;
+        let meets = |flight: &&Flight| {
             let other = &flight.io;
-            let live = other.member == io.member && flight.private.is_none() && writes(other.op);
-            live && other.at < io.at + io.sectors && io.at < other.at + other.sectors
+            let live = other.member == member && flight.private.is_none() && writes(other.op);
+            live && other.at < at + sectors && at < other.at + other.sectors
         };
-        let first = self
-            .operations
-            .values()
-            .filter_map(|operation| match operation {
-                Operation::Device(flight) if meets(flight) => Some(flight.io.tag),
-                _ => None,
-            });
-        if let Some(tag) = first.min() {
-            let detail = format!(
-                "{:?} {:?} +{} meets {tag:?} under way",
-                io.member, io.at, io.sectors
-            );
+        let flights = self.operations.values().filter_map(Operation::flight);
+        if let Some(tag) = flights.filter(meets).map(|flight| flight.io.tag).min() {
+            let detail = format!("{member:?} {at:?} +{sectors} meets {tag:?} under way");
             self.violation(Invariant::OverlappingMemberWrites, detail);
         }
-        Ok(())
     }
 
     fn check_compute(&self, compute: &Compute) -> Result<(), String> {
@@ -754,9 +724,7 @@ impl<M: Machine> World<M> {
         let targets = compute.outputs.iter().map(|output| output.target);
         let all: Vec<BufRef> = compute.sources.iter().copied().chain(targets).collect();
         for reference in &all {
-            self.memory
-                .check(*reference)
-                .map_err(|bad| bad.to_string())?;
+            self.memory.check(*reference)?;
         }
         if all.iter().any(|reference| reference.bytes != all[0].bytes) {
             return Err("sources and targets of different lengths".into());
@@ -775,10 +743,10 @@ impl<M: Machine> World<M> {
         let mut digest = 0;
         for (index, segment) in io.segments.iter().enumerate() {
             if let Segment::Buf(reference) = segment {
-                let bytes = private.map_or_else(
-                    || self.memory.get(*reference),
-                    |private| &private[index][..],
-                );
+                let bytes = match private {
+                    Some(private) => &private[index][..],
+                    None => self.memory.get(*reference),
+                };
                 digest = words_digest(digest, bytes);
             }
         }
@@ -787,11 +755,8 @@ impl<M: Machine> World<M> {
 
     fn check_contents(&mut self, flight: &Flight) {
         if self.contents(&flight.io, flight.private.as_ref()) != flight.contents {
-            let io = &flight.io;
-            let detail = format!(
-                "{:?} at {} +{}, {:?}",
-                io.member, io.at, io.sectors, io.segments
-            );
+            let (io, sectors) = (&flight.io, flight.io.sectors);
+            let detail = format!("{:?} at {} +{sectors}, {:?}", io.member, io.at, io.segments);
             self.violation(Invariant::BufferChangedInFlight, detail);
         }
     }
@@ -800,13 +765,8 @@ impl<M: Machine> World<M> {
 
     /// What a cut of power at this moment would leave.
     pub fn site(&self) -> Site {
-        let mut flights: Vec<&Flight> = Vec::new();
-        for operation in self.operations.values() {
-            match operation {
-                Operation::Device(flight) if !flight.queued => flights.push(flight),
-                _ => {}
-            }
-        }
+        let flights = self.operations.values().filter_map(Operation::flight);
+        let mut flights: Vec<&Flight> = flights.filter(|flight| !flight.queued).collect();
         flights.sort_unstable_by_key(|flight| flight.io.tag);
         let mut under_way: Vec<Vec<_>> = self.disks.iter().map(|_| Vec::new()).collect();
         for flight in flights {
@@ -842,14 +802,9 @@ fn brief(io: &DeviceIo) -> String {
     });
     let segments: Vec<String> = segments.collect();
     let durable = if io.durable { " durable" } else { "" };
-    let (tag, member, op) = (io.tag.0, io.member.0, io.op);
-    format!(
-        "#{tag} m{member} {op:?} {} +{}{durable} {:?} [{}]",
-        io.at,
-        io.sectors,
-        io.class,
-        segments.join(" ")
-    )
+    let (tag, member, op, class) = (io.tag.0, io.member.0, io.op, io.class);
+    let (at, sectors, segments) = (io.at, io.sectors, segments.join(" "));
+    format!("#{tag} m{member} {op:?} {at} +{sectors}{durable} {class:?} [{segments}]")
 }
 
 fn check_linear(compute: &Compute) -> Result<(), String> {
@@ -857,11 +812,8 @@ fn check_linear(compute: &Compute) -> Result<(), String> {
         if output.coefficients.len() != compute.sources.len() {
             return Err("not one coefficient a source".into());
         }
-        if compute
-            .sources
-            .iter()
-            .any(|source| overlap(source, &output.target))
-        {
+        let mut sources = compute.sources.iter();
+        if sources.any(|source| overlap(source, &output.target)) {
             return Err("a target overlaps a source".into());
         }
     }
@@ -886,10 +838,9 @@ fn check_page(compute: &Compute, payload: Payload) -> Result<(), String> {
 }
 
 fn check_verdict(compute: &Compute) -> Result<(), String> {
-    let sources = if compute.op == ComputeOp::Checksum {
-        1
-    } else {
-        2
+    let sources = match compute.op {
+        ComputeOp::Checksum => 1,
+        _ => 2,
     };
     if compute.sources.len() < sources || !compute.outputs.is_empty() {
         return Err(format!("a verdict on {sources} sources"));

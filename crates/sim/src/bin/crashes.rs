@@ -102,11 +102,9 @@ fn crashes(settings: &Settings) -> ExitCode {
         println!("{images:>10}  code cache: {moment}");
     }
     if report.buffered > 0 {
-        println!(
-            "{:>10}  code cache: records in its buffer alone",
-            report.buffered
-        );
-        println!("{:>10}  refused without that buffer", report.unbuffered);
+        let (buffered, unbuffered) = (report.buffered, report.unbuffered);
+        println!("{buffered:>10}  code cache: records in its buffer alone");
+        println!("{unbuffered:>10}  refused without that buffer");
     }
     for (hosting, images) in report.hosting {
         println!("{images:>10}  {hosting:?}");

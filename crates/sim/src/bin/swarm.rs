@@ -216,20 +216,16 @@ fn report(settings: &Settings, found: &Found, seconds: f64) -> ExitCode {
         settings.jobs,
     );
     for (invariant, seeds) in &found.failures {
-        println!(
-            "  {:<28} {:>6}  seeds {:?}",
-            invariant.name(),
-            seeds.len(),
-            &seeds[..seeds.len().min(8)]
-        );
+        let (name, count) = (invariant.name(), seeds.len());
+        let few = &seeds[..count.min(8)];
+        println!("  {name:<28} {count:>6}  seeds {few:?}");
     }
     if settings.coverage {
         print!("{}", found.coverage);
     }
-    let expected = if settings.options.canary {
-        found.runs
-    } else {
-        0
+    let expected = match settings.options.canary {
+        true => found.runs,
+        false => 0,
     };
     ExitCode::from(u8::from(failed as u64 != expected))
 }

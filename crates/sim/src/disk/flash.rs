@@ -96,9 +96,8 @@ impl Flash {
 
     fn read(&mut self, now: u64, command: Command) -> u64 {
         let from = now + self.drive.overhead_ns;
-        let ends = self
-            .pages(command)
-            .map(|page| self.occupy(page, from, self.drive.read_ns));
+        let pages = self.pages(command);
+        let ends = pages.map(|page| self.occupy(page, from, self.drive.read_ns));
         let read = ends.max().expect("a command has pages");
         self.link(read, command)
     }

@@ -108,12 +108,9 @@ impl Geometry {
         let mut maps = Vec::new();
         let mut next = 0;
         for zone in &layout.zones {
-            let count = zone_blocks(zone, layout.surfaces).ok_or_else(|| {
-                format!(
-                    "the zone at cylinder {} holds less than nothing",
-                    zone.first_cylinder
-                )
-            })?;
+            let at = zone.first_cylinder;
+            let none = || format!("the zone at cylinder {at} holds less than nothing");
+            let count = zone_blocks(zone, layout.surfaces).ok_or_else(none)?;
             maps.push(Map::new(zone.clone(), next, &layout));
             next += count;
         }
@@ -228,13 +225,9 @@ impl Map {
 
     /// Slips anywhere before a block move it.
     fn slipped(&self, slot: u64) -> (u64, u64) {
-        let before = self
-            .thresholds
-            .partition_point(|threshold| *threshold <= slot);
-        let run = self
-            .thresholds
-            .get(before)
-            .map_or(u64::MAX, |next| next - slot);
+        let before = (self.thresholds).partition_point(|threshold| *threshold <= slot);
+        let next = self.thresholds.get(before);
+        let run = next.map_or(u64::MAX, |next| next - slot);
         (slot + before as u64, run)
     }
 
@@ -291,10 +284,8 @@ fn check(layout: &Layout) -> Result<(), String> {
             || zone.last_cylinder < zone.first_cylinder
             || zone.last_cylinder >= layout.cylinders
         {
-            return Err(format!(
-                "the zone at cylinder {} is out of place",
-                zone.first_cylinder
-            ));
+            let at = zone.first_cylinder;
+            return Err(format!("the zone at cylinder {at} is out of place"));
         }
         next = zone.last_cylinder + 1;
         check_zone(zone, layout)?;

@@ -408,10 +408,9 @@ impl Mechanical {
             Access::Write => self.drive.mechanism.write_settle_ns,
         };
         let distance = self.cylinder.abs_diff(place.cylinder);
-        let switch = if self.surface == place.surface {
-            0
-        } else {
-            self.drive.mechanism.head_switch_ns
+        let switch = match self.surface == place.surface {
+            true => 0,
+            false => self.drive.mechanism.head_switch_ns,
         };
         match distance {
             0 if switch == 0 => 0,
@@ -424,12 +423,8 @@ impl Mechanical {
     fn next_pass(&self, angle: u64, ready: u64) -> u64 {
         let turn = self.geometry.turn_ns();
         let phase = ready % turn;
-        ready
-            + if angle >= phase {
-                angle - phase
-            } else {
-                angle + turn - phase
-            }
+        let next = if angle >= phase { angle } else { angle + turn };
+        ready + (next - phase)
     }
 
     fn transfer(&self, place: Place, blocks: u64) -> u64 {
@@ -521,9 +516,8 @@ impl Mechanical {
         if !self.drive.cache.ahead.follows_hits {
             return;
         }
-        let limit =
-            (command.end() + u64::from(self.drive.cache.ahead.blocks)).min(self.geometry.blocks());
-        let limit = self.ahead_limit(command.end(), limit);
+        let limit = command.end() + u64::from(self.drive.cache.ahead.blocks);
+        let limit = self.ahead_limit(command.end(), limit.min(self.geometry.blocks()));
         if limit <= stream.limit {
             return;
         }
@@ -540,9 +534,8 @@ impl Mechanical {
     }
 
     fn holding(&self, command: Command) -> Option<usize> {
-        self.segments
-            .iter()
-            .position(|segment| segment.start <= command.block && command.end() <= segment.end)
+        let mut segments = self.segments.iter();
+        segments.position(|one| one.start <= command.block && command.end() <= one.end)
     }
 
     fn touch(&mut self, segment: usize) {
@@ -574,10 +567,9 @@ impl Mechanical {
         let reached = self.run_to(wanted, u64::MAX / 4);
         let medium = reached.at;
         self.free_at = medium;
-        let limit = if self.drive.cache.ahead.follows_hits {
-            self.ahead_limit(command.end(), self.window(stream.segment, command))
-        } else {
-            stream.limit.max(command.end())
+        let limit = match self.drive.cache.ahead.follows_hits {
+            true => self.ahead_limit(command.end(), self.window(stream.segment, command)),
+            false => stream.limit.max(command.end()),
         };
         self.stream_on(stream.segment, command.end(), limit, medium);
         let bus = (ready + self.bus_read(command)).max(medium + self.drive.bus.read_block_ns);
@@ -593,10 +585,9 @@ impl Mechanical {
         let segment = self.segment_for(command.block, command.end());
         self.read_ahead(segment, command, &pass);
         let bus = self.bus_read(command);
-        let sent = if self.drive.bus.after_all {
-            pass.last + bus
-        } else {
-            (pass.first + bus).max(pass.last + self.drive.bus.read_block_ns)
+        let sent = match self.drive.bus.after_all {
+            true => pass.last + bus,
+            false => (pass.first + bus).max(pass.last + self.drive.bus.read_block_ns),
         };
         sent + self.drive.overheads.read_done_ns
     }
@@ -638,10 +629,9 @@ impl Mechanical {
         let cache = &self.drive.cache;
         let size = u64::from(cache.segment_blocks);
         let ahead = command.end() + u64::from(cache.ahead.blocks).min(size);
-        let full = if cache.ahead.over_requested {
-            u64::MAX
-        } else {
-            self.segments[segment].start.min(command.block) + size
+        let full = match cache.ahead.over_requested {
+            true => u64::MAX,
+            false => self.segments[segment].start.min(command.block) + size,
         };
         ahead.min(full).min(self.geometry.blocks())
     }
@@ -688,30 +678,22 @@ impl Mechanical {
     fn segment_for(&mut self, start: u64, end: u64) -> usize {
         let most = self.drive.cache.segments.max(1) as usize;
         let busy = self.stream.map(|stream| stream.segment);
+        let used = 0;
+        let segment = Segment { start, end, used };
         let index = if self.segments.len() < most {
-            self.segments.push(Segment {
-                start,
-                end,
-                used: 0,
-            });
+            self.segments.push(segment);
             self.segments.len() - 1
         } else {
-            let candidates = self
-                .segments
-                .iter()
-                .enumerate()
-                .filter(|(index, _)| most == 1 || Some(*index) != busy);
+            let candidates = self.segments.iter().enumerate();
+            let candidates = candidates.filter(|(index, _)| most == 1 || Some(*index) != busy);
             let oldest = candidates.min_by_key(|(_, segment)| segment.used);
-            oldest.map_or(0, |(index, _)| index)
+            let oldest = oldest.map_or(0, |(index, _)| index);
+            self.segments[oldest] = segment;
+            oldest
         };
         if busy == Some(index) {
             self.stream = None;
         }
-        self.segments[index] = Segment {
-            start,
-            end,
-            used: 0,
-        };
         self.touch(index);
         index
     }
@@ -806,12 +788,8 @@ impl Mechanical {
         let ready = now + self.drive.overheads.write_through_ns[self.last as usize];
         let from = ready.max(self.free_at);
         self.stop_stream(from);
-        let pass = self.pass_over(
-            from,
-            command.block,
-            u64::from(command.blocks),
-            Access::Write,
-        );
+        let (block, blocks) = (command.block, command.blocks.into());
+        let pass = self.pass_over(from, block, blocks, Access::Write);
         self.free_at = pass.last;
         if self.drive.cache.reads_hit_writes {
             self.segment_for(command.block, command.end());

@@ -109,10 +109,8 @@ impl Device for Simple {
         } else {
             Nanos::ZERO
         };
-        self.free_at
-            .after(self.latency)
-            .after(far)
-            .after(Nanos(jitter))
+        let served = self.free_at.after(self.latency);
+        served.after(far).after(Nanos(jitter))
     }
 }
 
@@ -227,11 +225,8 @@ pub struct Disk {
 
 impl Disk {
     pub fn new(config: DiskConfig, image: Image, device: Box<dyn Device>, rng: Rng) -> Disk {
-        assert_eq!(
-            image.sectors(),
-            config.info.sectors,
-            "the image is as long as the disk"
-        );
+        let sectors = config.info.sectors;
+        assert_eq!(image.sectors(), sectors, "the image is as long as the disk");
         Disk {
             config,
             durable: config.volatile.then(|| image.clone()),
@@ -367,9 +362,8 @@ impl Disk {
     }
 
     fn write(&mut self, io: &DeviceIo, memory: &BufferTable, private: Option<&Private>) {
-        let at = self
-            .faults
-            .misdirect(io.at, io.sectors, self.live.sectors());
+        let end = self.live.sectors();
+        let at = self.faults.misdirect(io.at, io.sectors, end);
         if self.durable.is_none() {
             return write_through(&mut self.live, at, &io.segments, memory, private);
         }
@@ -381,15 +375,9 @@ impl Disk {
         if self.durable.is_none() {
             return self.live.zero(io.at, io.sectors);
         }
-        self.keep(
-            io.at,
-            io.sectors,
-            vec![Part::Zero {
-                sectors: io.sectors,
-            }]
-            .into(),
-            io.durable,
-        );
+        let sectors = io.sectors;
+        let parts = vec![Part::Zero { sectors }].into();
+        self.keep(io.at, sectors, parts, io.durable);
     }
 
     /// Takes a write into the cache.
@@ -413,11 +401,8 @@ impl Disk {
         let Some(durable) = &mut self.durable else {
             return;
         };
-        while self
-            .pending
-            .front()
-            .is_some_and(|pending| pending.number < mark || pending.durable)
-        {
+        let leaves = |pending: &Pending| pending.number < mark || pending.durable;
+        while self.pending.front().is_some_and(leaves) {
             let pending = self.pending.pop_front().expect("just seen");
             pending.apply(durable);
         }
@@ -544,12 +529,8 @@ mod tests {
             depth: 2,
         };
         let device = Simple::new(Nanos(1000), 512_000_000_000, Nanos(0));
-        Disk::new(
-            config,
-            Image::new(Payload::Tokens, SECTORS),
-            Box::new(device),
-            Rng::new(1),
-        )
+        let image = Image::new(Payload::Tokens, SECTORS);
+        Disk::new(config, image, Box::new(device), Rng::new(1))
     }
 
     fn memory() -> BufferTable {
@@ -557,14 +538,9 @@ mod tests {
     }
 
     fn io(op: IoOp, at: u64, sectors: u64, buf: u32) -> DeviceIo {
+        let bytes = (sectors * SECTOR_BYTES) as u32;
         let segments = match op {
-            IoOp::Read | IoOp::Write => {
-                vec![Segment::Buf(BufRef::new(
-                    Buf(buf),
-                    0,
-                    (sectors * SECTOR_BYTES) as u32,
-                ))]
-            }
+            IoOp::Read | IoOp::Write => vec![Segment::Buf(BufRef::new(Buf(buf), 0, bytes))],
             _ => Vec::new(),
         };
         DeviceIo {
@@ -588,12 +564,11 @@ mod tests {
     fn write(disk: &mut Disk, memory: &mut BufferTable, at: u64, value: u64, durable: bool) {
         let mut io = io(IoOp::Write, at, 1, 0);
         io.durable = durable;
-        memory
-            .get_mut(BufRef::new(Buf(0), 0, 512))
-            .copy_from_slice(&value.to_le_bytes());
+        let bytes = memory.get_mut(BufRef::new(Buf(0), 0, 512));
+        bytes.copy_from_slice(&value.to_le_bytes());
         let mark = disk.mark();
-        disk.perform(&mut io, memory, None, mark)
-            .expect("no fault was planned");
+        let done = disk.perform(&mut io, memory, None, mark);
+        done.expect("no fault was planned");
     }
 
     #[test]
@@ -604,11 +579,9 @@ mod tests {
         write(&mut disk, &mut memory, 4, 40, false);
         disk.perform(&mut io(IoOp::Flush, 0, 0, 0), &mut memory, None, mark)
             .expect("flush");
-        assert_eq!((token(disk.live(), 3), token(disk.live(), 4)), (30, 40));
-        assert_eq!(
-            (token(disk.durable(), 3), token(disk.durable(), 4)),
-            (30, 0)
-        );
+        let tokens = |image| (token(image, 3), token(image, 4));
+        assert_eq!(tokens(disk.live()), (30, 40));
+        assert_eq!(tokens(disk.durable()), (30, 0));
         assert_eq!(disk.pending().count(), 1);
     }
 
@@ -637,9 +610,8 @@ mod tests {
         let reference = BufRef::new(Buf(0), 0, 4096);
         memory.get_mut(reference).fill(5);
         let disk = disk(false);
-        let pending = disk
-            .under_way(&io(IoOp::Write, 4, 8, 0), &memory, None)
-            .expect("a write");
+        let pending = disk.under_way(&io(IoOp::Write, 4, 8, 0), &memory, None);
+        let pending = pending.expect("a write");
         assert_eq!((pending.units(8), pending.units(1)), (2, 8));
         let mut image = Image::new(Payload::Tokens, SECTORS);
         pending.apply_torn(&mut image, 8, |unit| unit == 1);

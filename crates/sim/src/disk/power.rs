@@ -297,10 +297,8 @@ mod tests {
         power.worked(5 * SECOND, 7 * SECOND, SECOND);
         let ledger = power.ledger(10 * SECOND);
         assert_eq!(ledger.total_ns(), 10 * SECOND);
-        assert_eq!(
-            ledger.total_nj(),
-            (5 * 6 + 9 + 8 + 3 * 6) * u128::from(SECOND)
-        );
+        let joules = 5 * 6 + 9 + 8 + 3 * 6;
+        assert_eq!(ledger.total_nj(), joules * u128::from(SECOND));
     }
 
     #[test]
@@ -311,14 +309,10 @@ mod tests {
         power.worked(ready, ready + SECOND, 0);
         let ledger = power.ledger(ready + SECOND);
         assert_eq!(ledger.total_ns(), 111 * SECOND);
-        assert_eq!(
-            (ledger.spin_ups, ledger.spin_downs, ledger.standby_ns),
-            (1, 1, 68 * SECOND)
-        );
-        assert_eq!(
-            ledger.total_nj(),
-            (30 * 6 + 4 + 68 + 160 + 8) * u128::from(SECOND)
-        );
+        assert_eq!((ledger.spin_ups, ledger.spin_downs), (1, 1));
+        assert_eq!(ledger.standby_ns, 68 * SECOND);
+        let joules = 30 * 6 + 4 + 68 + 160 + 8;
+        assert_eq!(ledger.total_nj(), joules * u128::from(SECOND));
     }
 
     /// Whatever a drive does, and wherever it is cut into steps: their sum is what the ledger has.

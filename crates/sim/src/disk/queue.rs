@@ -136,13 +136,8 @@ impl<S: Server> Queue<S> {
         if self.waiting.is_empty() {
             return;
         }
-        let index = choose(
-            self.policy,
-            &self.server,
-            now,
-            &self.waiting,
-            &mut self.upward,
-        );
+        let (waiting, upward) = (&self.waiting, &mut self.upward);
+        let index = choose(self.policy, &self.server, now, waiting, upward);
         let next = self.waiting.remove(index);
         let ended = self.server.serve(now, next.command);
         self.serving = Some(Completed {
@@ -189,9 +184,6 @@ fn look(arm: u64, waiting: &[Waiting], upward: &mut bool) -> usize {
 }
 
 fn least(waiting: &[Waiting], key: impl Fn(&Waiting) -> u64) -> usize {
-    let keys = waiting
-        .iter()
-        .enumerate()
-        .map(|(index, entry)| (key(entry), index));
+    let keys = waiting.iter().map(key).zip(0..);
     keys.min().map_or(0, |(_, index)| index)
 }

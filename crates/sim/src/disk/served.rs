@@ -99,9 +99,7 @@ impl HardDisk {
         }
         done
     }
-}
 
-impl HardDisk {
     /// When all that was written before `now` is on the medium.
     pub fn flush(&mut self, now: u64) -> u64 {
         self.drive.flush(now)
@@ -150,13 +148,8 @@ impl Device for HardDisk {
                 command,
             });
         }
-        choose(
-            self.policy,
-            &self.drive,
-            now.0,
-            &self.waiting,
-            &mut self.upward,
-        )
+        let (waiting, upward) = (&self.waiting, &mut self.upward);
+        choose(self.policy, &self.drive, now.0, waiting, upward)
     }
 }
 

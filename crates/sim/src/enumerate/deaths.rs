@@ -51,9 +51,8 @@ impl Enumeration {
         }
         let cut = site.sample(&mut self.rng);
         let caches = site.caches(&cut).into_iter().enumerate();
-        let disks: Vec<Disk> = caches
-            .map(|(index, cache)| self.outlived(index, cache))
-            .collect();
+        let disks = caches.map(|(index, cache)| self.outlived(index, cache));
+        let disks: Vec<Disk> = disks.collect();
         let homes = self.homes(disks.len());
         let Some(atlas) = Atlas::of(disks[..homes].iter()).filter(|atlas| atlas.whole(None)) else {
             return Ok(());

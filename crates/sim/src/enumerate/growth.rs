@@ -41,12 +41,11 @@ fn shaped(rng: &mut Rng) -> Spec {
         (Level::Raid6(rotation), 4),
         (Level::Raid6(rotation), 5),
     ]);
-    let write_hole = match level {
-        Level::Raid0 => WriteHole::None,
-        _ => WriteHole::Ppl,
-    };
     Spec {
-        write_hole,
+        write_hole: match level {
+            Level::Raid0 => WriteHole::None,
+            _ => WriteHole::Ppl,
+        },
         chunks: rng.between(6, 9),
         ..small(rng, level, slots)
     }
@@ -155,27 +154,24 @@ pub(super) fn take_capacity(session: &mut Session<Engine>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::Enumerate;
     use super::*;
 
     #[test]
     fn a_growth_is_cut_until_new_capacity_is_written() {
-        for seed in 0..6 {
-            let reach = Reach {
-                stride: 20,
-                ..Reach::images(400)
-            };
-            let report = enumerate_growth(seed, reach);
-            assert!(report.violation.is_none(), "seed {seed}: {report:?}");
-            assert!(report.images > 20, "seed {seed}: {report:?}");
-        }
-        for seed in 0..6 {
-            let reach = Reach {
-                stride: 20,
-                ..Reach::images(400)
-            };
-            let report = enumerate_reshape(seed, reach);
-            assert!(report.violation.is_none(), "seed {seed}: {report:?}");
-            assert!(report.images > 20, "seed {seed}: {report:?}");
+        let reach = Reach {
+            stride: 20,
+            ..Reach::images(400)
+        };
+        for (what, enumerate) in [
+            ("growth", enumerate_growth as Enumerate),
+            ("reshape", enumerate_reshape),
+        ] {
+            for seed in 0..6 {
+                let report = enumerate(seed, reach);
+                assert!(report.violation.is_none(), "{what} {seed}: {report:?}");
+                assert!(report.images > 20, "{what} {seed}: {report:?}");
+            }
         }
         let report = enumerate_growth(0, Reach::images(60));
         assert_eq!(report, enumerate_growth(0, Reach::images(60)));

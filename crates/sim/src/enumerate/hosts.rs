@@ -86,11 +86,8 @@ fn return_of_a_host(rng: &mut Rng) -> Vec<(Cue, Event)> {
 
 /// What is hosted goes home, and users go on where it lay.
 fn parting(rng: &mut Rng) -> Vec<(Cue, Event)> {
-    let arrives = (Cue::Hosting(Hosting::Serving), Event::Arrives);
-    let again = [
-        arrives,
-        (Cue::Hosting(Hosting::Serving), Event::MemberFails),
-    ];
+    let serving = Cue::Hosting(Hosting::Serving);
+    let again = [(serving, Event::Arrives), (serving, Event::MemberFails)];
     again[..rng.between(1, 2) as usize].to_vec()
 }
 
@@ -262,10 +259,9 @@ impl Enumeration {
         for step in 0..STEPS {
             let status = session.world.status();
             let rests = status.tasks.is_empty();
-            calm = if rests && course.events.is_empty() {
-                calm + 1
-            } else {
-                0
+            calm = match rests && course.events.is_empty() {
+                true => calm + 1,
+                false => 0,
             };
             if issued >= before {
                 self.lost = true;
@@ -276,16 +272,13 @@ impl Enumeration {
                 session.issue(workload.draw());
             }
             let more = session.step();
-            let moved = self.look(&mut session);
-            keen = if moved {
-                KEEN_STEPS
-            } else {
-                u64::saturating_sub(keen, 1)
+            keen = match self.look(&mut session) {
+                true => KEEN_STEPS,
+                false => u64::saturating_sub(keen, 1),
             };
-            let stride = if keen > 0 || calm > 0 {
-                self.reach.stride.div_ceil(KEEN)
-            } else {
-                self.reach.stride
+            let stride = match keen > 0 || calm > 0 {
+                true => self.reach.stride.div_ceil(KEEN),
+                false => self.reach.stride,
             };
             if self.lost && step % stride == first_cut % stride {
                 self.cut_here(&session);

@@ -49,27 +49,16 @@ pub enum Incident {
     Rot,
 }
 
-impl Phase {
-    pub const ALL: [Phase; 8] = [
-        Phase::Starting,
-        Phase::AtHome,
-        Phase::Before,
-        Phase::Copied,
-        Phase::Away,
-        Phase::MakingRoom,
-        Phase::GoingHome,
-        Phase::Waiting,
-    ];
+all! { Phase { Starting, AtHome, Before, Copied, Away, MakingRoom, GoingHome, Waiting } }
 
+impl Phase {
     pub fn of(status: &Status, serving: bool) -> Phase {
         let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
         let Some(overlay) = overlay.filter(|_| serving) else {
             return Phase::Starting;
         };
-        let restoring = status
-            .tasks
-            .iter()
-            .any(|task| !matches!(task.kind, TaskKind::Check | TaskKind::Repair));
+        let mut tasks = status.tasks.iter();
+        let restoring = tasks.any(|task| !matches!(task.kind, TaskKind::Check | TaskKind::Repair));
         let OverlayStatus {
             sectors: [away, also, clean],
             going_home,

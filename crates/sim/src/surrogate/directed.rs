@@ -82,11 +82,7 @@ impl Directed {
 
     /// Whether its moment is one of mirrors in standby.
     fn sleeps(&self) -> bool {
-        use Moment::{Asleep, Resting, WakesLate, WakesNever, Waking};
-        matches!(
-            self.moment,
-            Resting | Asleep | Waking | WakesLate | WakesNever
-        )
+        (Moment::Resting..=Moment::WakesNever).contains(&self.moment)
     }
 
     /// Whether users are to be silent for it.
@@ -432,9 +428,8 @@ fn wake_one(run: &mut Run, life: &mut Life) {
         let data = spec.superblock.region(RegionKind::Data);
         let at = data.map_or(0, |region| region.start) + cell.at + place.offset;
         life.bad_sectors = true;
-        life.session
-            .world
-            .inject(set[0], Fault::Latent { at, sectors: 1 });
+        let latent = Fault::Latent { at, sectors: 1 };
+        life.session.world.inject(set[0], latent);
         request(run, life, Ask::Read { lba, sectors: 1 });
     }
 }
@@ -660,9 +655,8 @@ fn mirrors(run: &Run, life: &Life, is: impl Fn(Member) -> bool) -> Vec<Vec<Membe
     };
     let copies = u16::from(copies);
     let firsts = (0..run.plan.home.slots).step_by(usize::from(copies));
-    firsts
-        .map(|first| (first..first + copies).filter_map(of_slot).collect())
-        .collect()
+    let mirrors = firsts.map(|first| (first..first + copies).filter_map(of_slot).collect());
+    mirrors.collect()
 }
 
 fn lose(run: &mut Run, life: &mut Life, site: Site, member: Member) {

@@ -329,10 +329,8 @@ fn most_of(run: &Run, members: &[Member]) -> Vec<Member> {
     let least = members.len() as u64 / 2 + 1;
     let count = drawn.between(least.min(members.len() as u64), members.len() as u64);
     let order = drawn.order(members.len()).into_iter();
-    order
-        .take(count as usize)
-        .map(|index| members[index])
-        .collect()
+    let some = order.take(count as usize).map(|index| members[index]);
+    some.collect()
 }
 
 /// The members that were cut off can be reached again, and are added if they were given up.

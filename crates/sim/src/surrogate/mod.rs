@@ -176,15 +176,8 @@ impl Run {
         }
         let creation = plan.home.create().expect("plans are made to fit");
         let layout = Layout::new(creation.geometry).expect("a created geometry is sound");
-        let mut base = Base::new(
-            seed,
-            rng,
-            layout,
-            Payload::Bytes,
-            1,
-            options.bug,
-            options.trace,
-        );
+        let (payload, Options { bug, trace, .. }) = (Payload::Bytes, options);
+        let mut base = Base::new(seed, rng, layout, payload, 1, bug, trace);
         let home = format(&plan, &plan.home, base.rng.word());
         let mut log = format(&plan, &plan.log, base.rng.word());
         if options.eraid {
@@ -273,10 +266,9 @@ impl Run {
         let with = with && !on_record;
         let mut disks = std::mem::take(&mut self.home);
         let mut sites = vec![Site::Home; disks.len()];
-        let log = if with {
-            std::mem::take(&mut self.log)
-        } else {
-            Vec::new()
+        let log = match with {
+            true => std::mem::take(&mut self.log),
+            false => Vec::new(),
         };
         sites.resize(disks.len() + log.len(), Site::Log);
         let buffer = buffer::take(self, with);
@@ -449,11 +441,8 @@ impl Run {
     // ------------------------------------------------------------------------------------------------------ serving
 
     fn serve(&mut self, life: &mut Life) -> End {
-        let pace = self.plan.pace;
-        life.session.command(Command::Rate {
-            min: pace,
-            max: pace,
-        });
+        let (min, max) = (self.plan.pace, self.plan.pace);
+        life.session.command(Command::Rate { min, max });
         let mut issued = 0;
         while issued < self.plan.requests
             || life.session.outstanding() > 0
@@ -533,31 +522,29 @@ impl Run {
 
     fn end(&mut self, mut life: Life, end: End) -> bool {
         let status = life.session.world.status();
-        self.base.say(|| {
-            format!(
-                "  life ends: {end:?} after {} steps, {:?}",
-                life.steps, status.surrogate
-            )
-        });
-        self.base
-            .count("blocks from the read cache", status.counters.blocks_cached);
+        let (steps, surrogate) = (life.steps, &status.surrogate);
+        let say = || format!("  life ends: {end:?} after {steps} steps, {surrogate:?}");
+        self.base.say(say);
+        let cached = status.counters.blocks_cached;
+        self.base.count("blocks from the read cache", cached);
         if let Some(overlay) = overlay(&status) {
             let counters = overlay.counters;
-            self.base
-                .count("writes redirected", counters.redirected_writes);
-            self.base.count("reads of the log", counters.reads_of_log);
-            self.base.count("reads of both", counters.reads_of_both);
-            self.base.count("sectors home", counters.sectors_destaged);
-            self.base.count("clusters read", counters.clusters_read);
-            self.base
-                .count("clusters read again", counters.clusters_reread);
-            self.base.count("rests of mirrors", overlay.rests);
-            self.base.count("destages", overlay.destages);
-            self.base.count("cleanings", counters.cleanings);
-            self.base.count("sectors moved", counters.sectors_moved);
-            self.base.count("clean copies", counters.clean_copies);
-            self.base
-                .count("records kept in buffers", counters.versions);
+            for (what, times) in [
+                ("writes redirected", counters.redirected_writes),
+                ("reads of the log", counters.reads_of_log),
+                ("reads of both", counters.reads_of_both),
+                ("sectors home", counters.sectors_destaged),
+                ("clusters read", counters.clusters_read),
+                ("clusters read again", counters.clusters_reread),
+                ("rests of mirrors", overlay.rests),
+                ("destages", overlay.destages),
+                ("cleanings", counters.cleanings),
+                ("sectors moved", counters.sectors_moved),
+                ("clean copies", counters.clean_copies),
+                ("records kept in buffers", counters.versions),
+            ] {
+                self.base.count(what, times);
+            }
         }
         let sweeps = self.base.deaths.sweeps();
         let bears = end == End::Crash && !sweeps && !self.options.quests;
@@ -635,11 +622,8 @@ impl Run {
         let ahead = ahead && !troubled[Site::Home as usize] && !dies;
         let goes_on = self.settle_cut(oracle, end, ahead);
         if goes_on && whole && !dies && rot::rot(self, end) {
-            *self
-                .outcome
-                .incidents
-                .entry((phase, Incident::Rot))
-                .or_default() += 1;
+            let cell = (phase, Incident::Rot);
+            *self.outcome.incidents.entry(cell).or_default() += 1;
         }
         goes_on
     }

@@ -54,40 +54,18 @@ pub enum Moment {
     WakesNever,
 }
 
-impl Moment {
-    pub const ALL: [Moment; 30] = [
-        Moment::Starting,
-        Moment::Stopping,
-        Moment::Empty,
-        Moment::Filling,
-        Moment::Copying,
-        Moment::Sealed(SealCause::Full),
-        Moment::Sealed(SealCause::Age),
-        Moment::Sealed(SealCause::Flush),
-        Moment::Sealed(SealCause::Fua),
-        Moment::Sealed(SealCause::Destage),
-        Moment::Sealed(SealCause::Stop),
-        Moment::Announcing,
-        Moment::InFlight,
-        Moment::Reusing,
-        Moment::InLog,
-        Moment::Short,
-        Moment::Starved,
-        Moment::Cleaning(Cleans::Moving),
-        Moment::Cleaning(Cleans::Flushing),
-        Moment::Cleaning(Cleans::Voiding),
-        Moment::Begun,
-        Moment::Home(DestageStage::Reading),
-        Moment::Home(DestageStage::Writing),
-        Moment::Home(DestageStage::Flushing),
-        Moment::Home(DestageStage::Voiding),
-        Moment::Resting,
-        Moment::Asleep,
-        Moment::Waking,
-        Moment::WakesLate,
-        Moment::WakesNever,
-    ];
+all! { Moment {
+    Starting, Stopping, Empty, Filling, Copying,
+    Sealed(SealCause::Full), Sealed(SealCause::Age), Sealed(SealCause::Flush),
+    Sealed(SealCause::Fua), Sealed(SealCause::Destage), Sealed(SealCause::Stop),
+    Announcing, InFlight, Reusing, InLog, Short, Starved,
+    Cleaning(Cleans::Moving), Cleaning(Cleans::Flushing), Cleaning(Cleans::Voiding), Begun,
+    Home(DestageStage::Reading), Home(DestageStage::Writing),
+    Home(DestageStage::Flushing), Home(DestageStage::Voiding),
+    Resting, Asleep, Waking, WakesLate, WakesNever,
+}}
 
+impl Moment {
     /// What an array that serves is at, by what it tells.
     pub fn of(status: &Status) -> BTreeSet<Moment> {
         let overlay = status.surrogate.as_ref().and_then(|one| one.overlay);
@@ -96,8 +74,8 @@ impl Moment {
         };
         let gathering = cache.gathering;
         let away = overlay.sectors[0] > 0;
-        let idle =
-            !gathering.filling && !gathering.copying && gathering.sealed.iter().all(|n| *n == 0);
+        let fills = gathering.filling || gathering.copying;
+        let idle = !fills && gathering.sealed.iter().all(|n| *n == 0);
         let begun = cache.destaging && cache.destage_stage.is_none();
         let mut met: BTreeSet<Moment> = [
             (!away && idle && !cache.destaging, Moment::Empty),
@@ -202,42 +180,23 @@ pub enum Event {
     FailedWake,
 }
 
-impl Event {
-    pub const ALL: [Event; 17] = [
-        Event::Write,
-        Event::Read,
-        Event::Flush,
-        Event::Fua,
-        Event::Zeroes,
-        Event::Trim,
-        Event::Stop,
-        Event::Crash,
-        Event::Start,
-        Event::LogLoss,
-        Event::SecondLogLoss,
-        Event::DiskLoss,
-        Event::SecondDiskLoss,
-        Event::SurrogateLoss,
-        Event::AwakeLoss,
-        Event::AsleepLoss,
-        Event::FailedWake,
-    ];
+all! { Event {
+    Write, Read, Flush, Fua, Zeroes, Trim, Stop, Crash, Start, LogLoss, SecondLogLoss, DiskLoss,
+    SecondDiskLoss, SurrogateLoss, AwakeLoss, AsleepLoss, FailedWake,
+}}
 
+impl Event {
     /// What a user's request is.
     pub(super) fn of(ask: &Ask) -> Event {
         match ask {
             Ask::Read { .. } => Event::Read,
             Ask::Flush => Event::Flush,
-            Ask::Write {
-                kind: WriteKind::Trim,
-                ..
-            } => Event::Trim,
-            Ask::Write {
-                kind: WriteKind::Zeroes,
-                ..
-            } => Event::Zeroes,
-            Ask::Write { fua: true, .. } => Event::Fua,
-            Ask::Write { .. } => Event::Write,
+            Ask::Write { kind, fua, .. } => match kind {
+                WriteKind::Trim => Event::Trim,
+                WriteKind::Zeroes => Event::Zeroes,
+                WriteKind::Data if *fua => Event::Fua,
+                WriteKind::Data => Event::Write,
+            },
         }
     }
 
@@ -250,18 +209,16 @@ impl Event {
 pub(super) fn cells() -> Vec<(Moment, Event)> {
     let events = Event::ALL.into_iter();
     let cells = events.flat_map(|event| Moment::ALL.map(|moment| (moment, event)));
-    cells
-        .filter(|(moment, event)| why_not(*moment, *event).is_none())
-        .collect()
+    let met = cells.filter(|(moment, event)| why_not(*moment, *event).is_none());
+    met.collect()
 }
 
 /// The seeds whose runs set out for this cell; none if it cannot be met.
 pub fn seeds_for(moment: Moment, event: Event) -> impl Iterator<Item = u64> {
     let cells = cells();
     let found = cells.iter().position(|cell| *cell == (moment, event));
-    found
-        .into_iter()
-        .flat_map(move |cell| (cell as u64..).step_by(cells.len()))
+    let found = found.into_iter();
+    found.flat_map(move |cell| (cell as u64..).step_by(cells.len()))
 }
 
 /// Why an event cannot meet a moment; `None` if it can, and so must.

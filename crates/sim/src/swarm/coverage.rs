@@ -140,9 +140,8 @@ impl Coverage {
     pub fn transitions(
         &self,
     ) -> impl Iterator<Item = (&'static str, &'static str, &'static str, u64)> + '_ {
-        self.slices
-            .iter()
-            .map(|(&(kind, from, to), &times)| (kind, from, to, times))
+        let slices = self.slices.iter();
+        slices.map(|(&(kind, from, to), &times)| (kind, from, to, times))
     }
 
     /// How often something of this name was counted.
@@ -180,12 +179,8 @@ impl fmt::Display for Coverage {
             writeln!(f, "{task:<18} {:<13} {times:>12}", format!("{incident:?}"))?;
         }
         for ((hosting, incident), times) in &self.of_hosts {
-            let hosting = format!("Hosts {hosting:?}");
-            writeln!(
-                f,
-                "{hosting:<18} {:<13} {times:>12}",
-                format!("{incident:?}")
-            )?;
+            let (hosting, incident) = (format!("Hosts {hosting:?}"), format!("{incident:?}"));
+            writeln!(f, "{hosting:<18} {incident:<13} {times:>12}")?;
         }
         for ((kind, from, to), times) in &self.slices {
             writeln!(f, "slice {kind:<12} {from:>14} -> {to:<14} {times:>12}")?;

@@ -127,10 +127,7 @@ pub fn look(run: &mut Run, life: &mut Life) {
 fn trigger(run: &mut Run, life: &mut Life, status: &Status, kind: TaskKind) {
     let any = |state: MemberState| status.members.iter().any(|line| line.state == state);
     match kind {
-        TaskKind::Check | TaskKind::Repair => {
-            let repair = kind == TaskKind::Repair;
-            life.session.scrub(repair);
-        }
+        TaskKind::Check | TaskKind::Repair => life.session.scrub(kind == TaskKind::Repair),
         TaskKind::Growth if any(MemberState::Spare) => faults::grow(run, life),
         TaskKind::Replace if any(MemberState::Spare) => faults::replace(life),
         TaskKind::Replace | TaskKind::Growth => faults::arrive(run, life),

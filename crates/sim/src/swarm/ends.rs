@@ -130,12 +130,9 @@ impl Run {
         for (disk, fates) in cut.0.iter().enumerate() {
             for (write, fate) in site.open(disk).iter().zip(fates) {
                 let durable = if write.durable { " durable" } else { "" };
-                self.base.say(|| {
-                    format!(
-                        "  cut m{disk} {} +{}{durable} {fate:?}",
-                        write.at, write.sectors
-                    )
-                });
+                let (at, sectors) = (write.at, write.sectors);
+                let say = || format!("  cut m{disk} {at} +{sectors}{durable} {fate:?}");
+                self.base.say(say);
             }
         }
     }
@@ -146,10 +143,8 @@ impl Run {
         for (away, disk) in here.chain(away) {
             let said = superblock_of(disk.live()).map(|found| {
                 let me = found.index_of(found.member);
-                let roles = found
-                    .members
-                    .iter()
-                    .map(|entry| format!("{:?}", entry.role));
+                let members = found.members.iter();
+                let roles = members.map(|entry| format!("{:?}", entry.role));
                 let roles: Vec<String> = roles.collect();
                 format!(
                     "member {me:?} generation {} sequence {} clean {}: {}",

@@ -305,10 +305,7 @@ fn ask_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
     let lost: Vec<u64> = excess.lost.iter().copied().collect();
     for _ in 0..if lost.is_empty() { 0 } else { REQUESTS } {
         let row = run.base.layout.place(*run.base.rng.pick(&lost)).row;
-        run.base.workload.aim(
-            run.base.layout.lba(row, 0, 0),
-            run.base.layout.row_sectors(),
-        );
+        run.base.aim_at_row(row);
         let ask = run.base.workload.draw();
         let trim = WriteKind::Trim;
         if let Ask::Write {
@@ -343,9 +340,8 @@ fn step_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
 fn forget_lost(run: &mut Run, lba: u64, sectors: u64) {
     let block = faults::block_sectors(run);
     if let Some(excess) = &mut run.excess {
-        excess
-            .lost
-            .retain(|first| first + block <= lba || lba + sectors <= *first);
+        let elsewhere = |first: &u64| first + block <= lba || lba + sectors <= *first;
+        excess.lost.retain(elsewhere);
     }
 }
 

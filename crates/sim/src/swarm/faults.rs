@@ -131,9 +131,8 @@ impl Schedule {
             }
         }
         if mark >= RELEASE {
-            session
-                .world
-                .release(Member((mark - RELEASE) as u16), Nanos(1));
+            let member = Member((mark - RELEASE) as u16);
+            session.world.release(member, Nanos(1));
         }
     }
 }
@@ -256,13 +255,8 @@ fn lose(run: &mut Run, life: &mut Life, member: Member, way: u64) {
         }
         3 => {
             let delay = Nanos(IO_TIMEOUT.0 + life.faults.rng.below(4 * IO_TIMEOUT.0));
-            world.inject(
-                member,
-                Fault::Stuck {
-                    operations: 1,
-                    delay,
-                },
-            );
+            let operations = 1;
+            world.inject(member, Fault::Stuck { operations, delay });
         }
         4 => world.inject(member, Fault::FlushError { flushes: 1 }),
         5 => {
@@ -507,10 +501,8 @@ pub fn replace(life: &mut Life) {
     if active.is_empty() || spares.is_empty() {
         return;
     }
-    let (old, new) = (
-        *life.faults.rng.pick(&active),
-        *life.faults.rng.pick(&spares),
-    );
+    let rng = &mut life.faults.rng;
+    let (old, new) = (*rng.pick(&active), *rng.pick(&spares));
     life.session.command(Command::Replace { old, new });
 }
 

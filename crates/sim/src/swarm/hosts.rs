@@ -67,11 +67,8 @@ pub fn watch_hosts(run: &mut Run, life: &mut Life) {
 pub fn draw_plot(run: &Run) -> Option<Plot> {
     let hosts = run.plan.spec.spare_partitions > 0;
     let mut rng = run.base.rng.clone().fork(PLOTS);
-    let plots = [
-        Plot::Return(Return::Serves),
-        Plot::Handover,
-        Plot::Linger { host: None },
-    ];
+    let returns = Plot::Return(Return::Serves);
+    let plots = [returns, Plot::Handover, Plot::Linger { host: None }];
     let plot = *rng.pick(&plots);
     let hatched = hosts && run.options.roughness == Roughness::Faults && rng.chance(2, 3);
     hatched.then_some(plot)
@@ -81,11 +78,8 @@ pub fn draw_plot(run: &Run) -> Option<Plot> {
 pub fn advance(run: &mut Run, life: &mut Life, home: bool) {
     let status = life.session.world.status();
     // Copies that a crash left different may be told apart by whoever is lost: that is known to be wrong.
-    if status
-        .tasks
-        .iter()
-        .any(|task| task.kind == TaskKind::Resync)
-    {
+    let mut tasks = status.tasks.iter();
+    if tasks.any(|task| task.kind == TaskKind::Resync) {
         return;
     }
     let plot = life.plot;
@@ -323,9 +317,8 @@ fn lose_host(run: &mut Run, life: &mut Life) {
         let slot = active.iter().filter(|other| other.slot == line.slot);
         slot.count() > 1
     };
-    let apart = active
-        .iter()
-        .filter(|line| !line.hosts.is_empty() || shares(line));
+    let lines = active.iter();
+    let apart = lines.filter(|line| !line.hosts.is_empty() || shares(line));
     let hosts: Vec<Member> = apart.map(|line| line.member).collect();
     if !hosts.is_empty() {
         let host = *life.faults.rng.pick(&hosts);
@@ -353,10 +346,8 @@ pub fn crowded(layout: &Layout, status: &Status) -> Option<Violation> {
     });
     crowd.map(|(line, row)| {
         let slots = there(line, row);
-        let detail = format!(
-            "{:?} has the cells of slots {slots:?} in {row:?}",
-            line.member
-        );
+        let member = line.member;
+        let detail = format!("{member:?} has the cells of slots {slots:?} in {row:?}");
         Violation::new(Invariant::RowOnOneMember, detail)
     })
 }

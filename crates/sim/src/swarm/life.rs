@@ -139,20 +139,12 @@ impl Run {
         let mut rng = Rng::new(seed);
         let plan = Plan::draw(&mut rng, &options);
         let layout = Layout::new(plan.geometry).expect("a created geometry is sound");
-        let block = if plan.unaligned {
-            1
-        } else {
-            u64::from(plan.spec.logical_block / 512)
+        let block = match plan.unaligned {
+            true => 1,
+            false => u64::from(plan.spec.logical_block / 512),
         };
-        let mut base = Base::new(
-            seed,
-            rng,
-            layout,
-            plan.spec.payload,
-            block,
-            options.bug,
-            options.trace,
-        );
+        let (payload, Options { bug, trace, .. }) = (plan.spec.payload, options);
+        let mut base = Base::new(seed, rng, layout, payload, block, bug, trace);
         let disks = disks(&plan, &mut base.rng);
         let run = Run {
             base,
@@ -250,10 +242,9 @@ impl Run {
         let mut present: Vec<Option<Disk>> = self.disks.drain(..).map(Some).collect();
         let disks = order.into_iter().filter_map(|index| present[index].take());
         let disks = disks.collect();
-        let delays: &[u64] = if triggers::ponders(self) {
-            &[100_000, 20_000_000]
-        } else {
-            &[0, 1_000, 100_000]
+        let delays: &[u64] = match triggers::ponders(self) {
+            true => &[100_000, 20_000_000],
+            false => &[0, 1_000, 100_000],
         };
         let (config, world) = (self.config(), self.world_config());
         let mut session = self.base.boot(disks, config, world, delays);
@@ -334,9 +325,8 @@ impl Run {
                     mode.accept_loss = true;
                 }
                 _ => {
-                    return Some(
-                        life.broken(Invariant::StartRefused, format!("{mode:?}: {error:?}")),
-                    );
+                    let detail = format!("{mode:?}: {error:?}");
+                    return Some(life.broken(Invariant::StartRefused, detail));
                 }
             }
         }
@@ -437,10 +427,8 @@ impl Run {
                 self.base.count("members without space", 1);
             }
             Fact::MemberFailed { member, why } if !life.faults.suspects(member) => {
-                life.session.violation(
-                    Invariant::MemberFailedWrongly,
-                    format!("{member:?}: {why:?}"),
-                );
+                let detail = format!("{member:?}: {why:?}");
+                life.broken(Invariant::MemberFailedWrongly, detail);
             }
             Fact::MemberFailed { .. } if life.last => {}
             Fact::TaskStarted { .. } => life.watchful = true,
@@ -474,8 +462,7 @@ impl Run {
     fn task_ended(&mut self, life: &mut Life, kind: TaskKind, outcome: TaskOutcome) {
         match outcome {
             TaskOutcome::Failed if !life.faults.troubled() => {
-                life.session
-                    .violation(Invariant::TaskFailed, format!("{kind:?}"));
+                life.broken(Invariant::TaskFailed, format!("{kind:?}"));
             }
             TaskOutcome::Done => {
                 if kind == TaskKind::Growth {
@@ -608,10 +595,10 @@ impl Course for Run {
                 End::Stop
             }
             Ok(Err(_)) if life.faults.troubled() => End::Crash,
-            Ok(Err(error)) => life.broken(
-                Invariant::StuckRequest,
-                format!("the array does not stop: {error:?}"),
-            ),
+            Ok(Err(error)) => {
+                let detail = format!("the array does not stop: {error:?}");
+                life.broken(Invariant::StuckRequest, detail)
+            }
         }
     }
 }
@@ -619,10 +606,9 @@ impl Course for Run {
 /// The disks of a plan, formatted.
 fn disks(plan: &Plan, rng: &mut Rng) -> Vec<Disk> {
     let seed = rng.word();
-    let images = plan
-        .spec
-        .format_over(plan.dirt, plan.dirt.or(earlier(seed)))
-        .expect("plans are made to fit");
+    let of_spares = plan.dirt.or(earlier(seed));
+    let images = plan.spec.format_over(plan.dirt, of_spares);
+    let images = images.expect("plans are made to fit");
     let disk = |(index, image)| disk_of(plan, &plan.spec, index as u16, image, seed);
     images.into_iter().enumerate().map(disk).collect()
 }

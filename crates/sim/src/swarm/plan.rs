@@ -184,9 +184,8 @@ type Shape = (Level, u16, Option<Skew>);
 /// One array in six is skewed, unless a family is asked for.
 fn shape(rng: &mut Rng, asked: Option<Family>) -> Shape {
     let mut own = rng.clone().fork(SKEWED);
-    let skewed = own
-        .chance(1, 6)
-        .then(|| own.pick(&FAMILIES[PLAIN..SETTLED]).1);
+    let skewed = own.chance(1, 6);
+    let skewed = skewed.then(|| own.pick(&FAMILIES[PLAIN..SETTLED]).1);
     let family = asked.unwrap_or_else(|| rng.pick(&FAMILIES[..PLAIN]).1);
     let (level, slots) = level(rng, family);
     let grouped = grouped_shape(&mut own, asked.or(skewed).unwrap_or(family));
@@ -270,10 +269,9 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     let faults = options.roughness == Roughness::Faults;
     let spares = if faults { rng.below(3) as u16 } else { 0 };
     let spares = spares + u16::from(options.family.is_some_and(grows));
-    let hole = if reshapes {
-        Some(WriteHole::Ppl)
-    } else {
-        options.write_hole
+    let hole = match reshapes {
+        true => Some(WriteHole::Ppl),
+        false => options.write_hole,
     };
     let mut spec = Spec {
         spares,
@@ -282,10 +280,9 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
         chunks,
         write_hole: write_hole(rng, level, hole),
         init: options.init.unwrap_or_else(|| init(rng)),
-        payload: options.payload.unwrap_or(if rng.chance(1, 10) {
-            Payload::Bytes
-        } else {
-            Payload::Tokens
+        payload: options.payload.unwrap_or(match rng.chance(1, 10) {
+            true => Payload::Bytes,
+            false => Payload::Tokens,
         }),
         volatile: rng.chance(4, 5),
         depth: *rng.pick(&[1, 4, 32]),
@@ -358,14 +355,10 @@ fn write_hole(rng: &mut Rng, level: Level, asked: Option<WriteHole>) -> WriteHol
         Level::Raid1 | Level::Raid10 { .. } | Level::ReedSolomon { .. } => {
             &[WriteHole::Bitmap, WriteHole::Bitmap, WriteHole::None]
         }
-        Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => &[
-            WriteHole::Ppl,
-            WriteHole::Ppl,
-            WriteHole::Ppl,
-            WriteHole::Bitmap,
-            WriteHole::Bitmap,
-            WriteHole::None,
-        ],
+        Level::Raid4 | Level::Raid5(_) | Level::Raid6(_) => {
+            use WriteHole::{Bitmap, None, Ppl};
+            &[Ppl, Ppl, Ppl, Bitmap, Bitmap, None]
+        }
     };
     let drawn = *rng.pick(choices);
     let asked = asked.filter(|_| choices.contains(&WriteHole::Ppl));
@@ -373,14 +366,8 @@ fn write_hole(rng: &mut Rng, level: Level, asked: Option<WriteHole>) -> WriteHol
 }
 
 fn init(rng: &mut Rng) -> Init {
-    *rng.pick(&[
-        Init::Written,
-        Init::Written,
-        Init::Written,
-        Init::Zero,
-        Init::Sync,
-        Init::Trust,
-    ])
+    use Init::{Sync, Trust, Written, Zero};
+    *rng.pick(&[Written, Written, Written, Zero, Sync, Trust])
 }
 
 /// `cells`: of rows that may be wider than the plain ones.
@@ -424,12 +411,8 @@ mod tests {
         for seed in 0..500 {
             let plan = Plan::draw(&mut Rng::new(seed), &Options::default());
             let created = plan.spec.create();
-            assert!(
-                created.is_ok(),
-                "seed {seed}: {:?} {:?}",
-                created.err(),
-                plan.spec
-            );
+            let why = created.err();
+            assert!(why.is_none(), "seed {seed}: {why:?} {:?}", plan.spec);
         }
     }
 }

@@ -254,10 +254,7 @@ fn visit(
     hit: &[u8],
     (base, span): (u64, u64),
 ) {
-    run.base.workload.aim(
-        run.base.layout.lba(row, 0, 0),
-        run.base.layout.row_sectors(),
-    );
+    run.base.aim_at_row(row);
     let data = hit.iter().copied().find(|cell| *cell < map.data);
     let at = run.base.layout.lba(row, data.unwrap_or(0), base);
     let ready = life.session.world.ready() && !life.stopping;
