@@ -22,9 +22,8 @@ fn page(compute: &mut Compute, handles: &Handles<'_>) -> Verdict {
     match compute.outputs.first() {
         Some(output) => {
             let target = output.target;
-            handles
-                .memory(target.buf)
-                .fill(target.offset as usize, &page[..]);
+            let memory = handles.memory(target.buf);
+            memory.fill(target.offset as usize, &page[..]);
         }
         None => page.copy_from_slice(handles.slice(compute.sources[0])),
     }
@@ -72,19 +71,13 @@ fn linear(compute: &Compute, handles: &Handles<'_>) {
         coefficients[i] = &output.coefficients;
         target[i] = target_slice(handles, output.target);
     }
-    restripe_code::linear(
-        &source[..sources],
-        &coefficients[..outputs],
-        &mut target[..outputs],
-    );
+    let (source, coefficients) = (&source[..sources], &coefficients[..outputs]);
+    restripe_code::linear(source, coefficients, &mut target[..outputs]);
 }
 
 fn linear_wide(compute: &Compute, handles: &Handles<'_>) {
-    let source: Vec<&[u8]> = compute
-        .sources
-        .iter()
-        .map(|part| handles.slice(*part))
-        .collect();
+    let source = compute.sources.iter().map(|part| handles.slice(*part));
+    let source: Vec<&[u8]> = source.collect();
     let coefficients: Vec<&[u8]> = compute
         .outputs
         .iter()
@@ -104,9 +97,8 @@ fn linear_wide(compute: &Compute, handles: &Handles<'_>) {
     reason = "the memory is not the handles' own; the assertion keeps slices disjoint"
 )]
 fn target_slice<'a>(handles: &'a Handles<'_>, part: BufRef) -> &'a mut [u8] {
-    let start = handles
-        .memory(part.buf)
-        .at(part.offset as usize, part.bytes as usize);
+    let memory = handles.memory(part.buf);
+    let start = memory.at(part.offset as usize, part.bytes as usize);
     // SAFETY: in bounds by `at`; no other slice of this computation overlaps it, by the assertion made before; no
     // operation in flight touches it, by rules 5 and 6 of the engine's contract.
     unsafe { std::slice::from_raw_parts_mut(start, part.bytes as usize) }
@@ -116,9 +108,8 @@ fn target_slice<'a>(handles: &'a Handles<'_>, part: BufRef) -> &'a mut [u8] {
 /// parts of one handle are involved.
 fn assert_disjoint(compute: &Compute, handles: &Handles<'_>) {
     let span = |part: BufRef| {
-        let start = handles
-            .memory(part.buf)
-            .at(part.offset as usize, part.bytes as usize) as usize;
+        let memory = handles.memory(part.buf);
+        let start = memory.at(part.offset as usize, part.bytes as usize) as usize;
         (start, start + part.bytes as usize)
     };
     for (i, output) in compute.outputs.iter().enumerate() {
@@ -127,10 +118,8 @@ fn assert_disjoint(compute: &Compute, handles: &Handles<'_>) {
             let (from, to) = span(part);
             to <= start || end <= from
         };
-        assert!(
-            compute.sources.iter().all(|source| apart(*source)),
-            "a target overlaps a source"
-        );
+        let sound = compute.sources.iter().all(|source| apart(*source));
+        assert!(sound, "a target overlaps a source");
         assert!(
             compute.outputs[..i].iter().all(|other| apart(other.target)),
             "two targets overlap"
@@ -181,11 +170,8 @@ mod tests {
                 target: part(1, 0),
                 coefficients: vec![1, 2],
             };
-            let linear = compute(
-                ComputeOp::Linear,
-                vec![part(0, 0), part(0, 512)],
-                vec![p, q],
-            );
+            let sources = vec![part(0, 0), part(0, 512)];
+            let linear = compute(ComputeOp::Linear, sources, vec![p, q]);
             assert_eq!(perform(linear, &handles), Verdict::Done);
             assert!(handles.slice(part(0, 1024)).iter().all(|b| *b == 0x3c));
             assert!(handles.slice(part(1, 0)).iter().all(|b| *b == 0x0f ^ 0x66));
@@ -218,10 +204,8 @@ mod tests {
                 target: part(0, 256),
                 coefficients: vec![1],
             };
-            perform(
-                compute(ComputeOp::Linear, vec![part(0, 0)], vec![bad]),
-                &handles,
-            );
+            let linear = compute(ComputeOp::Linear, vec![part(0, 0)], vec![bad]);
+            perform(linear, &handles);
         });
     }
 }

@@ -53,7 +53,7 @@ struct Family<T> {
     samples: fn(&T, &mut Samples<'_>),
 }
 
-/// A table of metrics of a part of the status: name, help, samples. A field in parentheses is the only sample.
+/// A table of metrics of a part of the status: name, help, samples. A field in parentheses is the sample.
 macro_rules! metrics {
     ($table:ident: $part:ty { $($name:ident $(($field:ident))? $help:literal $(= $samples:expr)?;)+ }) => {
         const $table: &[Family<$part>] = &[$(Family {

@@ -129,11 +129,8 @@ impl Plain {
 
     /// Writes whole sectors.
     pub fn write(&self, mut at: u64, bytes: &[u8]) -> io::Result<()> {
-        assert_eq!(
-            bytes.len() as u64 % SECTOR_BYTES,
-            0,
-            "sectors are written whole"
-        );
+        let rest = bytes.len() as u64 % SECTOR_BYTES;
+        assert_eq!(rest, 0, "sectors are written whole");
         for part in bytes.chunks(LARGE_BYTES as usize) {
             let sectors = part.len() as u64 / SECTOR_BYTES;
             self.check_end(at, sectors)?;
@@ -158,16 +155,12 @@ impl Plain {
 
     /// An image file would grow where a device refuses: both refuse.
     fn check_end(&self, at: u64, sectors: u64) -> io::Result<()> {
-        if at
-            .checked_add(sectors)
-            .is_some_and(|end| end <= self.info.sectors)
-        {
+        let end = at.checked_add(sectors);
+        if end.is_some_and(|end| end <= self.info.sectors) {
             return Ok(());
         }
-        Err(io::Error::new(
-            ErrorKind::InvalidInput,
-            "beyond the end of the member",
-        ))
+        let what = "beyond the end of the member";
+        Err(io::Error::new(ErrorKind::InvalidInput, what))
     }
 }
 
@@ -311,10 +304,8 @@ mod tests {
         member.flush().expect("it flushes");
         let mut bytes = [1; 4096];
         member.read(0, &mut bytes).expect("it reads");
-        assert_eq!(
-            (bytes[0], bytes[512], bytes[1024], bytes[3071], bytes[3072]),
-            (7, 9, 0, 0, 7)
-        );
+        let found = [0, 512, 1024, 3071, 3072].map(|at| bytes[at]);
+        assert_eq!(found, [7, 9, 0, 0, 7]);
         fs::remove_file(&path).expect("ours");
     }
 

@@ -103,8 +103,7 @@ mod tests {
             unsafe { libc::pthread_kill(libc::pthread_self(), libc::SIGTERM) };
             termination.wait()
         });
-        held.join()
-            .expect("it does not die of it")
-            .expect("it has come");
+        let came = held.join().expect("it does not die of it");
+        came.expect("it has come");
     }
 }

@@ -143,10 +143,8 @@ impl PowerHook {
         let path = std::env::var_os("PATH").unwrap_or_default();
         let folders = path.as_bytes().split(|byte| *byte == b':');
         let places = folders.map(|folder| PathBuf::from(std::ffi::OsStr::from_bytes(folder)));
-        match places
-            .map(|folder| folder.join(program))
-            .any(|one| runnable(&one).is_ok())
-        {
+        let mut programs = places.map(|folder| folder.join(program));
+        match programs.any(|one| runnable(&one).is_ok()) {
             true => Ok(()),
             false => Err(format!("{program}: not found in PATH")),
         }
@@ -331,10 +329,8 @@ mod tests {
 
     fn said_of(path: &str) -> Vec<String> {
         let said = lock(&SAID);
-        said.iter()
-            .filter(|line| line.starts_with(path))
-            .cloned()
-            .collect()
+        let told = said.iter().filter(|line| line.starts_with(path));
+        told.cloned().collect()
     }
 
     #[test]
@@ -347,10 +343,8 @@ mod tests {
         let told = said_of("/fails");
         assert_eq!(told.len(), 1, "{told:?}");
         assert!(told[0].contains("exit status: 3"), "{told:?}");
-        assert!(
-            told[0].ends_with("the mirror stays active: no such disk"),
-            "{told:?}"
-        );
+        let end = "the mirror stays active: no such disk";
+        assert!(told[0].ends_with(end), "{told:?}");
     }
 
     #[test]

@@ -84,11 +84,8 @@ impl Threads {
             .extend(self.waiting.iter().map(|(_, op)| interest(op)));
         // SAFETY: the list is as long as said.
         let count = unsafe {
-            libc::poll(
-                self.polls.as_mut_ptr(),
-                self.polls.len() as libc::nfds_t,
-                timeout,
-            )
+            let count = self.polls.len() as libc::nfds_t;
+            libc::poll(self.polls.as_mut_ptr(), count, timeout)
         };
         if count < 0 {
             let error = io::Error::last_os_error();

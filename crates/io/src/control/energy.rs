@@ -101,10 +101,8 @@ impl StatusView {
             let beside = drives.get(&drive).map(|other| other.beside(&spent));
             drives.insert(drive, beside.unwrap_or(spent));
         }
-        self.energy = Some(EnergyView::sum(
-            &drives.into_values().collect::<Vec<_>>(),
-            by,
-        ));
+        let drives: Vec<Spent> = drives.into_values().collect();
+        self.energy = Some(EnergyView::sum(&drives, by));
     }
 }
 
@@ -156,12 +154,8 @@ mod tests {
             let mut view = StatusView::new(&status, now, |_| String::new());
             view.estimate(&status, now, &by, |_| disk.map(String::from));
             let of = |view: &SpindleView| view.joules.expect("there is a rating");
-            let each: Vec<u64> = view
-                .members
-                .iter()
-                .flat_map(|one| &one.spindle)
-                .map(of)
-                .collect();
+            let spindles = view.members.iter().flat_map(|one| &one.spindle);
+            let each: Vec<u64> = spindles.map(of).collect();
             (each, view.energy.expect("there is a rating"))
         };
         let (each, apart) = estimate(None);

@@ -133,9 +133,7 @@ mod tests {
             ..SetStatus::default()
         });
         let view = StatusView::new(&status, Nanos::ZERO, |_| String::new());
-        assert_eq!(
-            (view.state.as_str(), view.refuses_writes),
-            ("healthy", None)
-        );
+        assert_eq!(view.state, "healthy");
+        assert_eq!(view.refuses_writes, None);
     }
 }

@@ -572,30 +572,16 @@ mod tests {
             ..SetStatus::default()
         });
         let view = StatusView::new(&status, Nanos(1_000_000_000), |member| format!("d{member}"));
-        assert_eq!(
-            (
-                view.level.as_str(),
-                view.rotation.as_str(),
-                view.chunk_bytes
-            ),
-            ("raid5", "left-symmetric", 65536)
-        );
-        assert_eq!(
-            (
-                view.members[0].path.as_str(),
-                view.members[0].state.as_str()
-            ),
-            ("d2", "rebuilding")
-        );
+        let (level, rotation) = (view.level.as_str(), view.rotation.as_str());
+        assert_eq!((level, rotation), ("raid5", "left-symmetric"));
+        assert_eq!(view.chunk_bytes, 65536);
+        let MemberView { path, state, .. } = &view.members[0];
+        assert_eq!((path.as_str(), state.as_str()), ("d2", "rebuilding"));
         let task = &view.tasks[0];
-        assert_eq!(
-            (task.rate_bytes, task.eta_seconds),
-            (Some(1 << 20), Some(3))
-        );
-        assert_eq!(
-            (task.rate_min_bytes, task.rate_max_bytes),
-            (1 << 10, Some(1 << 30))
-        );
+        assert_eq!(task.rate_bytes, Some(1 << 20));
+        assert_eq!(task.eta_seconds, Some(3));
+        assert_eq!(task.rate_min_bytes, 1 << 10);
+        assert_eq!(task.rate_max_bytes, Some(1 << 30));
         assert_eq!((&*task.throttle, &*task.order), ("restripe", "ido"));
         assert!(task.on_demand);
         let aim = AimView::Latency {
@@ -608,13 +594,8 @@ mod tests {
         assert_eq!(task.aim, Some(aim));
         assert_eq!(task.waits, "");
         assert_eq!(view.missing_slots, [0, 2]);
-        assert_eq!(
-            view.lost[0],
-            LostView {
-                offset_bytes: 4096,
-                bytes: 4096
-            }
-        );
+        let lost = &view.lost[0];
+        assert_eq!((lost.offset_bytes, lost.bytes), (4096, 4096));
         let read_only = Status::from(SetStatus {
             read_only: true,
             ..status.set.clone()

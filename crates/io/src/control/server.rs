@@ -122,9 +122,8 @@ struct Open {
 
 impl Open {
     fn connections(&self) -> MutexGuard<'_, usize> {
-        self.connections
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        let connections = self.connections.lock();
+        connections.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn silent(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<UnixStream>>> {
@@ -232,9 +231,8 @@ impl Place {
     /// Waits a moment for one, and gives up if nobody ends.
     fn take(open: &Arc<Open>) -> Option<Place> {
         let full = |taken: &mut usize| *taken >= CONNECTIONS_MAX;
-        let waited = open
-            .ended
-            .wait_timeout_while(open.connections(), PLACE_TIMEOUT, full);
+        let connections = open.connections();
+        let waited = (open.ended).wait_timeout_while(connections, PLACE_TIMEOUT, full);
         let (mut taken, _) = waited.unwrap_or_else(PoisonError::into_inner);
         if full(&mut taken) {
             return None;

@@ -28,9 +28,8 @@ impl Scratch {
     }
 
     fn page(&mut self) -> Memory {
-        self.pages
-            .pop()
-            .unwrap_or_else(|| Memory::new(SMALL_BYTES as usize))
+        let page = self.pages.pop();
+        page.unwrap_or_else(|| Memory::new(SMALL_BYTES as usize))
     }
 
     fn list(&mut self) -> Vec<Piece> {
@@ -280,10 +279,8 @@ impl Flight {
         mut pieces: Vec<Piece>,
         scratch: &mut Scratch,
     ) -> Progress {
-        assert!(
-            bytes <= self.left,
-            "the kernel moves no more than it was given"
-        );
+        // The kernel moves no more than it was given.
+        assert!(bytes <= self.left);
         self.at += bytes;
         self.left -= bytes;
         if self.left == 0 {

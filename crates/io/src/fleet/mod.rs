@@ -104,9 +104,8 @@ impl Fleet {
     }
 
     pub fn name(&self, member: Member) -> Option<&str> {
-        self.places
-            .get(usize::from(member.0))
-            .map(|place| &*place.name)
+        let place = self.places.get(usize::from(member.0));
+        place.map(|place| &*place.name)
     }
 
     /// Takes a device in, and gives its number.
@@ -164,10 +163,8 @@ impl Fleet {
         handles: &Handles<'_>,
         backend: &mut dyn Backend,
     ) {
-        let place = self
-            .places
-            .get_mut(usize::from(io.member.0))
-            .filter(|place| !place.closing);
+        let place = self.places.get_mut(usize::from(io.member.0));
+        let place = place.filter(|place| !place.closing);
         match place.and_then(|place| place.device.as_mut()) {
             None => self.landed.push((io, Err(IoError::Gone))),
             Some(Device::Ram(ram)) => {
@@ -323,10 +320,7 @@ impl Fleet {
 
     /// Sends and receives what a remote member has to, and lands what is done.
     fn tend_remote(&mut self, member: u32, handles: &Handles<'_>, backend: &mut dyn Backend) {
-        let (sends, receives) = (
-            self.remote_token(member, true),
-            self.remote_token(member, false),
-        );
+        let [sends, receives] = [true, false].map(|sent| self.remote_token(member, sent));
         let place = &mut self.places[member as usize];
         let Some(Device::Nbd(device)) = &mut place.device else {
             return;
@@ -335,13 +329,8 @@ impl Fleet {
             send(device, sends, pieces, backend);
         }
         if let Some(pieces) = device.next_receive() {
-            backend.submit(
-                receives,
-                Op::Receive {
-                    stream: device.input(),
-                    pieces,
-                },
-            );
+            let stream = device.input();
+            backend.submit(receives, Op::Receive { stream, pieces });
         }
         let mut done = Vec::new();
         device.take_done(&mut done);
@@ -444,13 +433,8 @@ impl Fleet {
 }
 
 fn send(device: &NbdDevice, token: Token, pieces: Vec<Piece>, backend: &mut dyn Backend) {
-    backend.submit(
-        token,
-        Op::Send {
-            stream: device.output(),
-            pieces,
-        },
-    );
+    let stream = device.output();
+    backend.submit(token, Op::Send { stream, pieces });
 }
 
 impl Place {

@@ -130,10 +130,7 @@ mod tests {
         }
         assert_eq!(watch.look(at(31), true, LIMITS), Look::Lost);
         watch.answered(true);
-        assert_eq!(
-            watch.look(at(31), true, LIMITS),
-            Look::Nothing,
-            "a good answer counts"
-        );
+        // A good answer counts.
+        assert_eq!(watch.look(at(31), true, LIMITS), Look::Nothing);
     }
 }

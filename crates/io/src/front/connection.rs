@@ -493,11 +493,8 @@ impl Link for Live<'_, '_> {
     }
 
     fn send_buffer(&mut self, buf: BufRef) {
-        let piece = Piece::new(
-            self.around.users.memory(buf.buf).clone(),
-            buf.offset,
-            buf.bytes,
-        );
+        let memory = self.around.users.memory(buf.buf).clone();
+        let piece = Piece::new(memory, buf.offset, buf.bytes);
         self.own.outbox.push_buffer(buf, piece);
     }
 }

@@ -67,9 +67,8 @@ impl Listener {
             return Vec::new();
         }
         let count = number("LISTEN_FDS").unwrap_or(0).min(16) as RawFd;
-        (SYSTEMD_FIRST..SYSTEMD_FIRST + count)
-            .filter_map(systemd_socket)
-            .collect()
+        let sockets = SYSTEMD_FIRST..SYSTEMD_FIRST + count;
+        sockets.filter_map(systemd_socket).collect()
     }
 
     pub(crate) fn fd(&self) -> RawFd {
@@ -136,10 +135,8 @@ impl Wire {
 
     /// Standard input and output, each a socket or a pipe.
     pub fn stdio() -> io::Result<Wire> {
-        Ok(Wire::pair(
-            duplicate(libc::STDIN_FILENO)?,
-            duplicate(libc::STDOUT_FILENO)?,
-        ))
+        let input = duplicate(libc::STDIN_FILENO)?;
+        Ok(Wire::pair(input, duplicate(libc::STDOUT_FILENO)?))
     }
 
     /// Two descriptors, each a socket or a pipe.
@@ -211,13 +208,8 @@ fn set(fd: &OwnedFd, level: libc::c_int, option: libc::c_int, value: libc::c_int
     let length = size_of::<libc::c_int>() as libc::socklen_t;
     // SAFETY: the option's value is an int of the length told.
     let _ = unsafe {
-        libc::setsockopt(
-            fd.as_raw_fd(),
-            level,
-            option,
-            (&raw const value).cast(),
-            length,
-        )
+        let value = (&raw const value).cast();
+        libc::setsockopt(fd.as_raw_fd(), level, option, value, length)
     };
 }
 

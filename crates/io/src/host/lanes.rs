@@ -127,9 +127,8 @@ fn block_of(request: &Request) -> Option<usize> {
 impl Client {
     /// Whether the engine has as many requests for a block as it may.
     fn has_enough_at(&self, block: usize) -> bool {
-        self.blocks
-            .get(block)
-            .is_some_and(|count| *count >= SAME_BLOCK)
+        let count = self.blocks.get(block);
+        count.is_some_and(|count| *count >= SAME_BLOCK)
     }
 
     fn count_at(&mut self, block: usize) {

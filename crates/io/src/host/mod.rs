@@ -203,10 +203,8 @@ impl Host {
 
     /// What a byte range of the array is like; see [`crate::front::Link::map`].
     pub fn map(&self, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
-        let (first, end) = (
-            offset / SECTOR_BYTES,
-            (offset + bytes).div_ceil(SECTOR_BYTES),
-        );
+        let first = offset / SECTOR_BYTES;
+        let end = (offset + bytes).div_ceil(SECTOR_BYTES);
         if let Some(held) = self.map_while_held(first, end) {
             return held;
         }

@@ -346,11 +346,9 @@ fn open_exclusive(
     };
     let flags = exclusive | if options.direct { libc::O_DIRECT } else { 0 };
     let attempt = |flags| {
-        fs::OpenOptions::new()
-            .read(true)
-            .write(!options.read_only)
-            .custom_flags(flags)
-            .open(path)
+        let mut file = fs::OpenOptions::new();
+        file.read(true).write(!options.read_only);
+        file.custom_flags(flags).open(path)
     };
     let opened = match attempt(flags) {
         // File systems without direct I/O say so at open.
@@ -432,14 +430,10 @@ fn zeroes_fast(file: &File) -> bool {
         return false;
     };
     let (major, minor) = (libc::major(metadata.rdev()), libc::minor(metadata.rdev()));
-    let limit = |folder: &str| {
-        fs::read_to_string(format!(
-            "/sys/dev/block/{major}:{minor}/{folder}/write_zeroes_max_bytes"
-        ))
-    };
-    let text = limit("queue")
-        .or_else(|_| limit("../queue"))
-        .unwrap_or_default();
+    let disk = format!("/sys/dev/block/{major}:{minor}");
+    let limit = |queue| fs::read_to_string(format!("{disk}/{queue}/write_zeroes_max_bytes"));
+    let text = limit("queue").or_else(|_| limit("../queue"));
+    let text = text.unwrap_or_default();
     text.trim().parse::<u64>().is_ok_and(|bytes| bytes > 0)
 }
 
@@ -460,10 +454,8 @@ mod tests {
         let path = temporary("exclusive");
         let (device, info) = open(&path, OpenOptions::default()).expect("it opens");
         assert_eq!((info.sectors, info.logical_block), (2048, 512));
-        assert!(matches!(
-            open(&path, OpenOptions::default()),
-            Err(OpenFailure::InUse)
-        ));
+        let second = open(&path, OpenOptions::default());
+        assert!(matches!(second, Err(OpenFailure::InUse)));
         drop(device);
         assert!(open(&path, OpenOptions::default()).is_ok());
         fs::remove_file(&path).expect("ours");
@@ -471,19 +463,15 @@ mod tests {
 
     #[test]
     fn folders_and_strange_blocks_are_refused() {
-        assert!(matches!(
-            open(&std::env::temp_dir(), OpenOptions::default()),
-            Err(OpenFailure::Kind)
-        ));
+        let folder = open(&std::env::temp_dir(), OpenOptions::default());
+        assert!(matches!(folder, Err(OpenFailure::Kind)));
         let path = temporary("block");
         let options = OpenOptions {
             file_block: 1024,
             ..OpenOptions::default()
         };
-        assert!(matches!(
-            open(&path, options),
-            Err(OpenFailure::LogicalBlock(1024))
-        ));
+        let strange = open(&path, options);
+        assert!(matches!(strange, Err(OpenFailure::LogicalBlock(1024))));
         fs::remove_file(&path).expect("ours");
     }
 
@@ -498,10 +486,8 @@ mod tests {
         assert!(matches!(device.plan(IoOp::Zero, 0, 4096), Plan::WriteZeros));
         assert!(!device.zero_refused(-libc::EOPNOTSUPP));
         device.zero = Rung::Punch;
-        assert!(
-            !device.zero_refused(-libc::EIO),
-            "a media error is no refusal"
-        );
+        // A media error is no refusal.
+        assert!(!device.zero_refused(-libc::EIO));
         fs::remove_file(&path).expect("ours");
     }
 }

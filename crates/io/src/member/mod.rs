@@ -282,10 +282,8 @@ mod tests {
     #[test]
     fn names_say_what_kind_of_member_is_meant() {
         let ram = |bytes| MemberSource::Ram { bytes };
-        assert_eq!(
-            MemberSource::parse("ram:64M").expect("a size"),
-            ram(64 << 20)
-        );
+        let source = MemberSource::parse("ram:64M").expect("a size");
+        assert_eq!(source, ram(64 << 20));
         assert_eq!(MemberSource::parse("ram:512").expect("a size"), ram(512));
         assert!(
             MemberSource::parse("ram:").is_err() && MemberSource::parse("ram:16777216T").is_err()

@@ -10,10 +10,8 @@ pub struct RamDevice {
 
 pub fn open(bytes: u64) -> Result<(RamDevice, MemberInfo), OpenFailure> {
     let bytes = bytes / SECTOR_BYTES * SECTOR_BYTES;
-    let size = usize::try_from(bytes)
-        .ok()
-        .filter(|size| *size > 0)
-        .ok_or(OpenFailure::Size)?;
+    let size = usize::try_from(bytes).ok().filter(|size| *size > 0);
+    let size = size.ok_or(OpenFailure::Size)?;
     let info = MemberInfo {
         sectors: bytes / SECTOR_BYTES,
         logical_block: 512,
@@ -40,11 +38,8 @@ impl RamDevice {
     }
 
     fn range(&self, io: &DeviceIo) -> Result<(usize, usize), IoError> {
-        let end = io
-            .at
-            .checked_add(io.sectors)
-            .and_then(|end| end.checked_mul(SECTOR_BYTES));
-        match end {
+        let end = io.at.checked_add(io.sectors);
+        match end.and_then(|end| end.checked_mul(SECTOR_BYTES)) {
             Some(end) if end <= self.memory.bytes() as u64 => Ok((
                 (io.at * SECTOR_BYTES) as usize,
                 (io.sectors * SECTOR_BYTES) as usize,

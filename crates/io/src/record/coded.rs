@@ -79,10 +79,8 @@ impl<'a> Reader<'a> {
     }
 
     pub fn word(&mut self) -> Taken<u32> {
-        let bytes = self.raw(4)?;
-        Ok(u32::from_le_bytes(
-            bytes.try_into().expect("4 bytes were taken"),
-        ))
+        let bytes = self.raw(4)?.try_into();
+        Ok(u32::from_le_bytes(bytes.expect("4 bytes were taken")))
     }
 
     pub fn number(&mut self) -> Taken<u64> {

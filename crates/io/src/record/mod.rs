@@ -117,9 +117,8 @@ fn open_for_record(path: &Path) -> io::Result<File> {
     }
     let file = options().read(true).open(path)?;
     let mut head = Vec::new();
-    (&file)
-        .take(MAGIC_OF_ALL.len() as u64)
-        .read_to_end(&mut head)?;
+    let mut beginning = (&file).take(MAGIC_OF_ALL.len() as u64);
+    beginning.read_to_end(&mut head)?;
     if !head.is_empty() && head != MAGIC_OF_ALL {
         return Err(refused("it exists already, and is not a record"));
     }

@@ -267,11 +267,8 @@ mod tests {
             (second + last, 1 << 20, true),
             (u64::MAX, 1, false),
         ] {
-            assert_eq!(
-                touches_superblocks(offset, bytes),
-                touches,
-                "{offset} {bytes}"
-            );
+            let found = touches_superblocks(offset, bytes);
+            assert_eq!(found, touches, "{offset} {bytes}");
         }
     }
 }

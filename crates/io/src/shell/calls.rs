@@ -186,12 +186,11 @@ impl Shell {
         let Some(host) = self.hosts.get(array) else {
             return Vec::new();
         };
-        host.member_names()
-            .map(|(name, open)| MemberName {
-                name: name.to_owned(),
-                open,
-            })
-            .collect()
+        let named = |(name, open): (&str, bool)| MemberName {
+            name: name.to_owned(),
+            open,
+        };
+        host.member_names().map(named).collect()
     }
 
     fn command(&mut self, array: usize, command: Command, reply: Sender<Result<(), CommandError>>) {

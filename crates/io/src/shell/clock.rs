@@ -36,9 +36,8 @@ impl Clock {
     fn advance(&mut self, now: Nanos, waited: Option<Duration>) -> (Nanos, Option<Nanos>) {
         let passed = now.since(self.last);
         self.last = now;
-        let gap = waited
-            .map(|waited| passed.since(nanos(waited)))
-            .filter(|over| *over > TOLERANCE);
+        let over = waited.map(|waited| passed.since(nanos(waited)));
+        let gap = over.filter(|over| *over > TOLERANCE);
         self.lost = self.lost.after(gap.unwrap_or(Nanos::ZERO));
         (now.since(self.lost), gap)
     }

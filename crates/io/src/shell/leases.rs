@@ -359,10 +359,8 @@ impl Shell {
     pub(super) fn feed_borrowers(&mut self) -> bool {
         let mut fed = false;
         for number in std::mem::take(&mut self.starved_borrowers) {
-            let waits = self
-                .connections
-                .get(number)
-                .is_some_and(|one| one.starved());
+            let connection = self.connections.get(number);
+            let waits = connection.is_some_and(|one| one.starved());
             // One that still has too little is put on the list again.
             fed |= waits && self.with_memory(number, false, |c, around| c.retry_memory(around));
         }

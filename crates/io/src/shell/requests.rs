@@ -97,11 +97,8 @@ impl Shell {
 
     pub(super) fn reply(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
         let index = u32::try_from(tag.0).expect("tags are indexes of the list");
-        match self
-            .pending
-            .remove(index)
-            .expect("a request is answered once")
-        {
+        let pending = self.pending.remove(index);
+        match pending.expect("a request is answered once") {
             Pending::Remote {
                 connection,
                 tag,

@@ -258,14 +258,8 @@ fn ram_array(level: Level, count: usize) -> Vec<OpenMember> {
 fn every_level_serves_from_memory() {
     let raid6 = Level::Raid6(Rotation::LeftSymmetric);
     let raid10 = Level::Raid10 { copies: 2 };
-    for level in [
-        Level::Raid0,
-        Level::Raid1,
-        Level::Raid4,
-        RAID5,
-        raid6,
-        raid10,
-    ] {
+    let plain = [Level::Raid0, Level::Raid1, Level::Raid4];
+    for level in plain.into_iter().chain([RAID5, raid6, raid10]) {
         let running = serve(BackendChoice::Automatic, ram_array(level, 4), None);
         let mut client = running.remote.client(0);
         write_some(&mut client, 3);
@@ -382,11 +376,8 @@ fn pipes_carry_a_connection_on_every_backend() {
 fn one_reactor_serves_several_arrays() {
     let (one, other) = (ram_array(RAID5, 3), ram_array(Level::Raid1, 2));
     let specs = [spec(one, None), spec(other, None)];
-    let running = serve_within(
-        BackendChoice::Automatic,
-        ShellOptions::default().memory,
-        specs,
-    );
+    let ShellOptions { backend, memory } = ShellOptions::default();
+    let running = serve_within(backend, memory, specs);
     let (mut first, mut second) = (running.remote.client(0), running.remote.client(1));
     for (client, seed) in [(&mut first, 1), (&mut second, 2)] {
         let written = client.write(0, pattern(seed, 8192), false);

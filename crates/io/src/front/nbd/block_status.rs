@@ -107,7 +107,7 @@ mod tests {
         }
     }
 
-    fn descriptor(bytes: u32, flags: u32) -> Descriptor {
+    fn descriptor((bytes, flags): (u32, u32)) -> Descriptor {
         Descriptor { bytes, flags }
     }
 
@@ -121,19 +121,11 @@ mod tests {
         ];
         assert_eq!(
             descriptors(Context::Allocation, &map, 0, 16384),
-            [
-                descriptor(4096, 0),
-                descriptor(8192, 3),
-                descriptor(4096, 0)
-            ]
+            [(4096, 0), (8192, 3), (4096, 0)].map(descriptor)
         );
         assert_eq!(
             descriptors(Context::Health, &map, 0, 16384),
-            [
-                descriptor(8192, 0),
-                descriptor(4096, 1),
-                descriptor(4096, 3)
-            ]
+            [(8192, 0), (4096, 1), (4096, 3)].map(descriptor)
         );
     }
 
@@ -146,11 +138,11 @@ mod tests {
         ];
         assert_eq!(
             descriptors(Context::Health, &map, 1000, 100),
-            [descriptor(24, 0), descriptor(76, 2)]
+            [(24, 0), (76, 2)].map(descriptor)
         );
         assert_eq!(
             descriptors(Context::Allocation, &map, 52000, 10000),
-            [descriptor(102 * 512 - 52000, 3)]
+            [descriptor((102 * 512 - 52000, 3))]
         );
         assert_eq!(descriptors(Context::Allocation, &[], 0, 512), []);
         assert_eq!(descriptors(Context::Allocation, &map[2..], 0, 512), []);

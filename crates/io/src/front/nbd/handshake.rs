@@ -270,11 +270,8 @@ impl Handshake {
         }
         for export in (0..link.exports()).filter_map(|index| link.export(index)) {
             let length = wire_length(export.name.len()).to_be_bytes();
-            let parts = [
-                &length[..],
-                export.name.as_bytes(),
-                export.description.as_bytes(),
-            ];
+            let (name, description) = (&export.name, &export.description);
+            let parts = [&length, name.as_bytes(), description.as_bytes()];
             self.reply(code::LIST, reply::SERVER, &parts);
         }
         self.reply(code::LIST, reply::ACK, &[]);

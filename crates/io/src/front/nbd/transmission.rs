@@ -287,11 +287,8 @@ impl Transmission {
 
     fn send_data(&mut self, pending: &Pending, buf: BufRef, link: &mut dyn Link) {
         if self.attachment.structured {
-            link.send(&encode_data_chunk(
-                pending.cookie,
-                pending.offset,
-                pending.bytes,
-            ));
+            let (cookie, offset) = (pending.cookie, pending.offset);
+            link.send(&encode_data_chunk(cookie, offset, pending.bytes));
         } else {
             send_simple(pending.cookie, Ok(()), link);
         }
@@ -357,10 +354,8 @@ fn send_simple(cookie: u64, result: Result<(), Errno>, link: &mut dyn Link) {
 }
 
 fn writes(command: Command) -> bool {
-    matches!(
-        command,
-        Command::Write | Command::Trim | Command::WriteZeroes
-    )
+    use Command::{Trim, Write, WriteZeroes};
+    matches!(command, Write | Trim | WriteZeroes)
 }
 
 /// What a command means once it may be done.

@@ -224,11 +224,8 @@ fn writes_of_one_client_to_one_block_are_few_at_a_time() {
         for other in [(RequestOp::Read, 4096), (op, 4096), FLUSH] {
             bench.push(USERS, 3, other);
             bench.push_at(USERS, 1, other, 1 << 40);
-            assert_eq!(
-                bench.take_all(),
-                2,
-                "{other:?} elsewhere waits for none of them"
-            );
+            let taken = bench.take_all();
+            assert_eq!(taken, 2, "{other:?} elsewhere waits for none of them");
         }
         let mut answers = 0;
         while !bench.taken.is_empty() {

@@ -353,9 +353,8 @@ impl Client {
     }
 
     fn at(&mut self, slot: usize) -> &mut Outstanding {
-        self.outstanding[slot]
-            .as_mut()
-            .expect("slots in use come from slot_of")
+        let outstanding = self.outstanding[slot].as_mut();
+        outstanding.expect("slots in use come from slot_of")
     }
 
     fn simple_reply(&mut self, header: &[u8; SIMPLE_REPLY_BYTES]) -> Result<Step, ClientError> {
@@ -450,9 +449,8 @@ impl Client {
         let Outstanding {
             request, covered, ..
         } = self.at(slot);
-        let start = offset
-            .checked_sub(request.offset)
-            .and_then(|start| u32::try_from(start).ok());
+        let start = offset.checked_sub(request.offset);
+        let start = start.and_then(|start| u32::try_from(start).ok());
         let fits = request.command == Command::Read && bytes <= request.bytes - *covered;
         match start {
             Some(start) if fits && start <= request.bytes - bytes => Ok(start),
@@ -493,9 +491,8 @@ impl Client {
     }
 
     fn answer(&mut self, slot: usize, consumed: usize) -> Result<Step, ClientError> {
-        let outstanding = self.outstanding[slot]
-            .take()
-            .expect("slots in use come from slot_of");
+        let outstanding = self.outstanding[slot].take();
+        let outstanding = outstanding.expect("slots in use come from slot_of");
         self.free.push(slot);
         let request = outstanding.request;
         let result = match outstanding.error {
