@@ -19,7 +19,6 @@ pub mod array;
 pub mod atlas;
 pub mod compute;
 pub mod crash;
-mod deaths;
 pub mod digest;
 pub mod disk;
 pub mod enumerate;

@@ -27,7 +27,7 @@ const STEPS_OF_START: u64 = 60;
 impl Enumeration {
     /// The daemon dies at this moment, if it is one of those.
     pub(super) fn die_here(&mut self, site: &Site, oracle: &Oracle) {
-        if !crate::deaths::happen(self.reach.bug)
+        if !crate::run::happen(self.reach.bug)
             || self.over()
             || !self.report.moments.is_multiple_of(STRIDE)
         {

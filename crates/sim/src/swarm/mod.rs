@@ -21,7 +21,7 @@ pub(crate) mod plan;
 mod triggers;
 mod verify;
 
-pub use crate::deaths::DEATHS_ALONE;
+pub use crate::run::DEATHS_ALONE;
 pub use copies::{COPIES_BACK, HALVES_MET};
 pub use coverage::{Coverage, Hosting, Incident, Moment, Phase, Scene};
 pub use excess::{RUINS, RUINS_IN_VAIN};
