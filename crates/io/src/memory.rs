@@ -534,10 +534,9 @@ impl<'a> Handles<'a> {
     }
 
     pub fn memory(&self, buf: Buf) -> &Memory {
-        if buf.0 >= Buf::USER {
-            self.users.memory(buf)
-        } else {
-            &self.pool.blocks[buf.0 as usize]
+        match buf.0 >= Buf::USER {
+            true => self.users.memory(buf),
+            false => &self.pool.blocks[buf.0 as usize],
         }
     }
 

@@ -3,6 +3,7 @@
 use super::blocking::{Workers, accept, receive, send};
 use super::{Backend, Completion, Op, Token, Waker, vectors};
 use std::io;
+use std::os::fd::RawFd;
 use std::time::Duration;
 
 /// Device operations that block at the same time.
@@ -45,6 +46,11 @@ impl Threads {
             self.waiting.push((token, op));
             return;
         }
+        self.complete(token, result, op);
+    }
+
+    /// Reports the end of a socket operation, with its memory.
+    fn complete(&mut self, token: Token, result: i32, op: Op) {
         let pieces = match op {
             Op::Receive { pieces, .. } | Op::Send { pieces, .. } => pieces,
             _ => Vec::new(),
@@ -75,13 +81,9 @@ impl Threads {
 
     fn poll(&mut self, timeout: i32) -> io::Result<()> {
         self.polls.clear();
-        self.polls.push(libc::pollfd {
-            fd: self.waker.raw(),
-            events: libc::POLLIN,
-            revents: 0,
-        });
-        self.polls
-            .extend(self.waiting.iter().map(|(_, op)| interest(op)));
+        self.polls.push(polled(self.waker.raw(), libc::POLLIN));
+        let waiting = self.waiting.iter().map(|(_, op)| interest(op));
+        self.polls.extend(waiting);
         // SAFETY: the list is as long as said.
         let count = unsafe {
             let count = self.polls.len() as libc::nfds_t;
@@ -89,11 +91,9 @@ impl Threads {
         };
         if count < 0 {
             let error = io::Error::last_os_error();
-            return if error.kind() == io::ErrorKind::Interrupted {
-                Ok(())
-            } else {
-                Err(error)
-            };
+            if error.kind() != io::ErrorKind::Interrupted {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -112,12 +112,15 @@ impl Threads {
 }
 
 fn interest(op: &Op) -> libc::pollfd {
-    let (fd, events) = match op {
-        Op::Receive { stream, .. } => (stream.fd, libc::POLLIN),
-        Op::Send { stream, .. } => (stream.fd, libc::POLLOUT),
-        Op::Accept { fd } => (*fd, libc::POLLIN),
+    match op {
+        Op::Receive { stream, .. } => polled(stream.fd, libc::POLLIN),
+        Op::Send { stream, .. } => polled(stream.fd, libc::POLLOUT),
+        Op::Accept { fd } => polled(*fd, libc::POLLIN),
         _ => unreachable!("only socket operations wait"),
-    };
+    }
+}
+
+fn polled(fd: RawFd, events: i16) -> libc::pollfd {
     libc::pollfd {
         fd,
         events,
@@ -152,23 +155,14 @@ impl Backend for Threads {
             return;
         };
         let (token, op) = self.waiting.remove(index);
-        let pieces = match op {
-            Op::Receive { pieces, .. } | Op::Send { pieces, .. } => pieces,
-            _ => Vec::new(),
-        };
-        self.ready.push(Completion {
-            token,
-            result: -libc::ECANCELED,
-            pieces,
-        });
+        self.complete(token, -libc::ECANCELED, op);
     }
 
     fn wait(&mut self, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<()> {
         self.workers.collect(&mut self.ready);
-        let timeout = if self.ready.is_empty() {
-            millis(timeout)
-        } else {
-            0
+        let timeout = match self.ready.is_empty() {
+            true => millis(timeout),
+            false => 0,
         };
         self.poll(timeout)?;
         if self.polls[0].revents != 0 {

@@ -230,23 +230,19 @@ mod tests {
         let read =
             |text: &str| serde_json::from_str::<Request>(text).map_err(|error| error.to_string());
         assert_eq!(read(r#"{"verb":"status"}"#), Ok(Request::Status));
-        assert_eq!(
-            read(r#"{"verb":"fail","member":"d1"}"#),
-            Ok(Request::Fail {
-                member: "d1".into(),
-                accept_loss: false,
-                dry_run: false,
-            })
-        );
-        assert_eq!(
-            read(r#"{"verb":"add","path":"x"}"#),
-            Ok(Request::Add {
-                path: "x".into(),
-                force: false,
-                to_surrogate: false,
-                to_buffer: false,
-            })
-        );
+        let fail = Request::Fail {
+            member: "d1".into(),
+            accept_loss: false,
+            dry_run: false,
+        };
+        assert_eq!(read(r#"{"verb":"fail","member":"d1"}"#), Ok(fail));
+        let add = Request::Add {
+            path: "x".into(),
+            force: false,
+            to_surrogate: false,
+            to_buffer: false,
+        };
+        assert_eq!(read(r#"{"verb":"add","path":"x"}"#), Ok(add));
         assert_eq!(read(r#"{"verb":"facts"}"#), Ok(Request::Facts { since: 0 }));
         assert!(read(r#"{"verb":"fail","member":"d1","now":true}"#).is_err());
         assert!(read(r#"{"verb":"explode"}"#).is_err());

@@ -383,13 +383,8 @@ impl StatusView {
 
 fn missing_slots(status: &Status) -> Vec<u16> {
     let slots = 0..status.geometry.map_or(0, |geometry| geometry.slots);
-    let stands = |slot: &u16| {
-        status
-            .members
-            .iter()
-            .any(|member| member.slot == Some(*slot))
-    };
-    slots.filter(|slot| !stands(slot)).collect()
+    let taken: Vec<u16> = status.members.iter().filter_map(|one| one.slot).collect();
+    slots.filter(|slot| !taken.contains(slot)).collect()
 }
 
 /// What a member would take with it, at most: what is exposed at all, of one that serves first copies.

@@ -247,10 +247,9 @@ impl FileDevice {
         if !refused || self.zero == Rung::Write {
             return false;
         }
-        self.zero = if self.zero == Rung::Punch && !self.block_device {
-            Rung::Range
-        } else {
-            Rung::Write
+        self.zero = match self.zero {
+            Rung::Punch if !self.block_device => Rung::Range,
+            _ => Rung::Write,
         };
         true
     }
@@ -289,10 +288,9 @@ pub fn open(path: &Path, options: OpenOptions) -> Result<(FileDevice, MemberInfo
         hook: options.power,
         haste: Arc::default(),
     };
-    let mut info = if block_device {
-        probe_device(&device)?
-    } else {
-        probe_file(&mut device, options)?
+    let mut info = match block_device {
+        true => probe_device(&device)?,
+        false => probe_file(&mut device, options)?,
     };
     device.sectors = info.sectors;
     if options.direct {
@@ -381,14 +379,13 @@ fn probe_file(device: &mut FileDevice, options: OpenOptions) -> Result<MemberInf
     if !punches {
         device.zero = Rung::Range;
     }
-    let info = MemberInfo {
+    Ok(MemberInfo {
         sectors: bytes / SECTOR_BYTES,
         logical_block: checked_block(options.file_block)?,
         trim_zeroes: punches,
         fast_zero: punches,
         volatile: false,
-    };
-    Ok(info)
+    })
 }
 
 /// Asks for a hole behind the end of the file, which changes nothing and tells whether holes are possible.

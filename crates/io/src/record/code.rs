@@ -50,44 +50,14 @@ fields! {
 
 variants! {
     RequestOp {
-        0: Read,
-        1: Write,
-        2: Flush,
-        3: Trim,
-        4: WriteZeroes { fast = false },
-        5: WriteZeroes { fast = true },
+        0: Read, 1: Write, 2: Flush, 3: Trim,
+        4: WriteZeroes { fast = false }, 5: WriteZeroes { fast = true },
     }
-    IoOp {
-        0: Read,
-        1: Write,
-        2: Flush,
-        3: Zero,
-        4: Trim,
-        5: Standby,
-        6: Wake,
-    }
-    Class {
-        0: User,
-        1: Parity,
-        2: Task,
-        3: Metadata,
-    }
-    ComputeOp {
-        0: Linear,
-        1: Checksum,
-        2: Compare,
-        3: Locate,
-        4: PutPage,
-        5: TakePage,
-    }
+    IoOp { 0: Read, 1: Write, 2: Flush, 3: Zero, 4: Trim, 5: Standby, 6: Wake, }
+    Class { 0: User, 1: Parity, 2: Task, 3: Metadata, }
+    ComputeOp { 0: Linear, 1: Checksum, 2: Compare, 3: Locate, 4: PutPage, 5: TakePage, }
     // 0 is no error.
-    IoError {
-        1: Media,
-        2: Gone,
-        3: NoSpace,
-        4: Unsupported,
-        5: Other(errno),
-    }
+    IoError { 1: Media, 2: Gone, 3: NoSpace, 4: Unsupported, 5: Other(errno), }
     Command {
         0: Start(mode),
         1: Stop,
@@ -157,10 +127,7 @@ impl Coded for Verdict {
     fn put(&self, to: &mut Writer) {
         match *self {
             Verdict::Done => to.raw(&[0]),
-            Verdict::Checksum(sum) => {
-                to.raw(&[1]);
-                sum.put(to);
-            }
+            Verdict::Checksum(sum) => to.tagged(1, &sum),
             Verdict::Equal => to.raw(&[2]),
             Verdict::Differ => to.raw(&[3]),
             Verdict::Guilty(Guilty::P) => to.raw(&[4]),
@@ -270,10 +237,7 @@ impl Coded for Throttle {
                 to.raw(&[LATENCY, goal.percentile]);
                 goal.at_most.put(to);
             }
-            Throttle::Finish(within) => {
-                to.raw(&[FINISH]);
-                within.put(to);
-            }
+            Throttle::Finish(within) => to.tagged(FINISH, within),
             plain => {
                 let place = Throttle::PLAIN.iter().position(|one| one == plain);
                 to.raw(&[place.map_or(0, |place| place as u8)]);
@@ -300,18 +264,15 @@ impl Coded for LeaseCommand {
     fn put(&self, to: &mut Writer) {
         match self {
             LeaseCommand::Add { name, sectors } => {
-                to.raw(&[0]);
-                name.put(to);
+                to.tagged(0, name);
                 sectors.put(to);
             }
             LeaseCommand::Remove { name, force } => {
-                to.raw(&[1]);
-                name.put(to);
+                to.tagged(1, name);
                 force.put(to);
             }
             LeaseCommand::Bind { name, borrower } => {
-                to.raw(&[2]);
-                name.put(to);
+                to.tagged(2, name);
                 borrower.unwrap_or(Uuid::NIL).put(to);
             }
         }
@@ -496,14 +457,8 @@ impl Writer {
                 self.raw(&[1]);
                 self.compute(compute);
             }
-            Action::Detach(tag) => {
-                self.raw(&[2]);
-                tag.put(self);
-            }
-            Action::Wake(time) => {
-                self.raw(&[3]);
-                time.put(self);
-            }
+            Action::Detach(tag) => self.tagged(2, tag),
+            Action::Wake(time) => self.tagged(3, time),
             Action::Reply(..) | Action::CommandReply(..) | Action::Fact(_) => {
                 self.raw(&[4]);
                 self.debug(action);
@@ -527,14 +482,8 @@ impl Writer {
                     self.raw(&page[..]);
                 }
                 Segment::Page(_) => self.raw(&[1]),
-                Segment::Buf(part) => {
-                    self.raw(&[2]);
-                    part.put(self);
-                }
-                Segment::Zero(bytes) => {
-                    self.raw(&[3]);
-                    bytes.put(self);
-                }
+                Segment::Buf(part) => self.tagged(2, part),
+                Segment::Zero(bytes) => self.tagged(3, bytes),
             }
         }
     }
@@ -711,20 +660,16 @@ mod tests {
             volatile: true,
         };
         let name = LeaseName::new("log").expect("a name");
+        let (old, new, min, max) = (Member(1), Member(900), 0, u64::MAX);
+        let bind = |borrower| Command::Lease(LeaseCommand::Bind { name, borrower });
         let commands = [
             Command::Start(mode),
             Command::Stop,
             Command::Fail(Member(3)),
-            Command::Replace {
-                old: Member(1),
-                new: Member(900),
-            },
+            Command::Replace { old, new },
             Command::Scrub(ScrubMode::Sync),
             Command::Date(1_795_000_000),
-            Command::Rate {
-                min: 0,
-                max: u64::MAX,
-            },
+            Command::Rate { min, max },
             Command::Throttle(Throttle::Md61),
             Command::Throttle(Throttle::Finish(Nanos::from_secs(7200))),
             Command::Throttle(Throttle::latency(99, Nanos::from_millis(20)).expect("a share")),
@@ -742,14 +687,8 @@ mod tests {
             Command::LogSet(None),
             Command::Lease(LeaseCommand::Add { name, sectors: 640 }),
             Command::Lease(LeaseCommand::Remove { name, force: true }),
-            Command::Lease(LeaseCommand::Bind {
-                name,
-                borrower: Some(Uuid([9; 16])),
-            }),
-            Command::Lease(LeaseCommand::Bind {
-                name,
-                borrower: None,
-            }),
+            bind(Some(Uuid([9; 16]))),
+            bind(None),
         ];
         let mut events = vec![
             Event::Request(request()),
@@ -802,10 +741,8 @@ mod tests {
             writer.config(&config);
             Reader::new(writer.bytes()).config()
         };
-        let cache = CacheLimits {
-            blocks: 600,
-            rule: Rule::VdfLru,
-        };
+        let (blocks, rule) = (600, Rule::VdfLru);
+        let cache = CacheLimits { blocks, rule };
         let limits = Limits::default().with_cache(Some(cache));
         let cache_taken = taken(limits).map(|config| config.limits.cache);
         assert_eq!(cache_taken, Ok(Some(cache)));

@@ -211,14 +211,11 @@ impl Transmission {
 
     fn submit(&mut self, op: RequestOp, request: &Request, link: &mut dyn Link) -> Step {
         let with_payload = matches!(op, RequestOp::Read | RequestOp::Write);
-        let buf = if with_payload {
-            let Some(buf) = link.buffer(request.bytes) else {
-                return Step::Stop(0, Then::Memory);
-            };
-            Some(buf)
-        } else {
-            None
-        };
+        let buf = with_payload.then(|| link.buffer(request.bytes));
+        if buf == Some(None) {
+            return Step::Stop(0, Then::Memory);
+        }
+        let buf = buf.flatten();
         let tag = self.admit(Pending {
             cookie: request.cookie,
             offset: request.offset,
@@ -338,11 +335,8 @@ impl Transmission {
             if request.flags & command_flags::REQ_ONE != 0 {
                 answer.truncate(1);
             }
-            let flags = if i + 1 == contexts.len() {
-                CHUNK_DONE
-            } else {
-                0
-            };
+            let last = i + 1 == contexts.len();
+            let flags = if last { CHUNK_DONE } else { 0 };
             encode_status_chunk(request.cookie, flags, context.id(), &answer, &mut self.out);
         }
         link.send(&self.out);

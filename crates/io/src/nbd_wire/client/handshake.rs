@@ -129,10 +129,9 @@ impl Handshake {
         if self.replies_seen > REPLIES_MAX {
             return Err(ClientError::Protocol("the handshake does not end"));
         }
-        let agreed = if self.wait == Wait::Structured {
-            self.structured_reply(&header, out)?
-        } else {
-            self.go_reply(&header, data, out)?
+        let agreed = match self.wait {
+            Wait::Structured => self.structured_reply(&header, out)?,
+            _ => self.go_reply(&header, data, out)?,
         };
         Ok((OPTION_REPLY_BYTES + length, agreed))
     }
@@ -160,10 +159,7 @@ impl Handshake {
             return Err(ClientError::Protocol("a reply to another option"));
         }
         match header.kind {
-            reply::INFO => {
-                self.item(data)?;
-                Ok(None)
-            }
+            reply::INFO => self.item(data).map(|()| None),
             reply::ACK => self.agree().map(Some),
             reply::ERR_UNSUP => {
                 self.ask_export_name(out);
@@ -218,10 +214,9 @@ impl Handshake {
     }
 
     fn export_name_reply(&mut self, bytes: &[u8]) -> Outcome {
-        let padding = if self.no_zeroes {
-            0
-        } else {
-            EXPORT_NAME_PADDING_BYTES
+        let padding = match self.no_zeroes {
+            true => 0,
+            false => EXPORT_NAME_PADDING_BYTES,
         };
         let length = 10 + padding;
         let Some(data) = bytes.get(..length) else {

@@ -117,6 +117,14 @@ pub struct Step {
     pub event: ClientEvent,
 }
 
+impl Step {
+    const MORE_LATER: Step = Step::new(0, ClientEvent::More);
+
+    const fn new(consumed: usize, event: ClientEvent) -> Step {
+        Step { consumed, event }
+    }
+}
+
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ClientEvent {
     /// Nothing complete yet.
@@ -267,10 +275,9 @@ impl Client {
             if let Some(outstanding) = &mut self.outstanding[slot] {
                 outstanding.covered += bytes;
             }
-            self.phase = if last {
-                Phase::Answered { slot }
-            } else {
-                Phase::Idle
+            self.phase = match last {
+                true => Phase::Answered { slot },
+                false => Phase::Idle,
             };
         }
     }
@@ -281,19 +288,13 @@ impl Client {
             Phase::Handshake(handshake) => {
                 let (consumed, agreed) = handshake.received(bytes, out)?;
                 let Some(agreed) = agreed else {
-                    return Ok(Step {
-                        consumed,
-                        event: ClientEvent::More,
-                    });
+                    return Ok(Step::new(consumed, ClientEvent::More));
                 };
                 self.beneath = handshake.take_beneath();
                 self.info = Some(agreed.info);
                 self.structured = agreed.structured;
                 self.phase = Phase::Idle;
-                Ok(Step {
-                    consumed,
-                    event: ClientEvent::Ready,
-                })
+                Ok(Step::new(consumed, ClientEvent::Ready))
             }
             Phase::Filling { .. } => Err(ClientError::Protocol(
                 "bytes were offered while a payload is due",
@@ -329,16 +330,16 @@ impl Client {
 
     fn reply_received(&mut self, bytes: &[u8]) -> Result<Step, ClientError> {
         let Some(magic) = Fields::new(bytes).u32() else {
-            return Ok(MORE_LATER);
+            return Ok(Step::MORE_LATER);
         };
         match magic {
             MAGIC_SIMPLE_REPLY => match bytes.first_chunk::<SIMPLE_REPLY_BYTES>() {
                 Some(header) => self.simple_reply(header),
-                None => Ok(MORE_LATER),
+                None => Ok(Step::MORE_LATER),
             },
             MAGIC_STRUCTURED_REPLY if self.structured => match bytes.split_first_chunk() {
                 Some((header, rest)) => self.chunk(header, rest),
-                None => Ok(MORE_LATER),
+                None => Ok(Step::MORE_LATER),
             },
             _ => Err(ClientError::Protocol("a reply begins with a wrong magic")),
         }
@@ -389,10 +390,7 @@ impl Client {
     ) -> Step {
         self.phase = Phase::Filling { slot, bytes, last };
         let tag = self.at(slot).request.tag;
-        Step {
-            consumed,
-            event: ClientEvent::Payload { tag, offset, bytes },
-        }
+        Step::new(consumed, ClientEvent::Payload { tag, offset, bytes })
     }
 
     fn chunk(&mut self, header: &[u8; CHUNK_BYTES], rest: &[u8]) -> Result<Step, ClientError> {
@@ -417,7 +415,7 @@ impl Client {
             return Err(ClientError::Protocol("a chunk of data without data"));
         };
         let Some(offset) = Fields::new(rest).u64() else {
-            return Ok(MORE_LATER);
+            return Ok(Step::MORE_LATER);
         };
         let offset = self.within(slot, offset, bytes)?;
         Ok(self.expect_payload(slot, CHUNK_BYTES + 8, offset, bytes, chunk.is_done()))
@@ -429,7 +427,7 @@ impl Client {
         }
         let mut fields = Fields::new(rest);
         let (Some(offset), Some(bytes)) = (fields.u64(), fields.u32()) else {
-            return Ok(MORE_LATER);
+            return Ok(Step::MORE_LATER);
         };
         let offset = self.within(slot, offset, bytes)?;
         let outstanding = self.at(slot);
@@ -438,10 +436,8 @@ impl Client {
         if chunk.is_done() {
             self.phase = Phase::Answered { slot };
         }
-        Ok(Step {
-            consumed: CHUNK_BYTES + 12,
-            event: ClientEvent::Zeroes { tag, offset, bytes },
-        })
+        let event = ClientEvent::Zeroes { tag, offset, bytes };
+        Ok(Step::new(CHUNK_BYTES + 12, event))
     }
 
     /// The offset in the request's memory of a stretch that must lie within what is still missing of a read.
@@ -469,7 +465,7 @@ impl Client {
             return Err(ClientError::Protocol("an error of a wrong length"));
         }
         let Some(payload) = rest.get(..bytes) else {
-            return Ok(MORE_LATER);
+            return Ok(Step::MORE_LATER);
         };
         let mut fields = Fields::new(payload);
         let (Some(error @ 1..), Some(message)) = (fields.u32(), fields.u16()) else {
@@ -481,13 +477,10 @@ impl Client {
         let outstanding = self.at(slot);
         outstanding.error.get_or_insert(Errno::from_code(error));
         let consumed = CHUNK_BYTES + bytes;
-        if chunk.is_done() {
-            return self.answer(slot, consumed);
+        match chunk.is_done() {
+            true => self.answer(slot, consumed),
+            false => Ok(Step::new(consumed, ClientEvent::More)),
         }
-        Ok(Step {
-            consumed,
-            event: ClientEvent::More,
-        })
     }
 
     fn answer(&mut self, slot: usize, consumed: usize) -> Result<Step, ClientError> {
@@ -495,28 +488,15 @@ impl Client {
         let outstanding = outstanding.expect("slots in use come from slot_of");
         self.free.push(slot);
         let request = outstanding.request;
-        let result = match outstanding.error {
-            Some(errno) => Err(errno),
-            None => Ok(()),
-        };
+        let result = outstanding.error.map_or(Ok(()), Err);
         let short = request.command == Command::Read && outstanding.covered < request.bytes;
         if short && result.is_ok() {
             return Err(ClientError::Protocol("a reply to a read lacks data"));
         }
-        Ok(Step {
-            consumed,
-            event: ClientEvent::Reply {
-                tag: request.tag,
-                result,
-            },
-        })
+        let tag = request.tag;
+        Ok(Step::new(consumed, ClientEvent::Reply { tag, result }))
     }
 }
-
-const MORE_LATER: Step = Step {
-    consumed: 0,
-    event: ClientEvent::More,
-};
 
 /// Whether the server would take this request. What it never offered is not sent.
 fn check(info: &ExportInfo, request: &ClientRequest) -> Result<(), IoError> {
