@@ -413,10 +413,10 @@ fn wake_one(run: &mut Run, life: &mut Life) {
         let lba = run.base.rng.below(run.base.layout.size_sectors());
         let place = run.base.layout.place(lba);
         let cell = run.base.layout.row(place.row).cells[usize::from(place.data)];
-        let mut lines = status.members.iter();
-        let first = lines
-            .find(|line| line.slot == Some(cell.slot.0) && line.read_errors < ERRORS_BORNE)
-            .map(|line| line.member);
+        let serves = |line: &&MemberStatus| {
+            line.slot == Some(cell.slot.0) && line.read_errors < ERRORS_BORNE
+        };
+        let first = status.members.iter().find(serves).map(|line| line.member);
         let Some(set) = sets.first().filter(|set| Some(set[0]) == first) else {
             continue;
         };
@@ -498,8 +498,8 @@ fn strike(run: &mut Run, life: &mut Life, met: Moment, event: Event) -> bool {
         Event::SurrogateLoss => {
             let log = state_of(run, life, Site::Log);
             let some = log.filter(|log| !log.serving.is_empty());
-            some.map(|log| faults::lose_surrogate(run, life, &log.serving))
-                .is_some()
+            let lost = some.map(|log| faults::lose_surrogate(run, life, &log.serving));
+            lost.is_some()
         }
         Event::AwakeLoss => lose_of_home(run, life, false),
         Event::AsleepLoss => lose_of_home(run, life, true),
@@ -563,10 +563,8 @@ fn lose_of_log(run: &mut Run, life: &mut Life, second: bool) -> bool {
 
 /// A disk that has the first copy that is left of chunks, and a part of the log; or another one.
 fn lose_disk(run: &mut Run, life: &mut Life, second: bool) -> bool {
-    let (Some(home), Some(log)) = (
-        state_of(run, life, Site::Home),
-        state_of(run, life, Site::Log),
-    ) else {
+    let sets = [Site::Home, Site::Log].map(|site| state_of(run, life, site));
+    let [Some(home), Some(log)] = sets else {
         return false;
     };
     if second && !matches!(run.plan.log.level, Level::Raid6(_)) {

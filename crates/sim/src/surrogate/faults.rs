@@ -38,9 +38,8 @@ fn look_at_map(run: &mut Run, life: &mut Life) {
 /// Nothing goes home, and nothing is announced there, while a mirror stands still.
 pub(super) fn watch_sleepers(life: &mut Life) {
     let met = Moment::of(&life.session.world.status());
-    let up = !met.contains(&Moment::Asleep)
-        && !met.contains(&Moment::Resting)
-        && !met.contains(&Moment::Waking);
+    let down = [Moment::Asleep, Moment::Resting, Moment::Waking];
+    let up = !down.iter().any(|moment| met.contains(moment));
     let writes = |moment: &Moment| matches!(moment, Moment::Home(_) | Moment::Announcing);
     if !up && met.iter().any(writes) {
         let detail = format!("{met:?}");
@@ -101,10 +100,7 @@ fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
             let failed = *run.base.rng.pick(&set.failed);
             life.session.command(Command::Add(failed));
         }
-        3 if site == Site::Home && !set.whole => {
-            let member = arrive(run, life, site);
-            life.session.command(Command::Add(member));
-        }
+        3 if site == Site::Home && !set.whole => add_new(run, life),
         3 if site == Site::Log && set.quiet && (set.whole || !set.failed.is_empty()) => {
             let of = if set.whole { &set.serving } else { &set.failed };
             let old = *run.base.rng.pick(of);
@@ -123,12 +119,15 @@ fn happen(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
             let by = run.base.rng.between(1, 2) as u16;
             life.session.command(Command::Grow { by });
         }
-        5 | 6 if site == Site::Home => {
-            let member = arrive(run, life, site);
-            life.session.command(Command::Add(member));
-        }
+        5 | 6 if site == Site::Home => add_new(run, life),
         _ => {}
     }
+}
+
+/// A new disk is connected and added to home.
+fn add_new(run: &mut Run, life: &mut Life) {
+    let member = arrive(run, life, Site::Home);
+    life.session.command(Command::Add(member));
 }
 
 pub(super) fn set_state(run: &Run, life: &Life, set: &SetStatus, site: Site) -> SetState {
@@ -163,15 +162,12 @@ pub(super) fn set_state(run: &Run, life: &Life, set: &SetStatus, site: Site) -> 
 }
 
 fn lose_member(run: &mut Run, life: &mut Life, site: Site, set: &SetState) {
-    note(
-        run,
-        life,
-        match site {
-            Site::Home if set.whole => Incident::HomeLoss,
-            Site::Home => Incident::SecondLoss,
-            Site::Log | Site::Buffer => Incident::LogLoss,
-        },
-    );
+    let incident = match site {
+        Site::Home if set.whole => Incident::HomeLoss,
+        Site::Home => Incident::SecondLoss,
+        Site::Log | Site::Buffer => Incident::LogLoss,
+    };
+    note(run, life, incident);
     let member = *run.base.rng.pick(&set.serving);
     directed::note_event(run, life, loss_of(life, site, member));
     life.troubled[site as usize] = true;
@@ -283,18 +279,14 @@ fn cut_off(run: &mut Run, life: &mut Life, set: &SetState) {
     let all = run.base.rng.chance(1, 3);
     let lasts = Nanos(run.base.rng.between(IO_TIMEOUT.0 / 4, 3 * IO_TIMEOUT.0));
     let one = *run.base.rng.pick(&set.serving);
-    let incident = match all {
-        true => Incident::WholeCut,
-        false => Incident::Cut,
+    let (incident, cut) = match all {
+        true => (Incident::WholeCut, most_of(run, &set.serving)),
+        false => (Incident::Cut, vec![one]),
     };
     note(run, life, incident);
     life.troubled[Site::Log as usize] = true;
     // What lies there alone cannot be had meanwhile, nor after it if all of them were given up.
     life.session.refusals_expected |= all;
-    let cut = match all {
-        true => most_of(run, &set.serving),
-        false => vec![one],
-    };
     hang(life, &cut, lasts);
 }
 

@@ -25,13 +25,9 @@ const TASK_STEPS: u64 = 400_000;
 impl Run {
     /// Ends a life. False when the run is over.
     pub fn end(&mut self, mut life: Life, end: End) -> bool {
-        self.base.say(|| {
-            format!(
-                "  life ends: {end:?} after {} steps at {}",
-                life.steps,
-                life.session.world.now().0
-            )
-        });
+        let (steps, now) = (life.steps, life.session.world.now().0);
+        let say = || format!("  life ends: {end:?} after {steps} steps at {now}");
+        self.base.say(say);
         let sweeps = self.base.deaths.sweeps();
         let dies = end == End::Crash && !sweeps && self.may_die() && self.base.deaths.is_death();
         if end == End::Crash {
@@ -146,12 +142,10 @@ impl Run {
                 let members = found.members.iter();
                 let roles = members.map(|entry| format!("{:?}", entry.role));
                 let roles: Vec<String> = roles.collect();
+                let (age, clean, roles) = (found.sequence, found.clean, roles.join(", "));
+                let generation = found.generation;
                 format!(
-                    "member {me:?} generation {} sequence {} clean {}: {}",
-                    found.generation,
-                    found.sequence,
-                    found.clean,
-                    roles.join(", ")
+                    "member {me:?} generation {generation} sequence {age} clean {clean}: {roles}"
                 )
             });
             (self.base).say(|| format!("  disk{away}: {}", said.unwrap_or_default()));
@@ -173,9 +167,8 @@ impl Run {
             let newest = newest(self.disks.iter().chain([&disk])).0;
             let left = Atlas::of(self.disks.iter());
             // Going on without the one that knows best would make two histories.
-            let whole = left
-                .is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest);
-            if !whole {
+            let knows = |atlas: &Atlas| atlas.superblock().generation >= newest;
+            if !left.is_some_and(|atlas| atlas.whole(None) && knows(&atlas)) {
                 self.disks.push(disk);
                 return;
             }
@@ -239,10 +232,9 @@ impl Run {
             return end;
         }
         life.session.refusals_expected = self.in_ruins();
-        let read = if self.excess.is_some() {
-            excess::tells_exactly(self, life)
-        } else {
-            self.base.read_all(&mut life.session)
+        let read = match self.excess.is_some() {
+            true => excess::tells_exactly(self, life),
+            false => self.base.read_all(&mut life.session),
         };
         if !read {
             return End::Broken;

@@ -92,15 +92,11 @@ fn live_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
             lose_in_ruins(run, life);
             faults::arrive(run, life);
         }
-        _ => {
-            life.session.scrub(repair);
-        }
+        _ => life.session.scrub(repair),
     }
-    if let Some(end) = ask_in_ruins(run, life) {
-        return Some(end);
-    }
-    if let Some(end) = run.await_tasks(life) {
-        return Some(end);
+    let end = ask_in_ruins(run, life).or_else(|| run.await_tasks(life));
+    if end.is_some() {
+        return end;
     }
     (!tells_exactly(run, life)).then_some(End::Broken)
 }
@@ -143,9 +139,9 @@ pub fn doubt_rows(run: &mut Run, life: &mut Life) {
 /// Breaks more than redundancy bears. Whether members went.
 fn destroy(run: &mut Run, life: &mut Life) -> bool {
     let members: Vec<Member> = life.session.world.members().collect();
-    members
-        .iter()
-        .for_each(|member| life.faults.suspect(*member));
+    for member in members {
+        life.faults.suspect(member);
+    }
     let mirror = run.base.layout.tolerance() + 1 == run.base.layout.geometry().slots as u8;
     if !mirror && run.base.rng.chance(1, 3) {
         destroy_members(run, life);
@@ -255,10 +251,9 @@ pub fn tells_exactly(run: &mut Run, life: &mut Life) -> bool {
     let mut lba = 0;
     while lba < size {
         let next = excess.lost.range(lba..).next().copied().unwrap_or(size);
-        let sectors = if next == lba {
-            block
-        } else {
-            at_once.min(next - lba)
+        let sectors = match next == lba {
+            true => block,
+            false => at_once.min(next - lba),
         };
         if !life.session.world.ready() && !life.session.settle(PATIENCE) {
             return false;
@@ -307,11 +302,12 @@ fn ask_in_ruins(run: &mut Run, life: &mut Life) -> Option<End> {
         let row = run.base.layout.place(*run.base.rng.pick(&lost)).row;
         run.base.aim_at_row(row);
         let ask = run.base.workload.draw();
-        let trim = WriteKind::Trim;
         if let Ask::Write {
-            lba, sectors, kind, ..
+            lba,
+            sectors,
+            kind: WriteKind::Trim,
+            ..
         } = ask
-            && kind == trim
         {
             forget_lost(run, lba, sectors);
         }

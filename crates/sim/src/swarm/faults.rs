@@ -188,10 +188,9 @@ fn incoming(life: &mut Life) -> Option<Member> {
 
 /// False if redundancy could not bear it.
 pub fn lose_member(run: &mut Run, life: &mut Life, way: u64) -> bool {
-    let incoming = if life.faults.rng.chance(1, 2) {
-        incoming(life)
-    } else {
-        None
+    let incoming = match life.faults.rng.chance(1, 2) {
+        true => incoming(life),
+        false => None,
     };
     match incoming.or_else(|| expendable(life)) {
         Some(member) => {
@@ -233,10 +232,9 @@ fn lose(run: &mut Run, life: &mut Life, member: Member, way: u64) {
         .say(|| format!("  {now:>14} {member:?} is lost, way {way}"));
     crash_soon(life);
     let late = way == HANG || way == 3;
-    let incident = if late {
-        Incident::LateWrite
-    } else {
-        Incident::MemberLoss
+    let incident = match late {
+        true => Incident::LateWrite,
+        false => Incident::MemberLoss,
     };
     note(run, life, incident);
     let hosts = |line: &MemberStatus| line.member == member && !line.hosts.is_empty();
@@ -391,9 +389,8 @@ fn latent_place(run: &Run, life: &mut Life) -> u64 {
     let Some(atlas) = Atlas::of(disks()).filter(|_| rng.chance(2, 3)) else {
         return anywhere;
     };
-    let known: Vec<u64> = (0..run.base.layout.geometry().slots)
-        .filter_map(|slot| atlas.first_latent(slot))
-        .collect();
+    let slots = 0..run.base.layout.geometry().slots;
+    let known: Vec<u64> = slots.filter_map(|slot| atlas.first_latent(slot)).collect();
     if known.is_empty() {
         return anywhere;
     }
@@ -494,10 +491,8 @@ pub fn arrive(run: &mut Run, life: &mut Life) {
 
 pub fn replace(life: &mut Life) {
     let status = life.session.world.status();
-    let (active, spares) = (
-        members_in(&status, MemberState::Active),
-        members_in(&status, MemberState::Spare),
-    );
+    let [active, spares] =
+        [MemberState::Active, MemberState::Spare].map(|state| members_in(&status, state));
     if active.is_empty() || spares.is_empty() {
         return;
     }
