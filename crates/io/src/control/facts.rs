@@ -8,39 +8,9 @@ use restripe_array::{
 };
 use serde::{Deserialize, Serialize};
 
-/// One entry of the log of facts.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
-pub struct FactView {
-    pub sequence: u64,
-    /// Nanoseconds since the daemon began.
-    pub at_ns: u64,
-    pub kind: String,
-    pub text: String,
-    /// The task it is about: `rebuild`, `replace`, `resync`, `check` or `repair`. Empty for other kinds.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub task: String,
-    /// How a task ended: `done`, `cancelled` or `failed`. Empty for other kinds.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub outcome: String,
-    /// It is told of the surrogate's set, not of the array's own.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub of_surrogate: bool,
-    /// It is told of the set of a code cache's buffer.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub of_buffer: bool,
-}
-
-/// What words for a fact depend on, besides the fact.
-pub struct Telling<N> {
-    /// Nothing is written to the array.
-    pub read_only: bool,
-    /// Names members as whoever reads it knows them.
-    pub name_of: N,
-}
-
-impl FactView {
-    /// A fact in words; its sequence number is its log's to give.
-    pub fn new(at: Nanos, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> FactView {
+view! {
+    /// One entry of the log of facts: a fact in words. Its sequence number is its log's to give.
+    FactView: pub fn new(at: Nanos, fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) {
         let told = match fact {
             Fact::OfSurrogate(fact) | Fact::OfBuffer(fact) => &**fact,
             own => own,
@@ -50,17 +20,33 @@ impl FactView {
             Fact::TaskEnded { kind, outcome, .. } => (task_word(*kind), outcome_word(*outcome)),
             _ => ("", ""),
         };
-        FactView {
-            sequence: 0,
-            at_ns: at.0,
-            kind: fact_kind(fact).into(),
-            text: fact_text(fact, telling),
-            task: task.into(),
-            outcome: outcome.into(),
-            of_surrogate: matches!(fact, Fact::OfSurrogate(_)),
-            of_buffer: matches!(fact, Fact::OfBuffer(_)),
-        }
+    } => {
+        sequence: u64 = 0,
+        /// Nanoseconds since the daemon began.
+        at_ns: u64 = at.0,
+        kind: String = fact_kind(fact).into(),
+        text: String = fact_text(fact, telling),
+        /// The task it is about: `rebuild`, `replace`, `resync`, `check` or `repair`. Empty for other kinds.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        task: String = task.into(),
+        /// How a task ended: `done`, `cancelled` or `failed`. Empty for other kinds.
+        #[serde(default, skip_serializing_if = "String::is_empty")]
+        outcome: String = outcome.into(),
+        /// It is told of the surrogate's set, not of the array's own.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        of_surrogate: bool = matches!(fact, Fact::OfSurrogate(_)),
+        /// It is told of the set of a code cache's buffer.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        of_buffer: bool = matches!(fact, Fact::OfBuffer(_)),
     }
+}
+
+/// What words for a fact depend on, besides the fact.
+pub struct Telling<N> {
+    /// Nothing is written to the array.
+    pub read_only: bool,
+    /// Names members as whoever reads it knows them.
+    pub name_of: N,
 }
 
 fn fact_kind(fact: &Fact) -> &'static str {
@@ -139,10 +125,10 @@ fn fact_text(fact: &Fact, telling: Telling<impl FnMut(Member) -> String>) -> Str
             host,
             slot,
             partition,
-        } => format!(
-            "{} hosts partition {partition} of slot {slot}",
-            name_of(*host)
-        ),
+        } => {
+            let host = name_of(*host);
+            format!("{host} hosts partition {partition} of slot {slot}")
+        }
         Fact::Repaired {
             member,
             at,
@@ -244,11 +230,9 @@ fn task_dropped_text(dropped: &DroppedTask) -> String {
     let task = task_of(*kind, Some(*slot));
     let target = format!("its target, member {target},");
     match waits {
-        true => {
-            format!(
-                "{task} waits for a start that may write and includes its target: {target} is missing"
-            )
-        }
+        true => format!(
+            "{task} waits for a start that may write and includes its target: {target} is missing"
+        ),
         false => format!(
             "{task} is dropped: {target} was missing at a start. `restripe status` shows the command that restarts it"
         ),

@@ -80,11 +80,9 @@ fn hint_of(why: WhyRefused, members: &[String], status: &Status) -> String {
         (WhyRefused::NoSpace, [full]) => format!(
             "free space: the next write retries, without a restart; or run `restripe replace {name} {full} NEW`"
         ),
-        (WhyRefused::NoSpace | WhyRefused::LogFull, _) => {
-            format!(
-                "free space: the next write retries; `restripe status {name}` shows when writes succeed"
-            )
-        }
+        (WhyRefused::NoSpace | WhyRefused::LogFull, _) => format!(
+            "free space: the next write retries; `restripe status {name}` shows when writes succeed"
+        ),
         (WhyRefused::TooFew, _) => format!("attach them again, then {anew} with every member"),
         (WhyRefused::LogFailed, _) => format!("attach the surrogate's members again, then {anew}"),
     }
