@@ -36,16 +36,8 @@ struct Crash;
 
 impl World {
     fn new(seed: u64) -> World {
-        let template = create(&options(Level::Raid1, MEMBERS, 2000))
-            .unwrap()
-            .superblock;
-        let copy = |i, sequence| {
-            Some(Ok(Superblock {
-                member: uuid(i),
-                sequence,
-                ..template.clone()
-            }))
-        };
+        let template = create(&options(Level::Raid1, MEMBERS, 2000)).unwrap();
+        let copy = |i, sequence| copy_of(&template.superblock, i, sequence);
         let device = |i| Device {
             copies: [copy(i, 2), copy(i, 1)],
             data: 0,
@@ -70,14 +62,11 @@ impl World {
     fn write(&mut self, superblock: &Superblock, members: &[u16]) -> Result<(), Crash> {
         let crash = self.chance(6);
         for i in members {
-            let copy = Superblock {
-                member: uuid(*i),
-                ..superblock.clone()
-            };
+            let copy = copy_of(superblock, *i, superblock.sequence);
             let place = (superblock.sequence & 1) as usize;
             let outcome = if crash { self.random.below(3) } else { 0 };
             match outcome {
-                0 => self.devices[usize::from(*i)].copies[place] = Some(Ok(copy)),
+                0 => self.devices[usize::from(*i)].copies[place] = copy,
                 1 => self.devices[usize::from(*i)].copies[place] = Some(Err(MetaError::NotFound)),
                 _ => {}
             }
@@ -122,10 +111,8 @@ impl World {
         let is_here = |i: &u16| here.contains(i);
         for i in active(&superblock) {
             let device = &self.devices[usize::from(i)];
-            assert!(
-                !is_here(&i) || device.data == self.acknowledged,
-                "member {i} is not current"
-            );
+            let current = device.data == self.acknowledged;
+            assert!(!is_here(&i) || current, "member {i} is not current");
         }
         for i in active(&superblock).into_iter().filter(|i| !is_here(i)) {
             superblock.fail(i, true);
@@ -194,12 +181,20 @@ impl World {
     }
 }
 
+/// What lies in a place of a member's.
+fn copy_of(of: &Superblock, i: u16, sequence: u64) -> Option<Result<Superblock, MetaError>> {
+    let (member, of) = (uuid(i), of.clone());
+    Some(Ok(Superblock {
+        member,
+        sequence,
+        ..of
+    }))
+}
+
 fn active(superblock: &Superblock) -> Vec<u16> {
     let entries = (0..).zip(&superblock.members);
-    entries
-        .filter(|(_, entry)| entry.role == MemberRole::Active)
-        .map(|(i, _)| i)
-        .collect()
+    let active = entries.filter(|(_, entry)| entry.role == MemberRole::Active);
+    active.map(|(i, _)| i).collect()
 }
 
 #[test]
@@ -209,9 +204,8 @@ fn whoever_is_called_current_holds_every_acknowledged_write() {
         let mut world = World::new(seed);
         for _ in 0..25 {
             let all = world.chance(4);
-            let here: Vec<u16> = (0..MEMBERS)
-                .filter(|_| all || !world.random.below(4).is_multiple_of(4))
-                .collect();
+            let comes = |_: &u16| all || !world.random.below(4).is_multiple_of(4);
+            let here: Vec<u16> = (0..MEMBERS).filter(comes).collect();
             if !here.is_empty() {
                 let _ = world.live(&here);
             }
@@ -221,23 +215,17 @@ fn whoever_is_called_current_holds_every_acknowledged_write() {
         refusals += world.refusals;
         splits += world.splits;
     }
-    assert!(
-        starts > 4000 && refusals > 100,
-        "{starts} starts, {refusals} refusals"
-    );
+    let many = starts > 4000 && refusals > 100;
+    assert!(many, "{starts} starts, {refusals} refusals");
     assert!(strays > 10, "{strays} strays");
-    assert!(
-        splits * 20 < starts,
-        "{splits} splits with all here, {starts} starts"
-    );
+    let few = splits * 20 < starts;
+    assert!(few, "{splits} splits with all here, {starts} starts");
 }
 
 // ------------------------------------------------------------------------------- devices that come to a running array
 
 const ALONE: StartMode = StartMode {
     from_minority: true,
-    accept_loss: false,
-    read_only: false,
     ..StartMode::PLAIN
 };
 
@@ -263,13 +251,7 @@ impl Mirror {
         let mut options = options(Level::Raid1, members, 2000);
         options.spares = spares.into();
         let template = create(&options).unwrap().superblock;
-        let copy = |member, sequence| {
-            Some(Ok(Superblock {
-                member: uuid(member),
-                sequence,
-                ..template.clone()
-            }))
-        };
+        let copy = |i, sequence| copy_of(&template, i, sequence);
         Mirror {
             copies: (0..members).map(|i| [copy(i, 2), copy(i, 1)]).collect(),
             writes: (0..members).map(|_| Vec::new()).collect(),
@@ -301,11 +283,8 @@ impl Mirror {
         let told = told
             .filter(|(_, entry)| matches!(entry.role, MemberRole::Active | MemberRole::Rebuilding));
         for member in told.map(|(member, _)| member).collect::<Vec<u16>>() {
-            let copy = Superblock {
-                member: uuid(member),
-                ..superblock.clone()
-            };
-            self.copies[usize::from(member)][(superblock.sequence & 1) as usize] = Some(Ok(copy));
+            let copy = copy_of(superblock, member, superblock.sequence);
+            self.copies[usize::from(member)][(superblock.sequence & 1) as usize] = copy;
         }
     }
 

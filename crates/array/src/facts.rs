@@ -156,12 +156,10 @@ pub(crate) enum Wake {
     Heat,
     /// Members without space are judged.
     Full,
-    /// A halted array may look whether there is room again.
-    Room,
     /// Superblocks are looked at, for their owner.
     Owner,
 }
-const WAKES: usize = 7;
+const WAKES: usize = 6;
 
 pub const NEVER: Nanos = Nanos(u64::MAX);
 

@@ -9,26 +9,22 @@
 extern crate alloc;
 
 mod command;
-mod compute;
 pub mod energy;
 mod fact;
 mod io;
-mod moves;
 mod pace;
 mod planted;
 pub mod report;
 mod request;
 
 pub use command::*;
-pub use compute::*;
 pub use fact::*;
 pub use io::*;
 pub use request::*;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-pub use moves::Moves;
-pub use pace::{LatencyGoal, Order, Throttle};
+pub use pace::{LatencyGoal, Moves, Order, Throttle};
 pub use planted::{Bug, PLANTED};
 pub use restripe_format::meta::leases::{LeaseCommand, LeaseError, LeaseName};
 pub use restripe_format::meta::{ArrayOwner, LastScrub, ScrubState, ScrubbedMember};

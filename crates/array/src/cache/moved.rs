@@ -33,11 +33,8 @@ impl Moved {
         for place in 0..self.heap.len() {
             self.put(frames, place, self.heap[place]);
         }
-        let gathered = self
-            .heap
-            .iter()
-            .filter(|&&frame| of_stack(&frames[frame as usize]));
-        gathered.count()
+        let gathered = |frame: &&u32| of_stack(&frames[**frame as usize]);
+        self.heap.iter().filter(gathered).count()
     }
 
     /// Takes the frame at the end.

@@ -69,11 +69,8 @@ impl Clients {
         }
         let settled = self.in_sync(row);
         let mut best: Option<(Home, u64)> = None;
-        for cell in map
-            .copies_of(data)
-            .iter()
-            .map(|cell| map.cells[cell as usize])
-        {
+        let copies = map.copies_of(data);
+        for cell in copies.iter().map(|cell| map.cells[usize::from(cell)]) {
             let Some(home) = self.homes(cell.slot, row).read else {
                 continue;
             };

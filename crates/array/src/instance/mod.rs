@@ -62,10 +62,10 @@ impl Instance {
         actions: &mut Actions,
         change: impl FnOnce(&mut Instance),
     ) {
+        let before = self.now;
         assert!(
-            now >= self.now,
-            "time never goes back: {now:?} after {:?}",
-            self.now
+            now >= before,
+            "time never goes back: {now:?} after {before:?}"
         );
         self.now = now;
         let unsure = self.unsure();
@@ -176,29 +176,18 @@ impl Instance {
 
     pub(crate) fn timer(&mut self) {
         self.armed = NEVER;
-        let due = |wake: &mut Nanos, now: Nanos| {
-            let due = *wake <= now;
-            if due {
-                *wake = NEVER;
-            }
-            due
-        };
         let now = self.now;
-        let (watchdog, lazy, heat) = (
-            due(&mut self.wake[Wake::Watchdog as usize], now),
-            due(&mut self.wake[Wake::Lazy as usize], now),
-            due(&mut self.wake[Wake::Heat as usize], now),
-        );
-        for who in [Wake::Task, Wake::Full, Wake::Room, Wake::Owner] {
-            due(&mut self.wake[who as usize], now);
+        let due = self.wake.map(|wake| wake <= now);
+        for (wake, _) in self.wake.iter_mut().zip(due).filter(|(_, due)| *due) {
+            *wake = NEVER;
         }
-        if watchdog {
+        if due[Wake::Watchdog as usize] {
             self.watch();
         }
-        if lazy {
+        if due[Wake::Lazy as usize] {
             self.lazy_timer();
         }
-        if heat {
+        if due[Wake::Heat as usize] {
             self.heat_timer();
         }
         self.turn();

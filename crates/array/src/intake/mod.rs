@@ -454,12 +454,8 @@ impl Gather {
         self.cuts.clear();
         self.pieces
             .sort_unstable_by_key(|piece| (piece.cell, piece.start));
-        let lowest = self
-            .pieces
-            .iter()
-            .map(|piece| piece.start)
-            .min()
-            .unwrap_or(0);
+        let lowest = self.pieces.iter().map(|piece| piece.start).min();
+        let lowest = lowest.unwrap_or(0);
         let highest = self.pieces.iter().map(Fragment::end).max().unwrap_or(0);
         for piece in &self.pieces {
             self.cuts.push(piece.start);
@@ -499,10 +495,8 @@ impl Gather {
 
     fn cells_in(&self, start: u64, end: u64) -> CellSet {
         let within = |piece: &&Fragment| piece.start < end && start < piece.end();
-        self.pieces
-            .iter()
-            .filter(within)
-            .fold(CellSet::default(), |set, piece| set.with(piece.cell))
+        let pieces = self.pieces.iter().filter(within);
+        pieces.map(|piece| piece.cell).collect()
     }
 
     fn push_band(&mut self, row: Row, range: Range<u64>, durable: bool, copies: Copies) {

@@ -101,11 +101,8 @@ impl Members {
             .ops
             .device(owner, member, op, at, sectors, class, deadline, last);
         fill(&mut io);
-        let carried: u64 = io
-            .segments
-            .iter()
-            .map(|segment| u64::from(segment.bytes()))
-            .sum();
+        let bytes = io.segments.iter().map(|segment| u64::from(segment.bytes()));
+        let carried: u64 = bytes.sum();
         debug_assert!(
             !matches!(op, IoOp::Read | IoOp::Write) || carried == sectors * crate::SECTOR_BYTES,
             "segments cover the operation: {io:?}"

@@ -285,10 +285,8 @@ impl Ops {
     }
 
     fn claim(&mut self, slot: Slot) -> Tag {
-        let index = self
-            .free
-            .pop()
-            .expect("operations are admitted within their limit");
+        let index = self.free.pop();
+        let index = index.expect("operations are admitted within their limit");
         self.slots[index as usize] = slot;
         self.in_flight += 1;
         Tag(index)

@@ -39,17 +39,11 @@ impl Members {
 
     /// The cells of a row that have somewhere to be read from.
     pub(crate) fn live_cells(&self, map: &RowMap) -> crate::layout::code::CellSet {
-        let mut set = crate::layout::code::CellSet::default();
-        for cell in 0..map.width {
-            if self
-                .homes(map.cells[cell as usize].slot, map.row)
-                .read
-                .is_some()
-            {
-                set = set.with(cell);
-            }
-        }
-        set
+        let lives = |cell: &u8| {
+            let slot = map.cells[usize::from(*cell)].slot;
+            self.homes(slot, map.row).read.is_some()
+        };
+        (0..map.width).filter(lives).collect()
     }
 
     /// Where a cell of the row lies in the journal: in the log of its own member, so that the journal bears

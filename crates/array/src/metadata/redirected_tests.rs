@@ -174,10 +174,8 @@ impl Pair {
 
     /// The bits that a member has.
     fn bits(&mut self, member: usize) -> u64 {
-        let region = self
-            .superblock(member)
-            .region(RegionKind::Redirected)
-            .expect("made with one");
+        let region = self.superblock(member).region(RegionKind::Redirected);
+        let region = region.expect("made with one");
         let homes = [0, 1].map(|sequence| pages::home(region.start, 0, sequence));
         let homes = homes.map(|at| {
             let mut page = crate::contract::zeroed_page();

@@ -276,10 +276,8 @@ impl Own {
             Depth::Pipeline if view.in_flight > 0 => 0,
             Depth::Pipeline => BATCH,
         };
-        let room = most
-            .min(limits.max / STEPS_A_SECOND)
-            .max(view.window)
-            .saturating_sub(view.in_flight);
+        let most = most.min(limits.max / STEPS_A_SECOND).max(view.window);
+        let room = most.saturating_sub(view.in_flight);
         // Half a window more is none.
         match room < view.window {
             true => Decision::Hold,

@@ -165,13 +165,9 @@ impl Slice {
         let holds = |fragment: &&Fragment| {
             fragment.cell == cell && fragment.start <= strip.start && strip.start < fragment.end()
         };
-        let fragment = self
-            .fragments
-            .iter()
-            .find(holds)
-            .expect("a pass cell has data for the whole band");
-        fragment
-            .source
-            .part(strip.start - fragment.start, strip.sectors)
+        let fragment = self.fragments.iter().find(holds);
+        let Fragment { source, start, .. } =
+            fragment.expect("a pass cell has data for the whole band");
+        source.part(strip.start - start, strip.sectors)
     }
 }

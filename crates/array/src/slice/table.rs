@@ -441,11 +441,8 @@ impl Slices {
             Kind::Fill(_) | Kind::Move => !slice.zeroed.is_empty(),
             Kind::Read(..) => false,
         };
-        self.list
-            .iter()
-            .filter(|slice| slice.live)
-            .filter(changes)
-            .map(|slice| slice.row.0)
+        let live = self.list.iter().filter(|slice| slice.live);
+        live.filter(changes).map(|slice| slice.row.0)
     }
 
     /// The slices that move rows for a growth.

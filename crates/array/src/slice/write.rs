@@ -488,7 +488,7 @@ impl Slice {
         let end = self.band + self.band_sectors;
         let within = |fragment: &&Fragment| fragment.start < end && self.band < fragment.end();
         let held = self.fragments.iter().filter(within);
-        held.fold(CellSet::EMPTY, |set, one| set.with(one.cell))
+        held.map(|fragment| fragment.cell).collect()
     }
 
     /// The last data cell that it writes.

@@ -114,11 +114,9 @@ impl Start {
             over.chain([list.floor])
         });
         let members = self.superblock.members.iter().map(|line| line.log_floor);
-        records
-            .map(|(_, _, record)| record.sequence + 1)
-            .chain(listed)
-            .chain(members)
-            .fold(self.superblock.log_floor.max(1), u64::max)
+        let found = records.map(|(_, _, record)| record.sequence + 1);
+        let floor = self.superblock.log_floor.max(1);
+        found.chain(listed).chain(members).fold(floor, u64::max)
     }
 
     /// Records that no floor calls void, by sequence, with their copies together.

@@ -56,21 +56,16 @@ pub fn any_level(random: &mut Random) -> (Level, u16) {
 }
 
 fn any_partner(random: &mut Random, superblock: &mut Superblock) {
+    use PartnerRole::{Buffer, Main, Surrogate};
     superblock.partner = random.flag().then(|| Partner {
-        role: [
-            PartnerRole::Main,
-            PartnerRole::Surrogate,
-            PartnerRole::Buffer,
-        ][random.below(3) as usize],
+        role: [Main, Surrogate, Buffer][random.below(3) as usize],
         array: uuid(random.below(900) as u16),
         epoch: 1 + random.below(1 << 30) as u32,
         session: random.below(1 << 30) as u32,
     });
-    superblock.buffer = match superblock.partner {
-        Some(Partner {
-            role: PartnerRole::Surrogate,
-            ..
-        }) => [BufferMark::None, BufferMark::Idle, BufferMark::Counts][random.below(3) as usize],
+    let marks = [BufferMark::None, BufferMark::Idle, BufferMark::Counts];
+    superblock.buffer = match superblock.partner.map(|partner| partner.role) {
+        Some(Surrogate) => marks[random.below(3) as usize],
         _ => BufferMark::None,
     };
 }
@@ -93,12 +88,8 @@ pub fn any_superblock(random: &mut Random) -> Superblock {
     superblock.resync_pending = random.flag();
     superblock.ahead = random.flag() && level.mirrors();
     superblock.name = "ä".repeat(random.below(17) as usize);
-    let beyond = superblock
-        .regions
-        .iter()
-        .map(Region::end)
-        .max()
-        .expect("regions");
+    let ends = superblock.regions.iter().map(Region::end);
+    let beyond = ends.max().expect("regions");
     superblock.regions.push(Region {
         kind: RegionKind::Other(77),
         start: beyond,
@@ -266,11 +257,12 @@ fn any_task(random: &mut Random, superblock: &Superblock) -> TaskRecord {
         TaskKind::Check,
         TaskKind::Repair,
     ];
+    let kind = kinds[random.below(5) as usize];
+    let has_slot = random.flag();
+    let slot = random.below(superblock.geometry.slots.into());
     TaskRecord {
-        kind: kinds[random.below(5) as usize],
-        slot: random
-            .flag()
-            .then_some(random.below(superblock.geometry.slots.into()) as u16),
+        kind,
+        slot: has_slot.then_some(slot as u16),
         paused: random.flag(),
         done,
     }

@@ -52,19 +52,14 @@ fn check_member(creation: &Creation, member: usize, bytes: &[u8]) {
     for (kind, sequence) in [(RegionKind::SuperA, 2), (RegionKind::SuperB, 1)] {
         let at = template.region(kind).unwrap().start * SECTOR_BYTES;
         let read = Superblock::decode(&bytes[at as usize..]).unwrap();
-        let expected = Superblock {
-            member: template.members[member].uuid,
-            sequence,
-            ..template.clone()
-        };
+        let mut expected = template.clone();
+        (expected.member, expected.sequence) = (template.members[member].uuid, sequence);
         assert_eq!(read, expected);
     }
     if let Some(log) = template.region(RegionKind::Log) {
         let range = (log.start * SECTOR_BYTES) as usize..(log.end() * SECTOR_BYTES) as usize;
-        assert!(
-            bytes[range].iter().all(|byte| *byte == 0),
-            "the log is blank"
-        );
+        let blank = bytes[range].iter().all(|byte| *byte == 0);
+        assert!(blank, "the log is blank");
     }
     check_maps(creation, bytes);
 }
@@ -100,13 +95,10 @@ fn init_decides_what_data_holds() {
         for member in 0..4 {
             let data = superblock.region(RegionKind::Data).unwrap();
             let bytes = written(&creation, member, 2000);
-            let data =
-                &bytes[(data.start * SECTOR_BYTES) as usize..(data.end() * SECTOR_BYTES) as usize];
+            let data = [data.start, data.end()].map(|at| (at * SECTOR_BYTES) as usize);
             let zeroed = init == Init::Zero && member < 3;
-            assert!(
-                data.iter()
-                    .all(|byte| *byte == if zeroed { 0 } else { 0xa5 })
-            );
+            let held = if zeroed { 0 } else { 0xa5 };
+            assert!(bytes[data[0]..data[1]].iter().all(|byte| *byte == held));
         }
     }
 }
@@ -118,21 +110,13 @@ fn old_superblocks_go_first_and_new_ones_come_last() {
     let (wipes, rest) = creation.writes.split_at(creation.wipes);
     let (maps, seals) = rest.split_at(creation.seals - creation.wipes);
     assert_eq!(wipes.len(), 3);
-    assert!(
-        wipes
-            .iter()
-            .all(|write| matches!(write, (_, 0, Content::Zero(_))))
-    );
+    let wiped = |write: &_| matches!(write, (_, 0, Content::Zero(_)));
+    assert!(wipes.iter().all(wiped));
     let is_super = |at: u64| {
-        let region = creation
-            .superblock
-            .regions
-            .iter()
-            .find(|r| r.start <= at && at < r.end());
-        matches!(
-            region.map(|r| r.kind),
-            Some(RegionKind::SuperA | RegionKind::SuperB)
-        )
+        let mut regions = creation.superblock.regions.iter();
+        let kind = regions.find(|r| r.start <= at && at < r.end());
+        let kind = kind.map(|region| region.kind);
+        matches!(kind, Some(RegionKind::SuperA | RegionKind::SuperB))
     };
     assert!(maps.iter().all(|(_, at, _)| !is_super(*at)));
     assert_eq!(seals.len(), 3 * 8);
@@ -155,9 +139,8 @@ fn data_starts_on_a_mebibyte_where_there_is_room() {
         assert_eq!(data.end(), sectors);
         assert!(creation.superblock.region(RegionKind::Log).unwrap().sectors >= LOG_SECTORS_MIN);
     }
-    let unlogged = create(&options(Level::Raid0, 3, 1 << 30))
-        .unwrap()
-        .superblock;
+    let unlogged = create(&options(Level::Raid0, 3, 1 << 30)).unwrap();
+    let unlogged = unlogged.superblock;
     assert_eq!(unlogged.region(RegionKind::Data).unwrap().start, 2048);
     assert_eq!(unlogged.region(RegionKind::Log), None);
 }
@@ -174,10 +157,8 @@ fn the_largest_log_and_full_maps_fit() {
 #[test]
 fn maps_have_bits_for_every_row_in_few_pages() {
     for sectors in [600, 4000, 1 << 20, 1 << 31, 1 << 37, 1 << 44] {
-        for chunk in [8, 128, 8192]
-            .into_iter()
-            .filter(|chunk| sectors > 16 * u64::from(*chunk))
-        {
+        let fits = |chunk: &u32| sectors > 16 * u64::from(*chunk);
+        for chunk in [8, 128, 8192].into_iter().filter(fits) {
             let mut options = options(RAID5, 5, sectors + 8192);
             options.geometry.chunk_sectors = chunk;
             let creation = create(&options).unwrap();
@@ -191,10 +172,9 @@ fn maps_have_bits_for_every_row_in_few_pages() {
             for (kind, bit_rows) in maps {
                 let pages = pages::pages_in(superblock.region(kind).unwrap().sectors);
                 assert!((1..=8).contains(&pages));
-                let bits = if kind == RegionKind::Intent {
-                    INTENT_BITS
-                } else {
-                    1
+                let bits = match kind {
+                    RegionKind::Intent => INTENT_BITS,
+                    _ => 1,
                 };
                 assert!(bits * rows.div_ceil(bit_rows) <= pages * BITS_PER_PAGE);
                 assert!(bit_rows.is_power_of_two());
@@ -223,11 +203,8 @@ fn an_array_that_may_grow_has_room_for_four_growths() {
 fn a_small_array_still_has_bits_to_tell_places_apart() {
     let superblock = create(&options(RAID5, 4, 4000)).unwrap().superblock;
     let rows = Layout::new(superblock.geometry).unwrap().rows();
-    assert!(
-        rows / superblock.extent_rows >= 32,
-        "{rows} rows, {} each",
-        superblock.extent_rows
-    );
+    let each = superblock.extent_rows;
+    assert!(rows / each >= 32, "{rows} rows, {each} each");
 }
 
 #[test]
@@ -237,19 +214,9 @@ fn unequal_members_use_the_smallest_and_say_so() {
     let creation = create(&options).unwrap();
     let data = creation.superblock.region(RegionKind::Data).unwrap();
     assert_eq!(data.end(), 50_000);
-    assert_eq!(
-        creation.notes,
-        [
-            Note::Unused {
-                member: 0,
-                sectors: 50_000
-            },
-            Note::Unused {
-                member: 2,
-                sectors: 50_000
-            }
-        ]
-    );
+    let sectors = 50_000;
+    let unused = [0, 2].map(|member| Note::Unused { member, sectors });
+    assert_eq!(creation.notes, unused);
     assert!(creation.notes[0].to_string().contains("member 0"));
 }
 
@@ -272,14 +239,9 @@ fn the_largest_logical_block_counts() {
     options.members[2].logical_block = 4096;
     assert_eq!(create(&options).unwrap().superblock.logical_block, 4096);
     options.logical_block = Some(512);
-    let refused = create(&options).unwrap_err();
-    assert_eq!(
-        refused,
-        CreateError::LogicalBlock {
-            bytes: 512,
-            needs: 4096
-        }
-    );
+    let (bytes, needs) = (512, 4096);
+    let refused = CreateError::LogicalBlock { bytes, needs };
+    assert_eq!(create(&options).unwrap_err(), refused);
 }
 
 /// From 64 MiB on the end of every member stays free for smaller replacements; what is left free is not called unused.
@@ -353,126 +315,42 @@ fn asked_for_places_and_sizes_are_kept() {
 
 #[test]
 fn refusals_name_value_and_limit() {
-    let base = || options(RAID5, 3, 2000);
-    let cases: Vec<(&str, CreateOptions)> = vec![
-        (
-            "500 sectors; this array needs at least 520",
-            options(RAID5, 3, 500),
-        ),
+    type Change = fn(&mut CreateOptions);
+    let changes: [(&str, Change); 14] = [
+        ("spares", |o| o.spares = 4),
+        ("3 members need as many different", |o| {
+            o.uuids = vec![uuid(1); 3]
+        }),
+        ("name", |o| o.name = "n".repeat(40)),
+        ("sector 511", |o| o.data_offset = Some(511)),
+        ("at least 512", |o| o.data_offset = Some(256)),
+        ("this array needs at least 4104", |o| {
+            o.data_offset = Some(4096)
+        }),
+        ("use one chunk", |o| o.size_per_member = Some(7)),
+        ("use one chunk", |o| o.size_per_member = Some(u64::MAX)),
+        ("log of 100", |o| o.log_sectors = Some(100)),
+        ("log of", |o| o.log_sectors = Some(u64::MAX)),
+        ("0 rows", |o| o.extent_rows = Some(0)),
+        ("chunk of", |o| o.geometry.chunk_sectors = 0),
+        ("chunk of", |o| o.geometry.chunk_sectors = u32::MAX),
+        ("Journal", |o| o.write_hole = WriteHole::Journal),
+    ];
+    let changed = changes.map(|(expected, change)| {
+        let mut options = options(RAID5, 3, 2000);
+        change(&mut options);
+        (expected, options)
+    });
+    let mut logged = options(Level::Raid1, 2, 2000);
+    logged.write_hole = WriteHole::Ppl;
+    let small = "500 sectors; this array needs at least 520";
+    let others = [
+        (small, options(RAID5, 3, 500)),
         ("0 members", options(RAID5, 0, 2000)),
         ("1 members are too few", options(RAID5, 1, 2000)),
-        (
-            "spares",
-            CreateOptions {
-                spares: 4,
-                ..base()
-            },
-        ),
-        (
-            "3 members need as many different",
-            CreateOptions {
-                uuids: vec![uuid(1); 3],
-                ..base()
-            },
-        ),
-        (
-            "name",
-            CreateOptions {
-                name: "n".repeat(40),
-                ..base()
-            },
-        ),
-        (
-            "sector 511",
-            CreateOptions {
-                data_offset: Some(511),
-                ..base()
-            },
-        ),
-        (
-            "at least 512",
-            CreateOptions {
-                data_offset: Some(256),
-                ..base()
-            },
-        ),
-        (
-            "this array needs at least 4104",
-            CreateOptions {
-                data_offset: Some(4096),
-                ..base()
-            },
-        ),
-        (
-            "use one chunk",
-            CreateOptions {
-                size_per_member: Some(7),
-                ..base()
-            },
-        ),
-        (
-            "use one chunk",
-            CreateOptions {
-                size_per_member: Some(u64::MAX),
-                ..base()
-            },
-        ),
-        (
-            "log of 100",
-            CreateOptions {
-                log_sectors: Some(100),
-                ..base()
-            },
-        ),
-        (
-            "log of",
-            CreateOptions {
-                log_sectors: Some(u64::MAX),
-                ..base()
-            },
-        ),
-        (
-            "0 rows",
-            CreateOptions {
-                extent_rows: Some(0),
-                ..base()
-            },
-        ),
-        (
-            "chunk of",
-            CreateOptions {
-                geometry: Geometry {
-                    chunk_sectors: 0,
-                    ..base().geometry
-                },
-                ..base()
-            },
-        ),
-        (
-            "chunk of",
-            CreateOptions {
-                geometry: Geometry {
-                    chunk_sectors: u32::MAX,
-                    ..base().geometry
-                },
-                ..base()
-            },
-        ),
-        (
-            "Journal",
-            CreateOptions {
-                write_hole: WriteHole::Journal,
-                ..base()
-            },
-        ),
-        (
-            "RAID-1 does not support write hole Ppl",
-            CreateOptions {
-                write_hole: WriteHole::Ppl,
-                ..options(Level::Raid1, 2, 2000)
-            },
-        ),
+        ("RAID-1 does not support write hole Ppl", logged),
     ];
+    let cases = others.into_iter().chain(changed);
     for (expected, options) in cases {
         let said = create(&options).map(|_| ()).unwrap_err().to_string();
         let sound = said.contains(expected) || expected == "0 members" && said.contains("0");
