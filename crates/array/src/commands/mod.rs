@@ -118,13 +118,10 @@ impl Commands {
             Command::Reshape { by } => self.command_reshape(by),
             Command::Scrub(mode) => self.command_scrub(mode),
             Command::Pause(paused) => self.command_pause(paused),
-            Command::Cancel => {
-                if self.cancel_scrub() {
-                    Ok(())
-                } else {
-                    Err(CommandError::Busy("no scrub is running"))
-                }
-            }
+            Command::Cancel => match self.cancel_scrub() {
+                true => Ok(()),
+                false => Err(CommandError::Busy("no scrub is running")),
+            },
             Command::Rate { .. }
             | Command::Throttle(_)
             | Command::Order(_)

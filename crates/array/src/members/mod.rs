@@ -39,7 +39,7 @@ pub(crate) struct Full {
     pub(crate) aside: Vec<(Owner, Member, FailCause)>,
     pub(crate) until: Nanos,
     /// When a member was last found without space.
-    pub(super) noted: Nanos,
+    noted: Nanos,
     pub(crate) spared_until: Nanos,
 }
 
@@ -214,10 +214,9 @@ impl Members {
         if self.layout.parity() && !self.layout.rows_are_fixed() {
             return false;
         }
-        let unit = if self.layout.parity() {
-            row_bytes
-        } else {
-            u64::from(self.superblock.logical_block)
+        let unit = match self.layout.parity() {
+            true => row_bytes,
+            false => u64::from(self.superblock.logical_block),
         };
         let whole = request.offset.is_multiple_of(unit) && request.bytes.is_multiple_of(unit);
         whole && self.zeroes_fast()

@@ -18,10 +18,9 @@ impl Size {
             bytes <= u64::from(LARGE_BYTES),
             "no pool buffer holds {bytes} bytes"
         );
-        if bytes <= u64::from(SMALL_BYTES) {
-            Size::Small
-        } else {
-            Size::Large
+        match bytes <= u64::from(SMALL_BYTES) {
+            true => Size::Small,
+            false => Size::Large,
         }
     }
 }
@@ -104,10 +103,9 @@ impl Buffers {
     }
 
     fn size_of(&self, buf: Buf) -> Size {
-        if self.share.small.contains(&buf.0) {
-            Size::Small
-        } else {
-            Size::Large
+        match self.share.small.contains(&buf.0) {
+            true => Size::Small,
+            false => Size::Large,
         }
     }
 

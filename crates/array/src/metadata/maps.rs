@@ -210,9 +210,8 @@ impl LostMap {
         if self.extents.is_empty() {
             return None;
         }
-        self.extents
-            .next_member(lba)
-            .filter(|&first| first < lba + sectors)
+        let first = self.extents.next_member(lba);
+        first.filter(|&first| first < lba + sectors)
     }
 
     /// The extents of one page, in order, as the members are to have them.

@@ -27,11 +27,8 @@ impl Facts {
         let bits = sectors.div_ceil(self.region_sectors());
         let region = self.superblock.region(RegionKind::Redirected);
         let pages = region.map_or(0, |region| pages::pages_in(region.sectors));
-        if bits <= pages * pages::BITS_PER_PAGE {
-            bits
-        } else {
-            0
-        }
+        let fits = bits <= pages * pages::BITS_PER_PAGE;
+        if fits { bits } else { 0 }
     }
 
     /// The array that is this one's log set.

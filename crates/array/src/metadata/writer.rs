@@ -149,18 +149,18 @@ impl Metadata {
     pub(crate) fn copy_for(&self, member: Member, mut copy: Superblock) -> (u64, Vec<Page>) {
         let device = &self.devices[member.0 as usize];
         let entry = device.entry.expect("checked by the caller");
-        let home = if self.planted(Bug::SuperblockInPlace) {
-            0
-        } else {
-            (copy.sequence & 1) as usize
+        let home = match self.planted(Bug::SuperblockInPlace) {
+            true => 0,
+            false => (copy.sequence & 1) as usize,
         };
         let at = device.places.superblock[home];
         copy.member = copy.members[entry as usize].uuid;
         copy.regions.clone_from(&device.regions);
-        let pages = copy
-            .encode()
-            .expect("the engine keeps its superblock within its bounds");
-        (at, pages)
+        let pages = copy.encode();
+        (
+            at,
+            pages.expect("the engine keeps its superblock within its bounds"),
+        )
     }
 
     pub(crate) fn superblocks_written(&mut self) {
@@ -208,8 +208,8 @@ impl Metadata {
         let mut left = false;
         for page in 0..self.map_pages(kind) {
             let state = self.page_state(kind, page);
-            if state.dirty && state.writing == 0 && (kind != MapKind::Heat || self.heat_may_write())
-            {
+            let due = state.dirty && state.writing == 0;
+            if due && (kind != MapKind::Heat || self.heat_may_write()) {
                 self.write_map_page(kind, page);
             }
             left |= self.page_state(kind, page).dirty;
@@ -254,9 +254,8 @@ impl Metadata {
         }
         for &index in &holders {
             let bytes = self.encode_page(kind, page, sequence);
-            let place = self.devices[index]
-                .places
-                .map_page(kind, page as u32, sequence);
+            let places = &self.devices[index].places;
+            let place = places.map_page(kind, page as u32, sequence);
             let at = place.expect("written to holders only");
             let owner = Owner::MapPage(kind as u8, page as u16);
             self.write_pages(owner, Member(index as u16), at, core::iter::once(bytes));
@@ -277,14 +276,9 @@ impl Metadata {
 
     /// Members that are current, or are being made so, carry the maps.
     fn holds_maps(&self, index: usize) -> bool {
-        let device = &self.devices[index];
-        device.health == Health::Good
-            && device.entry.is_some_and(|entry| {
-                matches!(
-                    self.superblock.members[entry as usize].role,
-                    MemberRole::Active | MemberRole::Rebuilding
-                )
-            })
+        let good = self.devices[index].health == Health::Good;
+        let role = self.role_of(Member(index as u16)).filter(|_| good);
+        matches!(role, Some(MemberRole::Active | MemberRole::Rebuilding))
     }
 
     /// Whether a member carries this page: not if an earlier program left no room for the map.

@@ -93,9 +93,8 @@ impl Heat {
     /// Adds what an earlier table knew of some rows: of those that are parts of several zones, or of a part of one, as if
     /// all of them had been read alike.
     pub(crate) fn absorb(&mut self, first_row: u64, rows: u64, popularity: u32) {
-        let end = first_row
-            .saturating_add(rows)
-            .min(self.zones() * self.zone_rows);
+        let end = first_row.saturating_add(rows);
+        let end = end.min(self.zones() * self.zone_rows);
         if first_row >= end {
             return;
         }
@@ -140,12 +139,10 @@ impl Heat {
             return;
         }
         let over = 1 + now.since(self.epoch_ends).0 / self.epoch_lasts.0;
-        self.epoch = self
-            .epoch
-            .saturating_add(u32::try_from(over).unwrap_or(u32::MAX));
-        self.epoch_ends = self
-            .epoch_ends
-            .after(Nanos(self.epoch_lasts.0.saturating_mul(over)));
+        let epochs = u32::try_from(over).unwrap_or(u32::MAX);
+        let time = Nanos(self.epoch_lasts.0.saturating_mul(over));
+        self.epoch = self.epoch.saturating_add(epochs);
+        self.epoch_ends = self.epoch_ends.after(time);
     }
 
     /// Reads, those of earlier epochs halved for each since, in parts of a read.
@@ -154,11 +151,10 @@ impl Heat {
     }
 
     pub(crate) fn map(&self) -> HeatMap {
+        let popularity = (0..self.zones.len()).map(|zone| self.popularity(zone));
         HeatMap {
             zone_sectors: self.zone_sectors,
-            popularity: (0..self.zones.len())
-                .map(|zone| self.popularity(zone))
-                .collect(),
+            popularity: popularity.collect(),
         }
     }
 

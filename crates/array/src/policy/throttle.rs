@@ -245,7 +245,7 @@ pub(super) const BATCH: u64 = 1 << 20;
 /// not.
 #[derive(Clone, Debug)]
 struct Own {
-    pub(super) marks: Marks,
+    marks: Marks,
     user_sectors: u64,
     looked: Nanos,
     busy: bool,

@@ -32,49 +32,48 @@ impl Safety {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Init {
-    pub(super) extent: u64,
+struct Init {
+    extent: u64,
     /// Its first row that is made real.
-    pub(super) first: u64,
+    first: u64,
     /// Of the data cells that it makes real.
-    pub(super) generations: Generations,
+    generations: Generations,
     /// The first row that is not being zeroed yet.
-    pub(super) next: u64,
-    pub(super) outstanding: u32,
-    pub(super) zeroed: bool,
+    next: u64,
+    outstanding: u32,
+    zeroed: bool,
 }
 
 /// From one to another, which is not among them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Generations {
-    pub(super) from: u8,
-    pub(super) to: u8,
+struct Generations {
+    from: u8,
+    to: u8,
 }
 
 /// Extents being made real. Few at a time: writers of one extent share it.
 #[derive(Default)]
-pub(crate) struct Inits {
-    pub(super) list: Vec<Option<Init>>,
+struct Inits {
+    list: Vec<Option<Init>>,
 }
 
 impl Inits {
-    pub(super) fn find(&self, extent: u64) -> Option<usize> {
-        self.list
-            .iter()
-            .position(|init| init.is_some_and(|init| init.extent == extent))
+    fn find(&self, extent: u64) -> Option<usize> {
+        let of_it = |init: &Option<Init>| init.is_some_and(|init| init.extent == extent);
+        self.list.iter().position(of_it)
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    fn is_empty(&self) -> bool {
         self.list.iter().all(Option::is_none)
     }
 
     /// Whether any of these extents is being made real.
-    pub(super) fn any_of(&self, extents: &Range<u64>) -> bool {
+    fn any_of(&self, extents: &Range<u64>) -> bool {
         let mut inits = self.list.iter().flatten();
         inits.any(|init| extents.contains(&init.extent))
     }
 
-    pub(super) fn add(&mut self, init: Init) -> usize {
+    fn add(&mut self, init: Init) -> usize {
         match self.list.iter().position(Option::is_none) {
             Some(index) => {
                 self.list[index] = Some(init);

@@ -446,10 +446,9 @@ impl Rows {
     /// fails the member.
     pub(crate) fn read_failed(&mut self, member: Member, error: IoError) {
         if error != IoError::Media {
-            let cause = if error == IoError::Gone {
-                FailCause::Gone
-            } else {
-                FailCause::ReadErrors
+            let cause = match error {
+                IoError::Gone => FailCause::Gone,
+                _ => FailCause::ReadErrors,
             };
             self.fail_member(member, cause);
             return;

@@ -34,14 +34,9 @@ pub(super) fn log_pass(rows: &mut Rows, id: u32) -> Next {
         return Next::Write;
     }
     let slice = &rows.slices[id];
-    let partial = PARTIALS
-        .into_iter()
-        .find_map(|extra| slice.extra_ref(extra));
-    let payload_sectors = if partial.is_some() {
-        slice.band_sectors
-    } else {
-        0
-    };
+    let mut partials = PARTIALS.into_iter();
+    let partial = partials.find_map(|extra| slice.extra_ref(extra));
+    let payload_sectors = partial.map_or(0, |_| slice.band_sectors);
     let modified = pass_with_zeroed(rows, id).0;
     let slice = &rows.slices[id];
     let entry = Entry {
@@ -157,10 +152,9 @@ fn write_records(
             copies,
             kind,
             payload_sectors: entry.payload_sectors as u32,
-            payload_crc: if entry.payload_sectors > 0 {
-                rows.slices[id].checksums[parity]
-            } else {
-                0
+            payload_crc: match entry.payload_sectors {
+                0 => 0,
+                _ => rows.slices[id].checksums[parity],
             },
         };
         let payload = rows.slices[id]

@@ -475,10 +475,9 @@ fn reconstruct(
             None => undecodable = undecodable.with(cell),
         }
     }
-    if undecodable.is_empty() {
-        Ok((reads, missing))
-    } else {
-        Err(undecodable)
+    match undecodable.is_empty() {
+        true => Ok((reads, missing)),
+        false => Err(undecodable),
     }
 }
 

@@ -19,11 +19,7 @@ impl Background {
                 && last.state == ScrubState::Running
                 && last.mode.writes() == mode.writes()
         });
-        let done = if goes_on.is_some() {
-            done
-        } else {
-            RunSet::default()
-        };
+        let done = goes_on.map_or_else(RunSet::default, |_| done);
         let mut result = goes_on.unwrap_or_else(|| LastScrub::new(mode, self.date()));
         result.rows = self.layout.rows();
         self.tasks.scrub = Some(Live {
