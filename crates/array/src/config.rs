@@ -25,7 +25,7 @@ pub struct Config {
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub pool: Pool,
-    /// Requests accepted and not yet replied to; see [`Set::ready`].
+    /// Requests accepted and not yet replied to; see [`crate::Set::ready`].
     pub requests: u32,
     pub slices: u32,
     /// Device operations of direct reads in flight; slices have their own on top.

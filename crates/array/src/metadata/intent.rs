@@ -7,7 +7,7 @@
 //! nobody is missing any more and all is flushed. Kept apart, since after a crash what is dirty is in doubt
 //! and what is owed is not.
 //!
-//! Where rows are written whole ([`WriteHole::WholeRows`]) *dirty* does not call codes in doubt after a
+//! Where rows are written whole (`WriteHole::WholeRows`) *dirty* does not call codes in doubt after a
 //! crash: it only tells what a member that leaves may lack.
 //!
 //! An array that guards against nothing (`WriteHole::None`) keeps only what is owed: every region is in
