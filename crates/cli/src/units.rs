@@ -107,27 +107,21 @@ pub(crate) fn parse_rate(text: &str) -> Result<Rate, String> {
     let (min, max) = text.split_once("..").ok_or_else(|| {
         format!("{text:?} is not MIN..MAX, such as 10M..200M; use ..{text} to set only the maximum")
     })?;
-    let side = |side: &str, open: u64| {
-        if side.is_empty() {
-            Ok(open)
-        } else {
-            parse_size(side)
-        }
+    let side = |side: &str, open: u64| match side {
+        "" => Ok(open),
+        side => parse_size(side),
     };
-    let rate = Rate {
-        min: side(min, 0)?,
-        max: side(max, u64::MAX)?,
-    };
-    rate.checked().map_err(|why| format!("{text}: {why}"))
+    let (min, max) = (side(min, 0)?, side(max, u64::MAX)?);
+    let rate = Rate { min, max }.checked();
+    rate.map_err(|why| format!("{text}: {why}"))
 }
 
 impl Rate {
     /// The same, if a task can keep to it.
     pub fn checked(self) -> Result<Rate, &'static str> {
+        let why = "the minimum must not exceed the maximum, and the maximum must not be zero";
         match self.max == 0 || self.min > self.max {
-            true => {
-                Err("the minimum must not exceed the maximum, and the maximum must not be zero")
-            }
+            true => Err(why),
             false => Ok(self),
         }
     }
@@ -233,11 +227,9 @@ impl fmt::Display for Size {
             return write!(f, "{}", self.0);
         };
         let tenths = (u128::from(self.0) * 10) >> shift;
-        let whole = tenths.is_multiple_of(10);
-        if whole {
-            write!(f, "{}{unit}", tenths / 10)
-        } else {
-            write!(f, "{}.{}{unit}", tenths / 10, tenths % 10)
+        match (tenths / 10, tenths % 10) {
+            (whole, 0) => write!(f, "{whole}{unit}"),
+            (whole, tenth) => write!(f, "{whole}.{tenth}{unit}"),
         }
     }
 }
@@ -310,15 +302,8 @@ mod tests {
         assert_eq!(parse_time("0s"), Ok(Duration::ZERO));
         assert!(parse_wait("0s").is_err() && parse_wait("1ms").is_ok());
         assert!(parse_memory("0").is_err() && parse_memory("1M").is_ok());
-        for wrong in [
-            "30",
-            "s",
-            "1d",
-            "",
-            "1.5s",
-            "99999999999999999999s",
-            "9999999999999999h",
-        ] {
+        let (many, more) = ("99999999999999999999s", "9999999999999999h");
+        for wrong in ["30", "s", "1d", "", "1.5s", many, more] {
             assert!(parse_time(wrong).is_err(), "{wrong:?}");
         }
     }
@@ -337,27 +322,13 @@ mod tests {
 
     #[test]
     fn rates_have_two_sides() {
-        assert_eq!(
-            parse_rate("1M..2M"),
-            Ok(Rate {
-                min: 1 << 20,
-                max: 2 << 20
-            })
-        );
-        assert_eq!(
-            parse_rate("..2M"),
-            Ok(Rate {
-                min: 0,
-                max: 2 << 20
-            })
-        );
-        assert_eq!(
-            parse_rate("1M.."),
-            Ok(Rate {
-                min: 1 << 20,
-                max: u64::MAX
-            })
-        );
+        for (text, min, max) in [
+            ("1M..2M", 1 << 20, 2 << 20),
+            ("..2M", 0, 2 << 20),
+            ("1M..", 1 << 20, u64::MAX),
+        ] {
+            assert_eq!(parse_rate(text), Ok(Rate { min, max }));
+        }
         let told = |text| parse_rate(text).map(|rate| rate.to_string());
         for (text, wanted) in [
             ("10M..200M", "10M/s at least, 200M/s at most"),
@@ -374,13 +345,10 @@ mod tests {
 
     #[test]
     fn sizes_are_shown_short() {
-        let shown: Vec<String> = [0, 1000, 65536, 1500 << 20, u64::MAX]
-            .map(|b| Size(b).to_string())
-            .to_vec();
+        let shown = [0, 1000, 65536, 1500 << 20, u64::MAX].map(|b| Size(b).to_string());
         assert_eq!(shown, ["0", "1000", "64K", "1.4G", "16777215.9T"]);
-        let exact: Vec<String> = [0, 1000, 65536, 1152 << 10, 3 << 40, u64::MAX]
-            .map(|b| Exact(b).to_string())
-            .to_vec();
+        let bytes = [0, 1000, 65536, 1152 << 10, 3 << 40, u64::MAX];
+        let exact = bytes.map(|b| Exact(b).to_string());
         let wanted = ["0", "1000", "64K", "1152K", "3T", "18446744073709551615"];
         assert_eq!(exact, wanted);
         assert_eq!([5, 200, 7500].map(seconds), ["5s", "3m 20s", "2h 05m"]);

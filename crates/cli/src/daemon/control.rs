@@ -20,17 +20,14 @@ mod members;
 mod start;
 mod tasks;
 
-use crate::arrays::setup::Setup;
-use array::{Said, ServedArray, done};
+use array::{Answered, Said, ServedArray, done};
 use changes::Changes;
 use lifecycle::{BeforeEnd, End, Lifecycle};
 use log_set::LogSet;
 use restripe_array::{Command, StartMode};
-use restripe_io::control::{Answer, Refusal, Reply, Request};
+use restripe_io::control::{Answer, Reply, Request};
 use restripe_io::metrics;
-use restripe_io::remote::Remote;
 use std::sync::mpsc::Sender;
-use std::time::Instant;
 
 /// The handler of control requests of one array.
 pub(crate) struct Control {
@@ -42,15 +39,9 @@ pub(crate) struct Control {
 impl Control {
     /// `number` is the array's in the reactor. `epoch` is when the reactor began: the zero of its clock. `ends` takes a
     /// message when the array has stopped.
-    pub(crate) fn new(
-        remote: Remote,
-        number: usize,
-        epoch: Instant,
-        setup: Setup,
-        ends: Sender<End>,
-    ) -> Control {
+    pub(crate) fn new(array: ServedArray, ends: Sender<End>) -> Control {
         Control {
-            array: ServedArray::new(remote, number, epoch, setup),
+            array,
             changes: Changes::default(),
             life: Lifecycle::new(ends),
         }
@@ -78,7 +69,7 @@ impl Control {
         }
     }
 
-    fn serve(&self, request: Request) -> Result<Reply, Refusal> {
+    fn serve(&self, request: Request) -> Answered {
         let array = &self.array;
         match request {
             Request::Status => Ok(Reply::Status(Box::new(array.status()?))),

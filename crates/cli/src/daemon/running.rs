@@ -6,7 +6,7 @@ use crate::arrays::option_check;
 use crate::arrays::preflight::Preview;
 use crate::arrays::setup::Setup;
 use crate::daemon::control::Control;
-use crate::daemon::control::array::{Said, date};
+use crate::daemon::control::array::{Said, ServedArray, date};
 use crate::daemon::control::lifecycle::{BeforeEnd, End};
 use crate::failure::{Failure, Outcome};
 use crate::units::seconds;
@@ -103,9 +103,8 @@ impl Running {
         };
         let reactor = Shell::spawn(options, host_all).map_err(reactor_failure)?;
         let control = |array: usize| {
-            let remote = reactor.remote.clone();
-            let control = Control::new(remote, array, epoch, setup.clone(), ends_sender.clone());
-            Arc::new(control)
+            let array = ServedArray::new(reactor.remote.clone(), array, epoch, setup.clone());
+            Arc::new(Control::new(array, ends_sender.clone()))
         };
         let controls: Vec<Arc<Control>> = (0..previews.len()).map(control).collect();
         let running = Running {

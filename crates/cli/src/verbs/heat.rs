@@ -1,6 +1,6 @@
 //! `heat`: what users read, by zones, as the engine has learned it.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed};
 use crate::print::terminal::{out, outln};
 use crate::units::Exact;
 use crate::verbs::status::everything;
@@ -40,9 +40,8 @@ pub(crate) fn run(verb: &Heat) -> Outcome {
         Err(error) => return Err(error.into()),
     };
     if verb.json {
-        let json = serde_json::to_string_pretty(&view)
-            .map_err(|error| Failure::new(format!("the heat cannot be printed: {error}")))?;
-        outln!("{json}");
+        let json = serde_json::to_string_pretty(&view);
+        outln!("{}", json.map_err(failed("the heat cannot be printed"))?);
     } else {
         out!("{}", text(&view));
     }

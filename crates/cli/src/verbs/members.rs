@@ -119,13 +119,12 @@ fn confirm_exposed(status: &StatusView, member: &str, accept_loss: bool) -> Outc
     if bytes == 0 || accept_loss {
         return Ok(accept_loss);
     }
+    let (bytes, name) = (Size(bytes), &status.name);
     let what = format!(
-        "up to {} that no other member holds; `restripe surrogate destage {} --wait` copies them to the other members first",
-        Size(bytes),
-        status.name
+        "up to {bytes} that no other member holds; `restripe surrogate destage {name} --wait` copies them to the other members first"
     );
-    confirm_one("Data would be lost:", member, what, false)
-        .map_err(|failure| failure.hint("pass --accept-loss to confirm the loss"))?;
+    let confirmed = confirm_one("Data would be lost:", member, what, false);
+    confirmed.map_err(|failure| failure.hint("pass --accept-loss to confirm the loss"))?;
     Ok(true)
 }
 
@@ -186,13 +185,8 @@ fn replace_in(session: &Session, verb: &Replace) -> Outcome {
 /// The daemon refuses to overwrite without `force`; with it, the person is asked here, where there is a terminal. What
 /// is in the array already is not overwritten, and the daemon has it open. `path` is the very text that the request
 /// will name: the daemon's folder may have another file under a relative one.
-pub(crate) fn confirm_overwriting(
-    session: &Session,
-    path: &str,
-    force: bool,
-    yes: bool,
-) -> Outcome {
-    if !force || session.which_exactly(path).is_ok() {
+pub(crate) fn confirm_overwriting(on: &Session, path: &str, force: bool, yes: bool) -> Outcome {
+    if !force || on.which_exactly(path).is_ok() {
         return Ok(());
     }
     match content(&open(path, true)?)? {

@@ -40,15 +40,10 @@ pub(crate) fn run(verb: &Rebuild) -> Outcome {
     let Some(status) = session.end_after(|session| pace_or_watch(session, verb))? else {
         return Ok(());
     };
-    let Target {
-        name,
-        without_daemon,
-    } = &verb.target;
+    let (name, without_daemon) = (&verb.target.name, &verb.target.without_daemon);
     if status.own_state != "healthy" {
-        let said = format!(
-            "the array is {} and no rebuild is running",
-            status.own_state
-        );
+        let state = &status.own_state;
+        let said = format!("the array is {state} and no rebuild is running");
         let hint = match &status.refuses_writes {
             Some(refusal) => refusal.hint.clone(),
             None => format!("add a spare: restripe add {name} DEVICE{without_daemon}"),

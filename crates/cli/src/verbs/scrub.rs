@@ -90,22 +90,14 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
         return Err(Failure::new("the array has no record of a scrub"));
     };
     print(compared(last));
-    for (count, one, many) in [
-        (
-            last.rows_repaired,
-            "had a finding and is repaired",
-            "had findings and are repaired",
-        ),
-        (
-            last.rows_in_sync_unverified,
-            "is brought in sync, but its data is not verified",
-            "are brought in sync, but their data is not verified",
-        ),
-    ] {
-        if count > 0 {
-            print(rows_said(count, one, many));
-        }
-    }
+    let (one, many) = (
+        "had a finding and is repaired",
+        "had findings and are repaired",
+    );
+    print_rows(last.rows_repaired, one, many);
+    let one = "is brought in sync, but its data is not verified";
+    let many = "are brought in sync, but their data is not verified";
+    print_rows(last.rows_in_sync_unverified, one, many);
     if last.rows_left > 0 {
         let (one, many) = match (last.rows_wrong, last.rows_unreadable) {
             (0, _) => ("is unreadable", "are unreadable"),
@@ -116,11 +108,8 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
         return Err(Failure::new(said).hint(way_to_repair(last, verb)));
     }
     if last.rows_not_compared > 0 {
-        let said = rows_said(
-            last.rows_not_compared,
-            "was not compared",
-            "were not compared",
-        );
+        let (one, many) = ("was not compared", "were not compared");
+        let said = rows_said(last.rows_not_compared, one, many);
         let hint = "a member was missing, or a resync was running: repeat the scrub when the array is healthy";
         return Err(Failure::new(said).hint(hint));
     }
@@ -128,6 +117,12 @@ fn judge_scrub(status: &StatusView, verb: &Scrub) -> Outcome {
         print("every row agrees");
     }
     Ok(())
+}
+
+fn print_rows(count: u64, one: &str, many: &str) {
+    if count > 0 {
+        print(rows_said(count, one, many));
+    }
 }
 
 fn rows_said(count: u64, one: &str, many: &str) -> String {
@@ -138,27 +133,22 @@ fn rows_said(count: u64, one: &str, many: &str) -> String {
 }
 
 fn compared(last: &LastScrubView) -> String {
-    format!(
-        "{} of {} rows compared, {} never written",
-        last.rows_compared, last.rows_total, last.rows_unwritten
-    )
+    let (rows, total, unwritten) = (last.rows_compared, last.rows_total, last.rows_unwritten);
+    format!("{rows} of {total} rows compared, {unwritten} never written")
 }
 
 /// What to do about the rows that a scrub left with findings.
 fn way_to_repair(last: &LastScrubView, verb: &Scrub) -> String {
-    let Target {
-        name,
-        without_daemon,
-    } = &verb.target;
+    let (name, how) = (&verb.target.name, &verb.target.without_daemon);
     match last.mode.as_str() {
         "check" => format!(
-            "`restripe scrub {name} --repair{without_daemon}` repairs what is unreadable or proven wrong"
+            "`restripe scrub {name} --repair{how}` repairs what is unreadable or proven wrong"
         ),
         "repair" => format!(
-            "the wrong member is unknown: compare the rows with a backup, then bring them in sync with `restripe scrub {name} --repair --yes{without_daemon}`; their data may stay wrong"
+            "the wrong member is unknown: compare the rows with a backup, then bring them in sync with `restripe scrub {name} --repair --yes{how}`; their data may stay wrong"
         ),
         _ => format!(
-            "these rows cannot be recovered: `restripe status {name}{without_daemon}` lists the first of them; rewrite them from a backup"
+            "these rows cannot be recovered: `restripe status {name}{how}` lists the first of them; rewrite them from a backup"
         ),
     }
 }
@@ -177,11 +167,8 @@ fn goes_on(session: &Session, verb: &Scrub) -> Outcome<bool> {
         return Ok(false);
     };
     if task.paused {
-        let Target {
-            name,
-            without_daemon,
-        } = &verb.target;
-        let hint = format!("restripe scrub {name} --resume{without_daemon}");
+        let (name, how) = (&verb.target.name, &verb.target.without_daemon);
+        let hint = format!("restripe scrub {name} --resume{how}");
         return Err(Failure::new("the scrub is paused").hint(hint));
     }
     Ok(true)

@@ -9,7 +9,7 @@ use crate::daemon::control::lifecycle::End;
 use crate::daemon::places::Places;
 use crate::daemon::running::Running;
 use crate::daemon::serving::{claim_all, serve_until_told, watch_signals};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed};
 use crate::print::journal;
 use crate::print::terminal::say;
 use crate::units::{
@@ -176,13 +176,12 @@ pub(crate) fn run(verb: Serve) -> Outcome {
     let beforehand = |names: &[&str], ends: &Sender<End>| {
         // Until here nothing is written, and a signal may end it at once: a remote member is waited for. From here on
         // it may not, and no thread is there yet that does not hold the signals back.
-        let termination =
-            Termination::hold().map_err(|error| Failure::new(format!("signals: {error}")))?;
+        let termination = Termination::hold().map_err(failed("signals"))?;
         watch_signals(termination, ends.clone(), setup.power)?;
         Ok((claim_all(names)?, places.bind(names)?))
     };
     let (running, (claims, doors)) = Running::start_as(&groups, &setup, beforehand)?;
-    journal::begin().map_err(|error| Failure::new(format!("the log: {error}")))?;
+    journal::begin().map_err(failed("the log"))?;
     let mut servers = Vec::new();
     let served = serve_until_told(&running, claims, doors, &mut servers);
     // The names are free once the members are, too.
@@ -193,23 +192,13 @@ pub(crate) fn run(verb: Serve) -> Outcome {
 }
 
 fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
-    match &verb.config {
-        None => Ok((
-            by_array(verb.members.clone(), verb.start.mode())?,
-            ServeConfig::default(),
-        )),
-        Some(path) => {
-            let config = Config::read(path)?;
-            Ok((
-                config
-                    .arrays
-                    .into_iter()
-                    .map(ArrayConfig::all_members)
-                    .collect(),
-                config.serve,
-            ))
-        }
-    }
+    let Some(path) = &verb.config else {
+        let groups = by_array(verb.members.clone(), verb.start.mode())?;
+        return Ok((groups, ServeConfig::default()));
+    };
+    let Config { arrays, serve } = Config::read(path)?;
+    let groups = arrays.into_iter().map(ArrayConfig::all_members);
+    Ok((groups.collect(), serve))
 }
 
 fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
@@ -218,6 +207,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         let what = "--cache-policy requires a cache";
         return Err(Failure::usage(what).hint("pass --cache SIZE as well"));
     }
+    let power = verb.power.clone().or(file.power.clone());
     Ok(Setup {
         start: StartMode {
             volatile_members: verb.start.volatile_members || file.volatile_members,
@@ -243,12 +233,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         redirect: verb.redirect.or(file.redirect),
         destage: destage(verb, file),
         destage_memory: verb.destage_memory.or(file.destage_memory),
-        power: verb
-            .power
-            .clone()
-            .or(file.power.clone())
-            .map(hook)
-            .transpose()?,
+        power: power.map(hook).transpose()?,
         watts: verb.watts.clone().or(file.watts.clone()),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
@@ -259,6 +244,7 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
 /// When what lies in a log that takes every write goes home, and who sleeps meanwhile.
 fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
     let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
+    let order = verb.destage_order.or(file.destage_order);
     let starts_a_day = verb.starts_a_day.or(file.starts_a_day);
     let sleep = verb.sleep.or(file.sleep).map(|after| Sleep {
         after: nanos(after),
@@ -269,10 +255,7 @@ fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
         every: verb.destage_every.or(file.destage_every).map(nanos),
         sleep,
         clean: !verb.no_clean_log && file.clean_log.unwrap_or(true),
-        order: verb
-            .destage_order
-            .or(file.destage_order)
-            .unwrap_or_default(),
+        order: order.unwrap_or_default(),
         ..Destage::default()
     }
 }
@@ -289,11 +272,7 @@ fn hook(command: PowerCommand) -> Outcome<PowerHook> {
 fn given(verb: &Serve, file: &ServeConfig) -> Vec<GivenOption> {
     use crate::arrays::setup::Subject::{CodeCache, Destage, OfSleep, Redirect, Sleep};
     let given = |subject, key: &str, by_line: bool, by_file: bool| {
-        let word = if by_line {
-            format!("--{key}")
-        } else {
-            key.into()
-        };
+        let word = format!("{}{key}", if by_line { "--" } else { "" });
         (by_line || by_file).then_some(GivenOption {
             subject,
             word,
@@ -316,11 +295,9 @@ fn given(verb: &Serve, file: &ServeConfig) -> Vec<GivenOption> {
         either!(CodeCache, "destage-memory", destage_memory),
     ];
     let unclean = file.clean_log == Some(false);
-    let key = match verb.no_clean_log {
-        true => "no-clean-log",
-        false => "clean-log",
-    };
-    options.push(given(CodeCache, key, verb.no_clean_log, unclean));
+    let no = if verb.no_clean_log { "no-" } else { "" };
+    let key = format!("{no}clean-log");
+    options.push(given(CodeCache, &key, verb.no_clean_log, unclean));
     options.into_iter().flatten().collect()
 }
 

@@ -21,7 +21,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// What the engine said, or that there is none any more.
-pub(crate) type Said = Result<(), Refusal>;
+pub(crate) type Said<T = ()> = Result<T, Refusal>;
+pub(crate) type Answered = Said<Reply>;
 
 pub(crate) struct ServedArray {
     pub(super) remote: Remote,
@@ -36,7 +37,7 @@ pub(crate) struct ServedArray {
 }
 
 impl ServedArray {
-    pub(super) fn new(remote: Remote, number: usize, epoch: Instant, setup: Setup) -> ServedArray {
+    pub(crate) fn new(remote: Remote, number: usize, epoch: Instant, setup: Setup) -> ServedArray {
         let open = setup.open_options();
         let facts = FactLog::new(&remote, number, open.read_only);
         ServedArray {
@@ -60,7 +61,7 @@ impl ServedArray {
         let _ = self.remote.connections();
     }
 
-    pub(crate) fn status(&self) -> Result<StatusView, Refusal> {
+    pub(crate) fn status(&self) -> Said<StatusView> {
         let (status, names) = self.look()?;
         let now = Nanos(u64::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(u64::MAX));
         let path_of = |number: u16| name_in(&names, Member(number)).to_string();
@@ -77,14 +78,14 @@ impl ServedArray {
     }
 
     /// What users read, with this many of the hottest zones at most.
-    pub(super) fn heat(&self, most: usize) -> Result<HeatView, Refusal> {
+    pub(super) fn heat(&self, most: usize) -> Said<HeatView> {
         let name = self.status()?.name;
         let heat = self.remote.heat(self.number).map_err(ended)?;
         Ok(HeatView::new(&name, &heat.unwrap_or_default(), most))
     }
 
     /// The engine's own status, without devices that it does not know any more, and the names of all devices by number.
-    pub(super) fn look(&self) -> Result<(Status, Vec<MemberName>), Refusal> {
+    pub(super) fn look(&self) -> Said<(Status, Vec<MemberName>)> {
         let status = self.remote.status(self.number).map_err(ended)?;
         let status = status.ok_or_else(|| Refusal::new("no such array"))?;
         let names = self.remote.member_names(self.number).map_err(ended)?;
@@ -104,7 +105,7 @@ impl ServedArray {
     }
 
     /// Has a command carried out, and says this of it.
-    pub(super) fn order(&self, command: Command, note: &str) -> Result<Reply, Refusal> {
+    pub(super) fn order(&self, command: Command, note: &str) -> Answered {
         self.command(command)?;
         Ok(done(note))
     }
@@ -115,7 +116,7 @@ impl ServedArray {
     }
 
     /// Sends a command; what the engine says of it.
-    pub(super) fn ask(&self, command: Command) -> Result<Result<(), CommandError>, Refusal> {
+    pub(super) fn ask(&self, command: Command) -> Said<Result<(), CommandError>> {
         self.remote.command(self.number, command).map_err(ended)
     }
 
@@ -138,7 +139,7 @@ impl ServedArray {
     }
 
     /// The member that is meant, and its name.
-    pub(super) fn resolve(&self, text: &str) -> Result<(Member, String), Refusal> {
+    pub(super) fn resolve(&self, text: &str) -> Said<(Member, String)> {
         let (status, names) = self.look()?;
         let name_of = |member: &MemberStatus| name_in(&names, member.member);
         let mut members = status.all_members();
@@ -153,7 +154,7 @@ impl ServedArray {
         }
     }
 
-    pub(super) fn state_of(&self, member: Member) -> Result<Option<MemberState>, Refusal> {
+    pub(super) fn state_of(&self, member: Member) -> Said<Option<MemberState>> {
         let (status, _) = self.look()?;
         let found = status.all_members().find(|found| found.member == member);
         Ok(found.map(|found| found.state))
@@ -164,7 +165,7 @@ impl ServedArray {
         self.remote.close(self.number, member).map_err(ended)
     }
 
-    pub(super) fn lease_uses(&self) -> Result<Vec<LeaseUse>, Refusal> {
+    pub(super) fn lease_uses(&self) -> Said<Vec<LeaseUse>> {
         self.remote.lease_uses(self.number).map_err(ended)
     }
 }

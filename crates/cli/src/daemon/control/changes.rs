@@ -1,6 +1,6 @@
 //! Changes of an array that exclude each other: a growth, leases, and a log set that is added or removed.
 
-use crate::daemon::control::array::{ServedArray, locked};
+use crate::daemon::control::array::{Said, ServedArray, locked};
 use restripe_io::control::Refusal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
@@ -30,7 +30,7 @@ impl Drop for Removing<'_> {
 
 impl Changes {
     /// Waits for other changes, which end in moments; refused while the log set is removed.
-    pub(super) fn begin(&self, array: &ServedArray) -> Result<MutexGuard<'_, ()>, Refusal> {
+    pub(super) fn begin(&self, array: &ServedArray) -> Said<MutexGuard<'_, ()>> {
         match self.removing.load(Ordering::Relaxed) {
             true => Err(is_being_emptied(array)?),
             false => Ok(locked(&self.changing)),
@@ -38,12 +38,12 @@ impl Changes {
     }
 
     /// The growth of an array waits for no other change.
-    pub(super) fn begin_growth(&self) -> Result<MutexGuard<'_, ()>, Refusal> {
+    pub(super) fn begin_growth(&self) -> Said<MutexGuard<'_, ()>> {
         let begun = self.changing.try_lock();
         begun.map_err(|_| Refusal::new("another growth or another change has started"))
     }
 
-    pub(super) fn begin_removal(&self, array: &ServedArray) -> Result<Removal<'_>, Refusal> {
+    pub(super) fn begin_removal(&self, array: &ServedArray) -> Said<Removal<'_>> {
         if self.removing.swap(true, Ordering::Relaxed) {
             return Err(is_being_emptied(array)?);
         }
@@ -55,7 +55,7 @@ impl Changes {
     }
 }
 
-fn is_being_emptied(array: &ServedArray) -> Result<Refusal, Refusal> {
+fn is_being_emptied(array: &ServedArray) -> Said<Refusal> {
     let name = array.look()?.0.set.name;
     let what = "not now: a removal of the array's surrogate is already running";
     let hint = format!("`restripe surrogate status {name}` shows how much is left");

@@ -86,13 +86,9 @@ impl Facts {
 
     fn since(&mut self, since: u64) -> (Vec<FactView>, u64) {
         self.growing = None;
-        let facts = self
-            .kept
-            .iter()
-            .filter(|fact| fact.sequence >= since)
-            .cloned()
-            .collect();
-        (facts, self.first + self.kept.len() as u64)
+        let facts = self.kept.iter().filter(|fact| fact.sequence >= since);
+        let next = self.first + self.kept.len() as u64;
+        (facts.cloned().collect(), next)
     }
 }
 
@@ -225,14 +221,11 @@ mod tests {
 
     #[test]
     fn an_absent_surrogate_is_told_with_its_reason() {
-        let why = CommandError::Minority {
-            present: 1,
-            current: 2,
-        };
-        let told = absent_text("the surrogate", &why, &[]);
-        let expected =
-            "continues without the surrogate: only 1 of the 2 current members are present";
-        assert_eq!(told, expected);
+        let (present, current) = (1, 2);
+        let why = CommandError::Minority { present, current };
+        let because = "only 1 of the 2 current members are present";
+        let expected = format!("continues without the surrogate: {because}");
+        assert_eq!(absent_text("the surrogate", &why, &[]), expected);
     }
 
     #[test]
@@ -241,11 +234,9 @@ mod tests {
         for _ in 0..FACTS_KEPT + 10 {
             facts.push(FactView::default());
         }
-        let (told, next) = facts.since(0);
-        assert_eq!(
-            (told.len(), told[0].sequence, next),
-            (FACTS_KEPT, 10, FACTS_KEPT as u64 + 10)
-        );
+        let (kept, next) = facts.since(0);
+        assert_eq!((kept.len(), kept[0].sequence), (FACTS_KEPT, 10));
+        assert_eq!(next, FACTS_KEPT as u64 + 10);
         assert!(facts.since(next).0.is_empty());
     }
 }

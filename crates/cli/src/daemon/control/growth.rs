@@ -2,7 +2,7 @@
 
 use crate::arrays::member::open_failure;
 use crate::arrays::origin::Whose;
-use crate::daemon::control::array::{ServedArray, done, ended, is_meant, name_in};
+use crate::daemon::control::array::{Answered, Said, ServedArray, done, ended, is_meant, name_in};
 use crate::daemon::control::changes::Changes;
 use crate::daemon::control::members::{Newcomer, admit, checked, held};
 use crate::units::Size;
@@ -24,7 +24,7 @@ pub(super) fn grow(
     members: &[String],
     force: bool,
     dry_run: bool,
-) -> Result<Reply, Refusal> {
+) -> Answered {
     let _changing = changes.begin_growth()?;
     let by = u16::try_from(members.len()).unwrap_or(u16::MAX);
     let plan = growth_plan(array, by)?;
@@ -40,11 +40,10 @@ pub(super) fn grow(
         false => Command::Reshape { by },
     });
     grown.map_err(|refusal| let_all_go(array, &taken, refusal))?;
+    let (from, to, size) = (view.slots, view.slots_after, Size(view.size_bytes_after));
+    let grows = format!("grows from {from} to {to} members, then {size}");
     Ok(done(&format!(
-        "grows from {} to {} members, then {}; name all {1} members at the next start",
-        view.slots,
-        view.slots_after,
-        Size(view.size_bytes_after),
+        "{grows}; name all {to} members at the next start"
     )))
 }
 
@@ -53,7 +52,7 @@ fn to_be_added<'a>(
     members: &'a [String],
     plan: &GrowthPlan,
     force: bool,
-) -> Result<Added<'a>, Refusal> {
+) -> Said<Added<'a>> {
     let mut added = Added {
         spares: Vec::new(),
         devices: Vec::new(),
@@ -72,7 +71,7 @@ fn to_be_added<'a>(
 }
 
 /// All devices, or none.
-fn take_all_in(array: &ServedArray, added: &Added, force: bool) -> Result<Vec<Member>, Refusal> {
+fn take_all_in(array: &ServedArray, added: &Added, force: bool) -> Said<Vec<Member>> {
     let mut taken = Vec::new();
     for path in &added.devices {
         let into = Some(Whose::Array);
@@ -86,10 +85,8 @@ fn take_all_in(array: &ServedArray, added: &Added, force: bool) -> Result<Vec<Me
 
 /// The growth is refused: what was taken in for it is no spare either.
 fn let_all_go(array: &ServedArray, taken: &[Member], refusal: Refusal) -> Refusal {
-    let kept = taken
-        .iter()
-        .filter(|member| array.command(Command::Remove(**member)).is_err());
-    match kept.count() {
+    let is_kept = |member: &&Member| array.command(Command::Remove(**member)).is_err();
+    match taken.iter().filter(is_kept).count() {
         0 => refusal,
         some => refusal.hint(format!(
             "{some} of the devices are now spares of the array: remove them with `restripe remove`"
@@ -97,18 +94,13 @@ fn let_all_go(array: &ServedArray, taken: &[Member], refusal: Refusal) -> Refusa
     }
 }
 
-fn growth_plan(array: &ServedArray, by: u16) -> Result<GrowthPlan, Refusal> {
+fn growth_plan(array: &ServedArray, by: u16) -> Said<GrowthPlan> {
     let plan = array.remote.growth_plan(array.number, by).map_err(ended)?;
     plan.map_err(|error| array.refused(&error))
 }
 
 /// Opened as for taking it in, and let go again.
-fn could_be_taken_in(
-    array: &ServedArray,
-    path: &str,
-    plan: &GrowthPlan,
-    force: bool,
-) -> Result<(), Refusal> {
+fn could_be_taken_in(array: &ServedArray, path: &str, plan: &GrowthPlan, force: bool) -> Said {
     held(array, path)?;
     let device = member::open(path, array.open).map_err(open_failure)?;
     let bytes = device.info.sectors * SECTOR_BYTES;
@@ -120,7 +112,7 @@ fn could_be_taken_in(
     checked(array, device, force, Some(Whose::Array)).map(|_| ())
 }
 
-fn spare_named(array: &ServedArray, text: &str) -> Result<Option<Member>, Refusal> {
+fn spare_named(array: &ServedArray, text: &str) -> Said<Option<Member>> {
     let (status, names) = array.look()?;
     let is_it = |member: &&MemberStatus| {
         let name = name_in(&names, member.member);
@@ -130,12 +122,10 @@ fn spare_named(array: &ServedArray, text: &str) -> Result<Option<Member>, Refusa
 }
 
 /// An array grows by the spares that came last: these have to be the ones that are meant.
-fn came_last(array: &ServedArray, meant: &[Member]) -> Result<(), Refusal> {
+fn came_last(array: &ServedArray, meant: &[Member]) -> Said {
     let (status, _) = array.look()?;
-    let spares = status
-        .members
-        .iter()
-        .filter(|member| member.state == MemberState::Spare);
+    let members = status.members.iter();
+    let spares = members.filter(|member| member.state == MemberState::Spare);
     let mut spares: Vec<Member> = spares.map(|spare| spare.member).collect();
     spares.sort_unstable();
     let last = spares.split_off(spares.len().saturating_sub(meant.len()));

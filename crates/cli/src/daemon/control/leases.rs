@@ -3,14 +3,14 @@
 //! Its space is zeroed before the lease is on record, so a crash at any moment lends no old bytes. A lease that is taken
 //! back is zeroed as well, so that its borrower's bytes do not stay until somebody borrows the space again.
 
-use crate::daemon::control::array::{Said, ServedArray, done};
+use crate::daemon::control::array::{Answered, Said, ServedArray, done};
 use crate::daemon::control::changes::Changes;
 use crate::units::Size;
 use restripe_array::layout::Layout;
 use restripe_array::meta::leases;
 use restripe_array::report::Parcel;
 use restripe_array::{Command, LeaseCommand, LeaseName, SECTOR_BYTES};
-use restripe_io::control::{Refusal, Reply, is_name};
+use restripe_io::control::{Refusal, is_name};
 use restripe_io::remote::LocalError;
 use restripe_io::shell::{BorrowerIs, LeaseUse};
 use restripe_tier::report::Status;
@@ -27,12 +27,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Zeroed at a time, so that users' requests have their turns between.
 const WIPED_AT_ONCE: u64 = (1 << 30) / SECTOR_BYTES;
 
-pub(super) fn lend(
-    array: &ServedArray,
-    changes: &Changes,
-    name: &str,
-    bytes: u64,
-) -> Result<Reply, Refusal> {
+pub(super) fn lend(array: &ServedArray, changes: &Changes, name: &str, bytes: u64) -> Answered {
     let _changing = changes.begin(array)?;
     let name = lease_name(name)?;
     if bytes < BYTES_MIN {
@@ -63,14 +58,11 @@ fn zero_before_lending(array: &ServedArray, name: LeaseName, sectors: u64) -> Sa
     }
     let is_it = |parcel: &&Parcel| parcel.lease.is_some_and(|lease| lease.name == name);
     let parcel = status.lent.iter().find(is_it);
-    parcel
-        .map_or(Ok(()), |parcel| wipe(array, parcel))
-        .map_err(|error| {
-            Refusal::new(format!(
-                "the space for the lease {name} could not be zeroed: {error}"
-            ))
-            .hint("no lease was created; check `restripe status`, then retry")
-        })
+    let wiped = parcel.map_or(Ok(()), |parcel| wipe(array, parcel));
+    wiped.map_err(|error| {
+        let what = format!("the space for the lease {name} could not be zeroed: {error}");
+        Refusal::new(what).hint("no lease was created; check `restripe status`, then retry")
+    })
 }
 
 /// Only this handler lends, so the space has no other user before it is wiped. When the command has been
@@ -80,7 +72,7 @@ pub(super) fn take_back(
     changes: &Changes,
     name: &str,
     force: bool,
-) -> Result<Reply, Refusal> {
+) -> Answered {
     let _changing = changes.begin(array)?;
     let name = lease_name(name)?;
     let (status, _) = array.look()?;
@@ -92,10 +84,9 @@ pub(super) fn take_back(
     array.command(Command::Lease(LeaseCommand::Remove { name, force }))?;
     if let Some(parcel) = parcel {
         wipe(array, &parcel).map_err(|error| {
-            Refusal::new(format!(
-                "{name} is removed, but could not be wiped: {error}"
-            ))
-            .hint("its contents remain until the space is lent again; it is zeroed then")
+            let what = format!("{name} is removed, but could not be wiped: {error}");
+            let hint = "its contents remain until the space is lent again; it is zeroed then";
+            Refusal::new(what).hint(hint)
         })?;
     }
     Ok(done(&format!("{name} is removed")))
@@ -148,7 +139,7 @@ fn row_sectors(status: &Status) -> Option<u64> {
 }
 
 /// A lease is called as an array may be: its name is part of a URI.
-fn lease_name(name: &str) -> Result<LeaseName, Refusal> {
+fn lease_name(name: &str) -> Said<LeaseName> {
     let wrong = || {
         Refusal::new(format!("{name:?} is not a name for a lease"))
             .hint("up to 32 letters, digits, `-`, `_` and `.`, the first a letter or digit")

@@ -1,14 +1,14 @@
 //! The start of an array, and its end: by command, or with its reactor; and what the end achieved.
 
 use crate::arrays::origin::other_sets;
-use crate::daemon::control::array::{Said, ServedArray, done, ended, locked};
+use crate::daemon::control::array::{Answered, Said, ServedArray, done, ended, locked};
 use crate::daemon::control::facts::name_among;
 use crate::daemon::control::leases::no_borrowers;
 use crate::daemon::control::start::start_refusal;
 use restripe_array::meta::ArrayOwner;
 use restripe_array::report::{ArrayState, MemberState, MemberStatus, Status as SetStatus};
 use restripe_array::{Command, CommandError, Member, StartMode};
-use restripe_io::control::{Refusal, Reply};
+use restripe_io::control::Refusal;
 use restripe_tier::report::Status;
 use std::collections::BTreeSet;
 use std::sync::Mutex;
@@ -79,7 +79,7 @@ impl Lifecycle {
     }
 
     /// What the end achieved is said after the fact: a member that failed meanwhile may lack what was flushed last.
-    pub(super) fn stop(&self, array: &ServedArray) -> Result<Reply, Refusal> {
+    pub(super) fn stop(&self, array: &ServedArray) -> Answered {
         no_borrowers(array)?;
         let before = array.look()?.0;
         let answer = array.ask(Command::Stop)?;
@@ -160,7 +160,7 @@ fn close_members(array: &ServedArray) -> Said {
 }
 
 /// How an array has stopped that was like this before.
-fn stopped_from(array: &ServedArray, before: &Status) -> Result<&'static str, Refusal> {
+fn stopped_from(array: &ServedArray, before: &Status) -> Said<&'static str> {
     let (after, names) = array.look()?;
     let failed = |one: &&MemberStatus| one.state == MemberState::Failed;
     let was: BTreeSet<Member> = before

@@ -21,7 +21,7 @@ use crate::arrays::member::{
 };
 use crate::arrays::owner;
 use crate::arrays::setup::{Form, Others};
-use crate::daemon::control::array::{Said, ServedArray, date, done, ended};
+use crate::daemon::control::array::{Answered, Said, ServedArray, date, done, ended};
 use crate::daemon::control::changes::Changes;
 use crate::daemon::control::lifecycle::Lifecycle;
 use crate::daemon::control::members::{in_the_array, let_go};
@@ -29,11 +29,11 @@ use crate::failure::{Failure, Outcome};
 use crate::units::Size;
 use clap::ValueEnum;
 use restripe_array::meta::superblock::SUPERBLOCK_BYTES;
-use restripe_array::report::{ArrayState, MemberState, Status as SetStatus, TaskStatus};
+use restripe_array::report::{ArrayState, MemberState, Status as SetStatus};
 use restripe_array::{
     Command, LeaseError, Member, SECTOR_BYTES, StartMode, TaskKind, Uuid, refusals,
 };
-use restripe_io::control::{Refusal, Reply};
+use restripe_io::control::Refusal;
 use restripe_io::host::Exchange;
 use restripe_io::member::OpenMember;
 use restripe_io::plain::Plain;
@@ -49,7 +49,7 @@ struct Held<'a> {
 }
 
 impl Held<'_> {
-    fn new(remote: &Remote, array: usize) -> Result<Held<'_>, Refusal> {
+    fn new(remote: &Remote, array: usize) -> Said<Held<'_>> {
         remote.hold(array, true).map_err(ended)?;
         Ok(Held { remote, array })
     }
@@ -70,12 +70,7 @@ pub(super) struct LogSet<'a> {
 }
 
 impl LogSet<'_> {
-    pub(super) fn add(
-        &self,
-        members: &[String],
-        level: Option<&str>,
-        force: bool,
-    ) -> Result<Reply, Refusal> {
+    pub(super) fn add(&self, members: &[String], level: Option<&str>, force: bool) -> Answered {
         let _changing = self.changes.begin(self.array)?;
         let (status, _) = self.array.look()?;
         check_may_have_one(&status)?;
@@ -94,14 +89,12 @@ impl LogSet<'_> {
         self.exchange(stopped, self.change(joining, Vec::new(), config))?;
         drop(held);
         self.check_all_serve()?;
-        Ok(done(&format!(
-            "{} has a surrogate; from now on name its members together with the array's",
-            status.name
-        )))
+        let then = "from now on name its members together with the array's";
+        Ok(done(&format!("{} has a surrogate; {then}", status.name)))
     }
 
     /// The surrogate is on record by now, whatever became of its members meanwhile.
-    fn check_all_serve(&self) -> Result<(), Refusal> {
+    fn check_all_serve(&self) -> Said {
         let (status, _) = self.array.look()?;
         let state = served(&status).map(|surrogate| surrogate.set.state);
         if state == Some(ArrayState::Healthy) {
@@ -109,14 +102,13 @@ impl LogSet<'_> {
         }
         let what =
             "the array records the surrogate, but some members of the surrogate are not in service";
-        let hint = format!(
-            "`restripe status {}` lists them; `restripe add` adds a member again",
-            status.name
-        );
+        let name = &status.name;
+        let hint =
+            format!("`restripe status {name}` lists them; `restripe add` adds a member again");
         Err(Refusal::new(what).hint(hint))
     }
 
-    pub(super) fn remove(&self) -> Result<Reply, Refusal> {
+    pub(super) fn remove(&self) -> Answered {
         let _removal = self.changes.begin_removal(self.array)?;
         let (status, _) = self.array.look()?;
         let on_record = status.log_set;
@@ -125,9 +117,8 @@ impl LogSet<'_> {
         }
         let Some(surrogate) = served(&status) else {
             self.array.command(Command::LogSet(None))?;
-            return Ok(done(
-                "the surrogate is removed; its members were not present and are unchanged",
-            ));
+            let note = "the surrogate is removed; its members were not present and are unchanged";
+            return Ok(done(note));
         };
         let uuid = on_record.unwrap_or(surrogate.set.uuid);
         self.check_may_exchange(&status)?;
@@ -142,16 +133,13 @@ impl LogSet<'_> {
         let may = self.check_may_exchange(&status);
         may.map_err(|why| still_served(&status.name, why))?;
         let Some(surrogate) = served(&status) else {
-            return Err(Refusal::new(
-                "the array is no longer served with its surrogate",
-            ));
+            let what = "the array is no longer served with its surrogate";
+            return Err(Refusal::new(what));
         };
         let members = members_of(&surrogate.set);
-        let buffer = surrogate
-            .buffer
-            .as_ref()
-            .map(|one| (members_of(&one.set), one.set.uuid));
-        let (of_buffer, buffer) = buffer.unwrap_or((Vec::new(), uuid));
+        let buffer = surrogate.buffer.as_ref().map(|one| &one.set);
+        let of_buffer = buffer.map(members_of).unwrap_or_default();
+        let buffer = buffer.map_or(uuid, |set| set.uuid);
         let leaving = [&members[..], &of_buffer[..]].concat();
         let stopped = self.stop_engine();
         let stopped = stopped.map_err(|why| still_served(&status.name, why))?;
@@ -159,17 +147,15 @@ impl LogSet<'_> {
         drop(held);
         let mut unwiped = self.dismiss(&members, uuid)?;
         unwiped.extend(self.dismiss(&of_buffer, buffer)?);
+        let unwiped = unwiped.join(", ");
         Ok(done(&match unwiped.is_empty() {
             true => "the surrogate is removed, and its members are free".to_string(),
-            false => format!(
-                "the surrogate is removed; could not be wiped: {}",
-                unwiped.join(", ")
-            ),
+            false => format!("the surrogate is removed; could not be wiped: {unwiped}"),
         }))
     }
 
     /// Whether the array would start again, and the engine can be exchanged.
-    fn check_may_exchange(&self, status: &Status) -> Result<(), Refusal> {
+    fn check_may_exchange(&self, status: &Status) -> Said {
         if status.read_only {
             return Err(Refusal::new("this array is read-only"));
         }
@@ -177,17 +163,14 @@ impl LogSet<'_> {
             let what = "the array has lost too many members to be started again";
             return Err(Refusal::new(what).hint("restore its redundancy first"));
         }
-        let may = self
-            .array
-            .remote
-            .may_exchange(self.array.number)
-            .map_err(ended)?;
+        let ServedArray { remote, number, .. } = self.array;
+        let may = remote.may_exchange(*number).map_err(ended)?;
         may.map_err(|why| Refusal::new(format!("not now: {why}")))
     }
 
     /// None of these is in the array, not even by another name. One that was named with the members and is none, as after
     /// a surrogate's making that was cut short, is let go.
-    fn check_strangers(&self, members: &[String]) -> Result<(), Refusal> {
+    fn check_strangers(&self, members: &[String]) -> Said {
         check_distinct(members)?;
         let (status, names) = self.array.look()?;
         for member in status.all_members() {
@@ -221,7 +204,7 @@ impl LogSet<'_> {
     }
 
     /// Stops the engine, while requests are held, and tells how that went; refused where it serves on.
-    fn stop_engine(&self) -> Result<Said, Refusal> {
+    fn stop_engine(&self) -> Said<Said> {
         let stopped = self.array.command(Command::Stop);
         match stopped {
             Err(why) if self.array.look()?.0.state != ArrayState::Stopped => Err(why),
@@ -230,17 +213,12 @@ impl LogSet<'_> {
     }
 
     /// Starts another engine in place of one that has stopped, while requests are held.
-    fn exchange(&self, stopped: Said, change: Exchange) -> Result<(), Refusal> {
+    fn exchange(&self, stopped: Said, change: Exchange) -> Said {
         let paces = self.array.paces();
-        let owner = self
-            .life
-            .owner()
-            .map(|owner| owner::guarding(owner, &change.joining));
-        let exchanged = self
-            .array
-            .remote
-            .exchange(self.array.number, change)
-            .map_err(ended)?;
+        let owner = self.life.owner();
+        let owner = owner.map(|owner| owner::guarding(owner, &change.joining));
+        let ServedArray { remote, number, .. } = self.array;
+        let exchanged = remote.exchange(*number, change).map_err(ended)?;
         let exchanged = exchanged.map_err(|error| Refusal::new(error.to_string()));
         let mut begun = stopped.and(exchanged);
         let start = Command::Start(StartMode {
@@ -260,12 +238,9 @@ impl LogSet<'_> {
 
     /// Closes the members of what was the surrogate, and takes its superblocks off them. Names those where that fails:
     /// they are free all the same, to whoever says `--force`.
-    fn dismiss(&self, members: &[Member], surrogate: Uuid) -> Result<Vec<String>, Refusal> {
-        let names = self
-            .array
-            .remote
-            .member_names(self.array.number)
-            .map_err(ended)?;
+    fn dismiss(&self, members: &[Member], surrogate: Uuid) -> Said<Vec<String>> {
+        let ServedArray { remote, number, .. } = self.array;
+        let names = remote.member_names(*number).map_err(ended)?;
         for member in members {
             self.array.close(*member)?;
         }
@@ -274,9 +249,8 @@ impl LogSet<'_> {
         // One that failed may still bear a superblock, and be there again.
         let of = |member: &Member| names.get(usize::from(member.0));
         let names = members.iter().filter_map(of).map(|name| name.name.clone());
-        Ok(names
-            .filter(|name| wipe(name, surrogate).is_err())
-            .collect())
+        let unwiped = names.filter(|name| wipe(name, surrogate).is_err());
+        Ok(unwiped.collect())
     }
 }
 
@@ -286,7 +260,7 @@ fn served(status: &Status) -> Option<&SurrogateStatus> {
     served.filter(|one| !one.set.members.is_empty())
 }
 
-fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
+fn check_may_have_one(status: &Status) -> Said {
     if status.log_set.is_some() || served(status).is_some() {
         let hint = format!("remove it with `restripe surrogate remove {}`", status.name);
         return Err(Refusal::new("the array has a surrogate already").hint(hint));
@@ -302,10 +276,8 @@ fn check_may_have_one(status: &Status) -> Result<(), Refusal> {
 
 /// The engine sends nothing there any more, and goes on.
 fn still_served(array: &str, why: Refusal) -> Refusal {
-    let what = format!(
-        "the array no longer records the surrogate, but its members are not yet free: {}",
-        why.what
-    );
+    let free = "the array no longer records the surrogate, but its members are not yet free";
+    let what = format!("{free}: {}", why.what);
     let hint = format!(
         "the log is empty; repeat `restripe surrogate remove {array}` to free them. \
          After the daemon has ended they can also be overwritten with --force"
@@ -318,7 +290,7 @@ fn still_served(array: &str, why: Refusal) -> Refusal {
 const AWAY_MAX: u64 = 64 << 20;
 
 /// Little is there that home has not, and no task sends anything there.
-fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), Refusal> {
+fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Said {
     let overlay = surrogate.overlay.as_ref();
     let away = overlay.map_or(0, |overlay| {
         let of = |kind: Kind| overlay.sectors[kind as usize];
@@ -332,14 +304,9 @@ fn check_may_leave(status: &Status, surrogate: &SurrogateStatus) -> Result<(), R
         );
         return Err(Refusal::new(what).hint(way_home(&status.name, constant)));
     }
-    let sends = |task: &&TaskStatus| {
-        let kind = task.kind;
-        matches!(
-            kind,
-            TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync
-        )
-    };
-    match status.tasks.iter().find(sends) {
+    let senders = [TaskKind::Rebuild, TaskKind::Replace, TaskKind::Resync];
+    let mut tasks = status.tasks.iter();
+    match tasks.find(|task| senders.contains(&task.kind)) {
         Some(task) => {
             let what = "the array is being rebuilt, and writes are redirected to its surrogate";
             Err(Refusal::new(what).hint(end_of_rebuild(&status.name, task.paused)))
@@ -362,11 +329,10 @@ fn way_home(array: &str, constant: bool) -> String {
 }
 
 fn end_of_rebuild(array: &str, paused: bool) -> String {
+    let rebuild = format!("`restripe rebuild {array}");
     match paused {
-        true => {
-            format!("the rebuild is paused: resume it with `restripe rebuild {array} --resume`")
-        }
-        false => format!("wait for its end with `restripe rebuild {array}`"),
+        true => format!("the rebuild is paused: resume it with {rebuild} --resume`"),
+        false => format!("wait for its end with {rebuild}`"),
     }
 }
 
@@ -379,9 +345,8 @@ fn make(
 ) -> Outcome<(Uuid, Vec<Plain>)> {
     let level = level.map(|name| SurrogateLevel::from_str(name, false));
     let level = level.transpose().map_err(Failure::usage)?;
-    let geometry = status
-        .geometry
-        .ok_or_else(|| Failure::new("the array is not serving"))?;
+    let not_serving = || Failure::new("the array is not serving");
+    let geometry = status.geometry.ok_or_else(not_serving)?;
     let mut devices = open_all(members)?;
     // Clients are connected: they keep what they were offered.
     let volatile = devices.iter().filter(|device| device.info().volatile);
@@ -407,10 +372,8 @@ fn wipe(name: &str, array: Uuid) -> Outcome {
     let device = open(name, false)?;
     for (at, copy) in Copies::read(&device)?.found {
         if copy.is_ok_and(|superblock| superblock.array == array) {
-            let sectors = SUPERBLOCK_BYTES as u64 / SECTOR_BYTES;
-            device
-                .zero(at, sectors)
-                .map_err(io_failure(&device, "wiping"))?;
+            let wiped = device.zero(at, SUPERBLOCK_BYTES as u64 / SECTOR_BYTES);
+            wiped.map_err(io_failure(&device, "wiping"))?;
         }
     }
     device.flush().map_err(io_failure(&device, "flushing"))
@@ -432,27 +395,18 @@ mod tests {
             assert!(hint.contains("restripe rebuild tank"), "{hint}");
             assert_eq!(hint.contains("--resume"), paused, "{hint}");
         }
-        let home = way_home("tank", true);
-        assert!(
-            home.contains("restripe surrogate destage tank --wait"),
-            "{home}"
+        let (home, verb) = (
+            way_home("tank", true),
+            "restripe surrogate destage tank --wait",
         );
+        assert!(home.contains(verb), "{home}");
     }
 
     #[test]
     fn a_removal_that_is_half_done_says_what_is_left() {
-        let told = still_served("tank", Refusal::new("no space is left on a member"));
-        assert!(
-            told.what.contains("no longer records the surrogate"),
-            "{told:?}"
-        );
-        assert!(
-            told.what.ends_with("no space is left on a member"),
-            "{told:?}"
-        );
-        assert!(
-            told.hint.contains("restripe surrogate remove tank"),
-            "{told:?}"
-        );
+        let Refusal { what, hint, .. } = still_served("tank", Refusal::new("no space is left"));
+        assert!(what.contains("no longer records the surrogate"), "{what}");
+        assert!(what.ends_with("no space is left"), "{what}");
+        assert!(hint.contains("restripe surrogate remove tank"), "{hint}");
     }
 }

@@ -5,11 +5,11 @@ use crate::arrays::member::{
 };
 use crate::arrays::origin::{Origin, Whose, origin, whose_is};
 use crate::arrays::owner::{is_of_this_process, refuse_served};
-use crate::daemon::control::array::{Said, ServedArray, done, ended, name_in, open_in};
+use crate::daemon::control::array::{Answered, Said, ServedArray, done, ended, name_in, open_in};
 use crate::units::Size;
 use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{Command, CommandError, Member};
-use restripe_io::control::{Refusal, Reply};
+use restripe_io::control::Refusal;
 use restripe_io::member::{self, MemberSource, OpenMember};
 use restripe_io::plain::Plain;
 use restripe_io::remote::NotTaken;
@@ -20,7 +20,7 @@ pub(super) fn add(
     force: bool,
     to_surrogate: bool,
     to_buffer: bool,
-) -> Result<Reply, Refusal> {
+) -> Answered {
     let into = match (to_surrogate, to_buffer) {
         (_, true) => Some(Whose::Buffer),
         (true, false) => Some(Whose::Surrogate),
@@ -44,7 +44,7 @@ pub(super) struct Newcomer<'a> {
 }
 
 /// Takes a device in: one that failed and is still open as it is, any other anew.
-pub(super) fn admit(array: &ServedArray, newcomer: Newcomer) -> Result<Member, Refusal> {
+pub(super) fn admit(array: &ServedArray, newcomer: Newcomer) -> Said<Member> {
     let Newcomer { path, force, into } = newcomer;
     let Some(failed) = held(array, path)? else {
         return add_anew(array, newcomer);
@@ -72,7 +72,7 @@ pub(super) fn admit(array: &ServedArray, newcomer: Newcomer) -> Result<Member, R
 }
 
 /// As a device that holds nothing of the array. What it was before, if its server had hung up, is forgotten.
-fn add_anew(array: &ServedArray, newcomer: Newcomer) -> Result<Member, Refusal> {
+fn add_anew(array: &ServedArray, newcomer: Newcomer) -> Said<Member> {
     take_in_anew(array, newcomer, |member, whose| match whose {
         Whose::Array => Command::Add(member),
         Whose::Surrogate => Command::AddToSurrogate(member),
@@ -84,7 +84,7 @@ fn take_in_anew(
     array: &ServedArray,
     newcomer: Newcomer,
     command: impl FnOnce(Member, Whose) -> Command,
-) -> Result<Member, Refusal> {
+) -> Said<Member> {
     let before = hung_up(array, newcomer.path)?;
     let member = take_in(array, newcomer, command)?;
     for old in before {
@@ -96,18 +96,15 @@ fn take_in_anew(
 
 /// Failed members of this name whose connections are of no use any more. These are closed: nothing comes by them once
 /// the device is open again.
-fn hung_up(array: &ServedArray, path: &str) -> Result<Vec<Member>, Refusal> {
+fn hung_up(array: &ServedArray, path: &str) -> Said<Vec<Member>> {
     let (status, names) = array.look()?;
     let is_it = |member: &&MemberStatus| {
         let name = names.get(usize::from(member.member.0));
         member.state == MemberState::Failed
             && name.is_some_and(|name| !name.open && name.name == path)
     };
-    let found: Vec<Member> = status
-        .all_members()
-        .filter(is_it)
-        .map(|member| member.member)
-        .collect();
+    let found = status.all_members().filter(is_it);
+    let found: Vec<Member> = found.map(|member| member.member).collect();
     for member in &found {
         array.close(*member)?;
     }
@@ -118,12 +115,7 @@ fn hung_up(array: &ServedArray, path: &str) -> Result<Vec<Member>, Refusal> {
     Ok(found)
 }
 
-pub(super) fn replace(
-    array: &ServedArray,
-    old: &str,
-    path: &str,
-    force: bool,
-) -> Result<Reply, Refusal> {
+pub(super) fn replace(array: &ServedArray, old: &str, path: &str, force: bool) -> Answered {
     let (old, old_name) = array.resolve(old)?;
     may_be_replaced(array, old, &old_name)?;
     match array.resolve(path) {
@@ -147,7 +139,7 @@ pub(super) fn replace(
 }
 
 /// A replace copies from a member that serves. In a surrogate it takes the place of one that has failed, too.
-fn may_be_replaced(array: &ServedArray, old: Member, name: &str) -> Result<(), Refusal> {
+fn may_be_replaced(array: &ServedArray, old: Member, name: &str) -> Said {
     let (status, _) = array.look()?;
     let state = match whose_is(&status, old) {
         Whose::Array => array.state_of(old)?,
@@ -169,7 +161,7 @@ fn may_be_replaced(array: &ServedArray, old: Member, name: &str) -> Result<(), R
 
 /// Whether a device that is still open is none that serves, and may be overwritten: what is there now is looked at as on
 /// any device.
-fn is_left_behind(array: &ServedArray, held: Member, force: bool) -> Result<bool, Refusal> {
+fn is_left_behind(array: &ServedArray, held: Member, force: bool) -> Said<bool> {
     let state = array.state_of(held)?;
     let idle = matches!(state, Some(MemberState::Failed | MemberState::Foreign));
     Ok(force && idle)
@@ -177,12 +169,11 @@ fn is_left_behind(array: &ServedArray, held: Member, force: bool) -> Result<bool
 
 /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
 /// looked at like any device; what is in the array cannot be added.
-pub(super) fn held(array: &ServedArray, path: &str) -> Result<Option<MemberStatus>, Refusal> {
+pub(super) fn held(array: &ServedArray, path: &str) -> Said<Option<MemberStatus>> {
     let (status, names) = array.look()?;
     let is_path = |name: &str| name == path || same_file(path, name);
-    let found = status
-        .all_members()
-        .find(|member| open_in(&names, member.member).is_some_and(is_path));
+    let mut members = status.all_members();
+    let found = members.find(|member| open_in(&names, member.member).is_some_and(is_path));
     let Some(found) = found else { return Ok(None) };
     let state = match found.state {
         MemberState::Failed => return Ok(Some(found.clone())),
@@ -202,7 +193,7 @@ pub(super) fn let_go(array: &ServedArray, idle: Member) -> Said {
 }
 
 /// A device of the array that holds nothing of it yet.
-fn free(array: &ServedArray, member: Member, name: &str) -> Result<Member, Refusal> {
+fn free(array: &ServedArray, member: Member, name: &str) -> Said<Member> {
     match array.state_of(member)? {
         Some(MemberState::Active) => Err(in_the_array(name, "active")),
         Some(MemberState::Rebuilding) => Err(in_the_array(name, "being rebuilt")),
@@ -216,7 +207,7 @@ fn take_in(
     array: &ServedArray,
     Newcomer { path, force, into }: Newcomer,
     command: impl FnOnce(Member, Whose) -> Command,
-) -> Result<Member, Refusal> {
+) -> Said<Member> {
     let device = member::open(path, array.open).map_err(open_failure)?;
     let (device, whose) = checked(array, device, force, into)?;
     let arrived = array.remote.arrive(array.number, device).map_err(ended)?;
@@ -228,10 +219,9 @@ fn take_in(
     let taken = overwritten.and_then(|()| array.command(command(member, whose)));
     if let Err(refused) = taken {
         array.close(member)?;
-        return Err(if refused.at.is_empty() {
-            refused.at(path)
-        } else {
-            refused
+        return Err(match refused.at.is_empty() {
+            true => refused.at(path),
+            false => refused,
         });
     }
     Ok(member)
@@ -243,7 +233,7 @@ pub(super) fn checked(
     device: OpenMember,
     force: bool,
     into: Option<Whose>,
-) -> Result<(OpenMember, Whose), Refusal> {
+) -> Said<(OpenMember, Whose)> {
     let path = device.name.clone();
     let (status, names) = array.look()?;
     if let Err(cycle) = refuse_cycle(&status.name, status.uuid, &path, device.beneath()) {
@@ -288,12 +278,7 @@ pub(super) fn checked(
     }
 }
 
-pub(super) fn fail(
-    array: &ServedArray,
-    text: &str,
-    accept_loss: bool,
-    dry_run: bool,
-) -> Result<Reply, Refusal> {
+pub(super) fn fail(array: &ServedArray, text: &str, accept_loss: bool, dry_run: bool) -> Answered {
     let (member, name) = array.resolve(text)?;
     let view = array.status()?;
     let exposed = view.members.iter().find(|one| one.member == member.0);
@@ -323,7 +308,7 @@ pub(super) fn fail(
     Ok(done(&format!("{name} failed")))
 }
 
-pub(super) fn remove(array: &ServedArray, text: &str) -> Result<Reply, Refusal> {
+pub(super) fn remove(array: &ServedArray, text: &str) -> Answered {
     let (member, name) = array.resolve(text)?;
     array.command(Command::Remove(member))?;
     array.close(member)?;

@@ -47,17 +47,11 @@ fn is_for_want_of_members(error: &CommandError) -> bool {
     use CommandError::{
         BufferMissing, LogDamaged, Metadata, Minority, NoArray, SurrogateMissing, TooFew, WouldLose,
     };
-    matches!(
-        error.innermost(),
-        NoArray
-            | Minority { .. }
-            | TooFew { .. }
-            | WouldLose { .. }
-            | Metadata
-            | SurrogateMissing { .. }
-            | LogDamaged { .. }
-            | BufferMissing
-    )
+    let error = error.innermost();
+    let of_array = matches!(error, NoArray | Minority { .. } | TooFew { .. } | Metadata);
+    of_array
+        || matches!(error, WouldLose { .. } | SurrogateMissing { .. })
+        || matches!(error, LogDamaged { .. } | BufferMissing)
 }
 
 fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {
@@ -74,11 +68,7 @@ fn too_late(refused: Refusal, error: &CommandError, time: Duration) -> Refusal {
         _ if refused.hint.is_empty() => late,
         _ => format!("{late}; otherwise: {}", refused.hint),
     };
-    Refusal {
-        what,
-        hint,
-        ..refused
-    }
+    Refusal { what, ..refused }.hint(hint)
 }
 
 #[cfg(test)]
@@ -95,10 +85,8 @@ mod tests {
         ] {
             let refused = refusal(&error, &[]);
             assert!(refused.hint.contains("then retry"), "{}", refused.hint);
-            assert_eq!(
-                of_start(refused, &error, StartMode::default()).hint,
-                NO_SPACE_BESIDE
-            );
+            let refused = of_start(refused, &error, StartMode::default());
+            assert_eq!(refused.hint, NO_SPACE_BESIDE);
         }
     }
 
@@ -111,19 +99,9 @@ mod tests {
                 read_only,
                 ..StartMode::default()
             };
-            let told = of_start(refusal(&error, &[]), &error, mode);
-            assert_eq!(
-                told.hint.contains("without --read-only"),
-                read_only,
-                "{}",
-                told.hint
-            );
-            assert_eq!(
-                told.hint.contains("pass --accept-loss"),
-                !read_only,
-                "{}",
-                told.hint
-            );
+            let hint = of_start(refusal(&error, &[]), &error, mode).hint;
+            assert_eq!(hint.contains("without --read-only"), read_only, "{hint}");
+            assert_eq!(hint.contains("pass --accept-loss"), !read_only, "{hint}");
         }
     }
 
@@ -133,17 +111,9 @@ mod tests {
         let error = CommandError::OfSurrogate(Box::new(CommandError::Metadata));
         assert!(is_for_want_of_members(&error));
         assert!(!is_for_want_of_members(&CommandError::LogIsOld));
-        let told = too_late(refused, &error, Duration::from_millis(1));
-        assert_eq!(told.what, "too few");
-        assert!(
-            told.hint.contains("--io-timeout (1ms here)"),
-            "{}",
-            told.hint
-        );
-        assert!(
-            told.hint.ends_with("; otherwise: --accept-loss"),
-            "{}",
-            told.hint
-        );
+        let Refusal { what, hint, .. } = too_late(refused, &error, Duration::from_millis(1));
+        assert_eq!(what, "too few");
+        assert!(hint.contains("--io-timeout (1ms here)"), "{hint}");
+        assert!(hint.ends_with("; otherwise: --accept-loss"), "{hint}");
     }
 }

@@ -1,11 +1,9 @@
 //! Scrubs, and how fast and in which order tasks go on.
 
-use crate::daemon::control::array::{ServedArray, date};
+use crate::daemon::control::array::{Answered, ServedArray, date};
 use crate::units::{Rate, parse_order, parse_throttle};
 use restripe_array::{Command, ScrubMode};
-use restripe_io::control::{Refusal, Reply};
-
-type Answered = Result<Reply, Refusal>;
+use restripe_io::control::Refusal;
 
 pub(super) fn scrub(array: &ServedArray, repair: bool, sync: bool) -> Answered {
     let mode = match (repair, sync) {
@@ -34,19 +32,11 @@ pub(super) fn order(array: &ServedArray, name: &str) -> Answered {
 }
 
 pub(super) fn on_demand(array: &ServedArray, on: bool) -> Answered {
-    array.order(
-        Command::OnDemand(on),
-        &format!("on demand: {}", whether(on)),
-    )
+    let state = if on { "on" } else { "off" };
+    array.order(Command::OnDemand(on), &format!("on demand: {state}"))
 }
 
 pub(super) fn copy_back(array: &ServedArray, on: bool) -> Answered {
-    array.order(
-        Command::CopyBack(on),
-        &format!("copy back: {}", whether(on)),
-    )
-}
-
-fn whether(on: bool) -> &'static str {
-    if on { "on" } else { "off" }
+    let state = if on { "on" } else { "off" };
+    array.order(Command::CopyBack(on), &format!("copy back: {state}"))
 }
