@@ -27,10 +27,8 @@ pub struct Mark {
 
 impl Mark {
     pub fn new(at_us: u64, text: &str) -> Mark {
-        Mark {
-            at_us,
-            text: text.into(),
-        }
+        let text = text.into();
+        Mark { at_us, text }
     }
 }
 
@@ -65,10 +63,8 @@ impl Chart<'_> {
     }
 
     fn end_us(&self) -> u64 {
-        let steps_end = self
-            .steps
-            .last()
-            .map_or(0, |step| step.from_us + self.step_us);
+        let last = self.steps.last();
+        let steps_end = last.map_or(0, |step| step.from_us + self.step_us);
         let phases_end = self.phases.last().map_or(0, |phase| phase.to_us);
         steps_end.max(phases_end).max(1)
     }
@@ -78,12 +74,9 @@ impl Chart<'_> {
     }
 
     fn rate_max(&self) -> u64 {
-        self.steps
-            .iter()
-            .map(|step| step.summary.rate(self.step_us))
-            .max()
-            .unwrap_or(0)
-            .max(1)
+        let steps = self.steps.iter();
+        let most = steps.map(|step| step.summary.rate(self.step_us)).max();
+        most.unwrap_or(0).max(1)
     }
 
     fn bands(&self, out: &mut String) {
@@ -111,11 +104,8 @@ impl Chart<'_> {
     }
 
     fn rate_axis(&self, out: &mut String) {
-        for (part, y) in [
-            (0, RATE_TOP + RATE_HEIGHT),
-            (1, RATE_TOP + RATE_HEIGHT / 2.0),
-            (2, RATE_TOP),
-        ] {
+        for part in 0..=2 {
+            let y = RATE_TOP + RATE_HEIGHT / 2.0 * (2 - part) as f64;
             line(out, "grid", (LEFT, y), (WIDTH - RIGHT, y));
             let megabytes = self.rate_max() * part / 2 / (1 << 20);
             text(out, (LEFT - 8.0, y + 4.0), "end", &format!("{megabytes}"));
@@ -125,10 +115,8 @@ impl Chart<'_> {
 
     fn time_axis(&self, out: &mut String) {
         let seconds = self.end_us() / 1_000_000;
-        let every = [1, 2, 5, 10, 20, 50]
-            .into_iter()
-            .find(|every| seconds / every <= 14)
-            .unwrap_or(100);
+        let mut rounds = [1, 2, 5, 10, 20, 50].into_iter();
+        let every = rounds.find(|every| seconds / every <= 14).unwrap_or(100);
         for second in (0..=seconds).filter(|second| second % every == 0) {
             let at = (self.x(second * 1_000_000), RATE_TOP + RATE_HEIGHT + 18.0);
             text(out, at, "middle", &format!("{second} s"));
@@ -137,15 +125,10 @@ impl Chart<'_> {
 
     /// A line that breaks where nothing was answered.
     fn latency_line(&self, out: &mut String, class: &str, value: impl Fn(&Step) -> u32) {
-        for run in self
-            .steps
-            .split(|step| step.summary.requests == 0)
-            .filter(|run| !run.is_empty())
-        {
-            let points = run
-                .iter()
-                .map(|step| (self.middle(step), latency_y(f64::from(value(step)))));
-            polyline(out, &format!("class=\"{class}\""), points);
+        let point = |step: &Step| (self.middle(step), latency_y(f64::from(value(step))));
+        let runs = self.steps.split(|step| step.summary.requests == 0);
+        for run in runs.filter(|run| !run.is_empty()) {
+            polyline(out, &format!("class=\"{class}\""), run.iter().map(point));
         }
     }
 
@@ -168,10 +151,9 @@ impl Chart<'_> {
             line(out, "mark", (x, LATENCY_TOP), (x, RATE_TOP + RATE_HEIGHT));
             // Texts of neighbours on different heights; near the right edge they end at their line.
             let y = LATENCY_TOP + 14.0 + 15.0 * (number % 5) as f64;
-            let (x, anchor) = if x > WIDTH * 0.75 {
-                (x - 4.0, "end")
-            } else {
-                (x + 4.0, "start")
+            let (x, anchor) = match x > WIDTH * 0.75 {
+                true => (x - 4.0, "end"),
+                false => (x + 4.0, "start"),
             };
             text(out, (x, y), anchor, &mark.text);
         }
@@ -179,11 +161,9 @@ impl Chart<'_> {
 
     fn legend(&self, out: &mut String) {
         let y = HEIGHT - 6.0;
-        for (class, name, x) in [
-            ("p50", "p50", LEFT),
-            ("p99", "p99", LEFT + 90.0),
-            ("rate", "throughput", LEFT + 180.0),
-        ] {
+        let lines = [("p50", "p50"), ("p99", "p99"), ("rate", "throughput")];
+        for (number, (class, name)) in lines.into_iter().enumerate() {
+            let x = LEFT + 90.0 * number as f64;
             line(out, class, (x, y - 4.0), (x + 22.0, y - 4.0));
             text(out, (x + 28.0, y), "start", name);
         }
@@ -211,33 +191,32 @@ mod tests {
     use crate::latency::Summary;
 
     fn step(from_us: u64, requests: u64) -> Step {
-        Step {
-            from_us,
-            summary: Summary {
-                requests,
-                bytes: requests << 20,
-                p50_us: 100,
-                p99_us: 900,
-                max_us: 1000,
-            },
-        }
+        let summary = Summary {
+            requests,
+            bytes: requests << 20,
+            p50_us: 100,
+            p99_us: 900,
+            max_us: 1000,
+        };
+        Step { from_us, summary }
+    }
+
+    fn svg(steps: &[Step], phases: &[Phase], marks: &[Mark]) -> String {
+        let chart = Chart {
+            steps,
+            step_us: 100,
+            phases,
+            marks,
+        };
+        chart.svg()
     }
 
     #[test]
     fn a_gap_breaks_the_line_and_elements_are_closed() {
         let steps = [step(0, 5), step(100, 0), step(200, 5)];
-        let phases = [
-            Phase::new("before <1>", 0, 150),
-            Phase::new("after", 150, 300),
-        ];
-        let marks = [Mark::new(120, "killed")];
-        let svg = Chart {
-            steps: &steps,
-            step_us: 100,
-            phases: &phases,
-            marks: &marks,
-        }
-        .svg();
+        let phases = [("before <1>", 0, 150), ("after", 150, 300)];
+        let phases = phases.map(|(name, from, to)| Phase::new(name, from, to));
+        let svg = svg(&steps, &phases, &[Mark::new(120, "killed")]);
         assert_eq!(svg.matches("class=\"p99\" points").count(), 2);
         assert!(svg.contains("before &lt;1&gt;") && svg.contains(">killed</text>"));
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
@@ -246,13 +225,7 @@ mod tests {
 
     #[test]
     fn an_empty_chart_is_a_chart() {
-        let svg = Chart {
-            steps: &[],
-            step_us: 100,
-            phases: &[],
-            marks: &[],
-        }
-        .svg();
+        let svg = svg(&[], &[], &[]);
         assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
     }
 

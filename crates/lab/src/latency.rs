@@ -115,15 +115,12 @@ pub struct Step {
 /// The course over time, in steps of equal length; a step without answers has zero requests.
 pub fn course(samples: &[Sample], step_us: u64) -> Vec<Step> {
     assert!(step_us > 0, "time goes on");
-    let end = samples
-        .last()
-        .map_or(0, |sample| sample.at_us / step_us + 1);
+    let last = samples.last();
+    let end = last.map_or(0, |sample| sample.at_us / step_us + 1);
     let step = |number: u64| {
         let phase = Phase::new("", number * step_us, (number + 1) * step_us);
-        Step {
-            from_us: phase.from_us,
-            summary: summarize(within(samples, &phase)),
-        }
+        let (from_us, summary) = (phase.from_us, summarize(within(samples, &phase)));
+        Step { from_us, summary }
     };
     (0..end).map(step).collect()
 }
@@ -133,31 +130,22 @@ mod tests {
     use super::*;
 
     fn samples(count: u64) -> Vec<Sample> {
-        (0..count)
-            .map(|n| Sample {
-                at_us: n * 10,
-                latency_us: n as u32,
-                bytes: 4096,
-                op: Op::Read,
-            })
-            .collect()
+        let sample = |n| Sample {
+            at_us: n * 10,
+            latency_us: n as u32,
+            bytes: 4096,
+            op: Op::Read,
+        };
+        (0..count).map(sample).collect()
     }
 
     #[test]
     fn quantiles_are_exact() {
         let hundred: Vec<u32> = (1..=100).collect();
-        assert_eq!(
-            (
-                quantile(&hundred, 50),
-                quantile(&hundred, 99),
-                quantile(&hundred, 100)
-            ),
-            (50, 99, 100)
-        );
-        assert_eq!(
-            (quantile(&[7], 50), quantile(&[7], 99), quantile(&[], 50)),
-            (7, 7, 0)
-        );
+        let of_hundred = [50, 99, 100].map(|percent| quantile(&hundred, percent));
+        assert_eq!(of_hundred, [50, 99, 100]);
+        assert_eq!([50, 99].map(|percent| quantile(&[7], percent)), [7, 7]);
+        assert_eq!(quantile(&[], 50), 0);
     }
 
     #[test]
@@ -167,13 +155,8 @@ mod tests {
         assert_eq!(within(&all, &phase).len(), 10);
         assert_eq!(within(&all, &Phase::new("empty", 5000, 6000)).len(), 0);
         let steps = course(&all, 300);
-        assert_eq!(
-            steps
-                .iter()
-                .map(|step| step.summary.requests)
-                .collect::<Vec<_>>(),
-            [30, 30, 30, 10]
-        );
+        let counts = steps.iter().map(|step| step.summary.requests);
+        assert_eq!(counts.collect::<Vec<_>>(), [30, 30, 30, 10]);
     }
 
     #[test]

@@ -37,10 +37,8 @@ impl Table {
         let rows: Vec<Vec<String>> = rows.map(shown).collect();
         let lines = || rows.iter();
         let width = |column: usize| {
-            lines()
-                .map(|row| row[column].chars().count())
-                .max()
-                .unwrap_or(0)
+            let lengths = lines().map(|row| row[column].chars().count());
+            lengths.max().unwrap_or(0)
         };
         let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
         let mut out = String::new();
@@ -61,9 +59,8 @@ impl Table {
 
     pub(crate) fn html(&self) -> String {
         let cells = |row: &[String], tag: &str| -> String {
-            row.iter()
-                .map(|cell| format!("<{tag}>{}</{tag}>", escape(cell)))
-                .collect()
+            let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escape(cell));
+            row.iter().map(cell).collect()
         };
         let mut out = format!("<table>\n<tr>{}</tr>\n", cells(&self.heading, "th"));
         for row in &self.rows {
@@ -169,18 +166,14 @@ impl Page<'_> {
         }
         for (title, svg, table) in self.pictures {
             let (source, title) = (data_of(svg), escape(title));
-            let _ = write!(
-                out,
-                "<h2>{title}</h2>\n<img class=\"own\" alt=\"{title}\" src=\"{source}\">\n{}",
-                table.html()
-            );
+            let image = format!("<img class=\"own\" alt=\"{title}\" src=\"{source}\">");
+            let _ = write!(out, "<h2>{title}</h2>\n{image}\n{}", table.html());
         }
-        let log = self.log.iter().map(|line| escape(line));
-        let log: Vec<String> = log.collect();
+        let log: Vec<String> = self.log.iter().map(|line| escape(line)).collect();
+        let log = log.join("\n");
         let _ = write!(
             out,
-            "<h2>What happened</h2>\n<pre>{}</pre>\n</body>\n</html>\n",
-            log.join("\n")
+            "<h2>What happened</h2>\n<pre>{log}</pre>\n</body>\n</html>\n"
         );
         out
     }
@@ -196,10 +189,8 @@ mod tests {
         let mut table = Table::new("phase|p50");
         table.row(["before".into(), "90 µs".into()]);
         table.row(["x".into(), "1.20 ms".into()]);
-        assert_eq!(
-            table.text(),
-            "phase       p50\nbefore    90 µs\nx       1.20 ms\n"
-        );
+        let aligned = "phase       p50\nbefore    90 µs\nx       1.20 ms\n";
+        assert_eq!(table.text(), aligned);
     }
 
     #[test]
@@ -211,15 +202,10 @@ mod tests {
             op: Op::Read,
         };
         let samples = [sample(100, 10), sample(1_500_000, 2000)];
-        let parts = [
-            Phase::new("before", 0, 1_000_000),
-            Phase::new("after", 1_000_000, 2_000_000),
-        ];
-        let table = phases(&samples, &parts);
-        assert_eq!(
-            table.rows[0],
-            ["before", "1.0", "1", "1.0", "10 µs", "10 µs", "10 µs"]
-        );
+        let after = Phase::new("after", 1_000_000, 2_000_000);
+        let table = phases(&samples, &[Phase::new("before", 0, 1_000_000), after]);
+        assert_eq!(table.rows[0][..4], ["before", "1.0", "1", "1.0"]);
+        assert_eq!(table.rows[0][4..], ["10 µs"; 3]);
         assert_eq!(table.rows[1][4], "2.00 ms");
     }
 

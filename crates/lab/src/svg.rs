@@ -31,9 +31,12 @@ pub fn text(out: &mut String, (x, y): (f64, f64), anchor: &str, content: &str) {
 /// Text of one line for HTML and SVG.
 pub fn escape(text: &str) -> String {
     let shown = shown(text).to_string();
-    shown
-        .replace('&', "&amp;")
-        .replace('<', "&lt;")
-        .replace('>', "&gt;")
-        .replace('"', "&quot;")
+    let marks = [
+        ('&', "&amp;"),
+        ('<', "&lt;"),
+        ('>', "&gt;"),
+        ('"', "&quot;"),
+    ];
+    let replace = |text: String, (mark, by)| text.replace(mark, by);
+    marks.into_iter().fold(shown, replace)
 }

@@ -25,7 +25,6 @@ const ROUNDS: usize = 3;
 const SCALES: [f64; 4] = [1.0, 0.4, 0.15, 0.05];
 
 type Knob = (&'static str, f64, fn(&mut Drive, f64));
-type Choice = (&'static str, Vec<fn(&mut Drive)>);
 
 /// The drive that fits the trace best, and what it costs.
 pub struct Fitted {
@@ -42,11 +41,9 @@ pub fn training(trace: &[Measured]) -> &[Measured] {
 
 /// Fits `drive` to the whole of `trace`.
 pub fn fit(drive: &Drive, trace: &[Measured]) -> Result<Fitted, String> {
-    if trace.len() < 100 {
-        return Err(format!(
-            "{} requests are too few to fit a drive to",
-            trace.len()
-        ));
+    let requests = trace.len();
+    if requests < 100 {
+        return Err(format!("{requests} requests are too few to fit a drive to"));
     }
     let mut descent = Descent {
         trace,
@@ -93,10 +90,8 @@ impl Descent<'_> {
     }
 
     fn choose(&mut self) -> Result<(), String> {
-        for (_, options) in choices() {
-            for option in options {
-                self.attempt(option)?;
-            }
+        for choice in habits().into_iter().chain(sizes()) {
+            self.attempt(choice)?;
         }
         Ok(())
     }
@@ -138,20 +133,13 @@ fn cost(drive: &Drive, trace: &[Measured]) -> Result<f64, String> {
         pooled.extend(trace.iter().map(|one| one.command.access).zip(times));
     }
     let distance = |wanted: fn(Access) -> bool| {
-        let measured: Vec<u64> = trace
-            .iter()
-            .filter(|one| wanted(one.command.access))
-            .map(|one| one.service_ns)
-            .collect();
-        let modelled: Vec<u64> = pooled
-            .iter()
-            .filter(|(access, _)| wanted(*access))
-            .map(|(_, ns)| *ns)
-            .collect();
-        if measured.is_empty() {
-            0.0
-        } else {
-            demerit(&measured, &modelled)
+        let measured = trace.iter().filter(|one| wanted(one.command.access));
+        let measured: Vec<u64> = measured.map(|one| one.service_ns).collect();
+        let modelled = pooled.iter().filter(|(access, _)| wanted(*access));
+        let modelled: Vec<u64> = modelled.map(|(_, ns)| *ns).collect();
+        match measured.is_empty() {
+            true => 0.0,
+            false => demerit(&measured, &modelled),
         }
     };
     let mean = trace.iter().map(|one| one.service_ns as f64).sum::<f64>() / trace.len() as f64;
@@ -235,94 +223,46 @@ fn scale(count: &mut u32, by: f64) {
     *count = (f64::from(*count) * by).round().clamp(1.0, 65_536.0) as u32;
 }
 
-fn choices() -> Vec<Choice> {
-    habits().into_iter().chain(sizes()).collect()
-}
-
-/// What a drive may do in one way or another.
-fn habits() -> Vec<Choice> {
+/// What a drive may do in one way or another: read ahead and how far, over what was asked for, on arrival;
+/// write on segments; serve reads from written blocks; use the bus.
+fn habits() -> Vec<fn(&mut Drive)> {
     vec![
-        (
-            "read ahead",
-            vec![|d| d.cache.ahead.when = AheadWhen::Sequential, |d| {
-                d.cache.ahead.when = AheadWhen::Always
-            }],
-        ),
-        (
-            "read ahead to",
-            vec![
-                |d| d.cache.ahead.to = AheadTo::WholeTrack,
-                |d| d.cache.ahead.to = AheadTo::TrackEnd,
-                |d| d.cache.ahead.to = AheadTo::CylinderEnd,
-                |d| d.cache.ahead.to = AheadTo::SegmentFull,
-            ],
-        ),
-        (
-            "read ahead over what was asked for",
-            vec![
-                |d| d.cache.ahead.over_requested = !d.cache.ahead.over_requested,
-                |d| d.cache.ahead.follows_hits = !d.cache.ahead.follows_hits,
-            ],
-        ),
-        (
-            "read on arrival",
-            vec![|d| d.mechanism.zero_latency = !d.mechanism.zero_latency],
-        ),
-        (
-            "write on segments",
-            vec![
-                |d| d.cache.on_write = OnWrite::DropAll,
-                |d| d.cache.on_write = OnWrite::KeepFront,
-                |d| d.cache.on_write = OnWrite::KeepTail,
-            ],
-        ),
-        (
-            "reads of written blocks",
-            vec![|d| d.cache.reads_hit_writes = !d.cache.reads_hit_writes],
-        ),
-        ("bus", vec![|d| d.bus.after_all = !d.bus.after_all]),
+        |d| d.cache.ahead.when = AheadWhen::Sequential,
+        |d| d.cache.ahead.when = AheadWhen::Always,
+        |d| d.cache.ahead.to = AheadTo::WholeTrack,
+        |d| d.cache.ahead.to = AheadTo::TrackEnd,
+        |d| d.cache.ahead.to = AheadTo::CylinderEnd,
+        |d| d.cache.ahead.to = AheadTo::SegmentFull,
+        |d| d.cache.ahead.over_requested = !d.cache.ahead.over_requested,
+        |d| d.cache.ahead.follows_hits = !d.cache.ahead.follows_hits,
+        |d| d.mechanism.zero_latency = !d.mechanism.zero_latency,
+        |d| d.cache.on_write = OnWrite::DropAll,
+        |d| d.cache.on_write = OnWrite::KeepFront,
+        |d| d.cache.on_write = OnWrite::KeepTail,
+        |d| d.cache.reads_hit_writes = !d.cache.reads_hit_writes,
+        |d| d.bus.after_all = !d.bus.after_all,
     ]
 }
 
 /// How much of it there may be.
-fn sizes() -> Vec<Choice> {
+fn sizes() -> Vec<fn(&mut Drive)> {
     vec![
-        (
-            "blocks ahead",
-            vec![
-                |d| scale(&mut d.cache.ahead.blocks, 0.7),
-                |d| scale(&mut d.cache.ahead.blocks, 1.4),
-                |d| scale(&mut d.cache.ahead.blocks, 3.0),
-            ],
-        ),
-        (
-            "segment",
-            vec![
-                |d| scale(&mut d.cache.segment_blocks, 0.7),
-                |d| scale(&mut d.cache.segment_blocks, 1.4),
-                |d| scale(&mut d.cache.segment_blocks, 3.0),
-                |d| {
-                    scale(&mut d.cache.segment_blocks, 4.0);
-                    scale(&mut d.cache.ahead.blocks, 4.0);
-                },
-            ],
-        ),
-        (
-            "segments",
-            vec![
-                |d| d.cache.segments = d.cache.segments.saturating_sub(1).max(1),
-                |d| d.cache.segments += 1,
-                |d| scale(&mut d.cache.segments, 2.0),
-                |d| scale(&mut d.cache.segments, 0.5),
-            ],
-        ),
-        (
-            "write segments",
-            vec![
-                |d| d.cache.write_segments = d.cache.write_segments.saturating_sub(1).max(1),
-                |d| d.cache.write_segments += 1,
-                |d| d.cache.write_segments += 3,
-            ],
-        ),
+        |d| scale(&mut d.cache.ahead.blocks, 0.7),
+        |d| scale(&mut d.cache.ahead.blocks, 1.4),
+        |d| scale(&mut d.cache.ahead.blocks, 3.0),
+        |d| scale(&mut d.cache.segment_blocks, 0.7),
+        |d| scale(&mut d.cache.segment_blocks, 1.4),
+        |d| scale(&mut d.cache.segment_blocks, 3.0),
+        |d| {
+            scale(&mut d.cache.segment_blocks, 4.0);
+            scale(&mut d.cache.ahead.blocks, 4.0);
+        },
+        |d| d.cache.segments = d.cache.segments.saturating_sub(1).max(1),
+        |d| d.cache.segments += 1,
+        |d| scale(&mut d.cache.segments, 2.0),
+        |d| scale(&mut d.cache.segments, 0.5),
+        |d| d.cache.write_segments = d.cache.write_segments.saturating_sub(1).max(1),
+        |d| d.cache.write_segments += 1,
+        |d| d.cache.write_segments += 3,
     ]
 }

@@ -161,25 +161,24 @@ fn ns(number: &Sourced, unit: f64) -> Result<u64, String> {
 
 /// Watts to milliwatts, joules to millijoules.
 fn thousandths(number: &Sourced) -> Result<u32, String> {
-    if !(0.0..=1e6).contains(&number.value) {
-        return Err(format!(
-            "a power or energy of {} is out of range",
-            number.value
-        ));
+    let value = number.value;
+    if !(0.0..=1e6).contains(&value) {
+        return Err(format!("a power or energy of {value} is out of range"));
     }
-    Ok((number.value * 1e3).round() as u32)
+    Ok((value * 1e3).round() as u32)
 }
 
 impl Preset {
     pub fn make(&self) -> Result<Made, String> {
+        let name = &self.name;
         match (&self.mechanical, &self.flash) {
-            (Some(mechanical), None) => Ok(Made::Mechanical(Box::new(Mechanical::new(
-                mechanical.drive()?,
-            )?))),
+            (Some(mechanical), None) => {
+                let made = Mechanical::new(mechanical.drive()?)?;
+                Ok(Made::Mechanical(Box::new(made)))
+            }
             (None, Some(flash)) => Ok(Made::Flash(Flash::new(flash.drive()?)?)),
             _ => Err(format!(
-                "the preset '{}' is neither mechanical nor flash, or both",
-                self.name
+                "the preset '{name}' is neither mechanical nor flash, or both"
             )),
         }
     }
@@ -279,17 +278,14 @@ impl MechanicalPreset {
         let outer = whole(&self.outer_track_blocks, 1 << 16)?;
         let inner = whole(&self.inner_track_blocks, outer)?;
         let slots = |zone: u32| outer - (outer - inner) * zone / (zones - 1).max(1);
-        let on_one: u64 = (0..zones)
-            .map(|zone| u64::from(slots(zone)) * u64::from(surfaces))
-            .sum();
-        let width = u32::try_from(capacity.div_ceil(on_one))
-            .map_err(|_| "the drive has too many cylinders")?;
+        let on_one = (0..zones).map(|zone| u64::from(slots(zone)) * u64::from(surfaces));
+        let too_many = "the drive has too many cylinders";
+        let width = capacity.div_ceil(on_one.sum());
+        let width = u32::try_from(width).map_err(|_| too_many)?;
         let zone = |zone: u32| self.zone(zone, width, slots(zone), turn_ns);
         Ok(Layout {
             surfaces,
-            cylinders: width
-                .checked_mul(zones)
-                .ok_or("the drive has too many cylinders")?,
+            cylinders: width.checked_mul(zones).ok_or(too_many)?,
             turn_ns,
             order: Order::SerpentineByParity,
             zones: (0..zones).map(zone).collect::<Result<_, _>>()?,
@@ -313,26 +309,18 @@ impl MechanicalPreset {
     }
 
     fn one_cylinder_ms(&self) -> Result<f64, String> {
-        let point = self
-            .seek_table
-            .as_ref()
-            .and_then(|table| table.points.first())
-            .map(|(_, ms)| *ms);
-        point
-            .or(self.seek_one_ms.as_ref().map(|ms| ms.value))
-            .ok_or("the drive has no seek time".into())
+        let table = self.seek_table.as_ref();
+        let point = table.and_then(|table| table.points.first());
+        let ms = point.map(|(_, ms)| *ms);
+        let ms = ms.or(self.seek_one_ms.as_ref().map(|ms| ms.value));
+        ms.ok_or("the drive has no seek time".into())
     }
 
     /// The table, or the curve through one cylinder, the average (at a third of the way) and the full stroke.
     fn seek(&self, cylinders: u32) -> Result<SeekCurve, String> {
         if let Some(table) = &self.seek_table {
-            return Ok(SeekCurve::Table(
-                table
-                    .points
-                    .iter()
-                    .map(|(distance, ms)| (*distance, (ms * 1e6).round() as u64))
-                    .collect(),
-            ));
+            let point = |(distance, ms): &(u32, f64)| (*distance, (ms * 1e6).round() as u64);
+            return Ok(SeekCurve::Table(table.points.iter().map(point).collect()));
         }
         let (Some(one), Some(average), Some(full)) =
             (&self.seek_one_ms, &self.seek_average_ms, &self.seek_full_ms)

@@ -116,32 +116,23 @@ fn part(value: f64, (low, high): (f64, f64), logarithmic: bool) -> f64 {
 /// Round numbers within a range: about five, or decades with twos and fives.
 fn ticks((low, high): (f64, f64), logarithmic: bool) -> Vec<f64> {
     if logarithmic {
-        let steps: &[f64] = if high / low > 300.0 {
-            &[1.0]
-        } else {
-            &[1.0, 2.0, 5.0]
-        };
+        let steps = [1.0, 2.0, 5.0].into_iter();
+        let steps = steps.take(if high / low > 300.0 { 1 } else { 3 });
         let decades = low.log10().floor() as i32..=high.log10().ceil() as i32;
-        let all =
-            decades.flat_map(|decade| steps.iter().map(move |step| step * 10f64.powi(decade)));
-        return all
-            .filter(|value| (low * 0.999..=high * 1.001).contains(value))
-            .collect();
+        let of = |decade| steps.clone().map(move |step| step * 10f64.powi(decade));
+        let within = |value: &f64| (low * 0.999..=high * 1.001).contains(value);
+        return decades.flat_map(of).filter(within).collect();
     }
     let rough = (high - low) / 5.0;
     let magnitude = 10f64.powi(rough.log10().floor() as i32);
-    let factors = [1.0, 2.0, 5.0, 10.0];
-    let step = factors
-        .into_iter()
+    let mut steps = [1.0, 2.0, 5.0, 10.0]
         .map(|factor| factor * magnitude)
-        .find(|step| *step >= rough);
-    let step = step.unwrap_or(rough);
+        .into_iter();
+    let step = steps.find(|step| *step >= rough).unwrap_or(rough);
     let first = (low / step).ceil() as i64;
     let last = (high / step).floor() as i64;
-    (first..=last)
-        .take(50)
-        .map(|number| number as f64 * step)
-        .collect()
+    let numbers = (first..=last).take(50);
+    numbers.map(|number| number as f64 * step).collect()
 }
 
 fn label(value: f64) -> String {
@@ -194,9 +185,8 @@ fn stroke(out: &mut String, colour: &str, points: &[(f64, f64)]) {
 fn seen(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut kept: Vec<(f64, f64)> = Vec::new();
     for (index, (x, y)) in points.iter().enumerate() {
-        let near = kept
-            .last()
-            .is_some_and(|(left, top)| (x - left).abs() < 1.0 && (y - top).abs() < 1.0);
+        let near = |(left, top): &(f64, f64)| (x - left).abs() < 1.0 && (y - top).abs() < 1.0;
+        let near = kept.last().is_some_and(near);
         if !near || index + 1 == points.len() {
             kept.push((*x, *y));
         }
@@ -374,11 +364,8 @@ fn distribution(outcome: &Outcome<'_>, figure: &Figure) -> Option<String> {
         (!curve.is_empty()).then(|| (name.clone(), curve))
     });
     let curves: Vec<(String, Vec<(f64, f64)>)> = curves.collect();
-    let axes = Axes {
-        logarithmic_x: true,
-        logarithmic_y: figure.logarithmic,
-        ..DISTRIBUTION
-    };
+    let mut axes = DISTRIBUTION;
+    axes.logarithmic_y = figure.logarithmic;
     lines(&figure.title, &axes, &curves, &[])
 }
 
@@ -458,10 +445,10 @@ fn course_of(log: &Log) -> Vec<(f64, f64)> {
     let at_once = log.steps.len().div_ceil(POINTS).max(1);
     let point = |steps: &[crate::replay::facts::Step]| {
         let requests: u64 = steps.iter().map(|step| step.requests).sum();
-        let sum: f64 = steps
+        let times = steps
             .iter()
-            .map(|step| step.requests as f64 * step.mean_ns as f64)
-            .sum();
+            .map(|step| step.requests as f64 * step.mean_ns as f64);
+        let sum: f64 = times.sum();
         (requests > 0).then(|| (steps[0].from_ns as f64 / 1e9, sum / requests as f64 / 1e6))
     };
     log.steps.chunks(at_once).filter_map(point).collect()
@@ -487,10 +474,8 @@ fn lines(
     curves: &[(String, Vec<(f64, f64)>)],
     dots: &[(usize, (f64, f64))],
 ) -> Option<String> {
-    let all: Vec<(f64, f64)> = curves
-        .iter()
-        .flat_map(|(_, points)| points.clone())
-        .collect();
+    let points = curves.iter().flat_map(|(_, points)| points);
+    let all: Vec<(f64, f64)> = points.copied().collect();
     let frame = Frame::of(&all, axes.logarithmic_x, axes.logarithmic_y)?;
     let mut out = begin(title);
     frame.draw_y(&mut out, axes.y);
@@ -527,13 +512,11 @@ fn course_svg(title: &str, log: &Log) -> Option<String> {
 
 /// Figures of one run, of a replay say, by name: its course, its times by phase, and their distribution.
 pub fn of_run(log: &Log) -> Vec<(String, String)> {
+    let distribution = distribution_svg("Response times by phase", log);
     let drawn = [
         ("course", course_svg("Response over time", log)),
         ("phases", phases_svg("Response by phase", log)),
-        (
-            "distribution",
-            distribution_svg("Response times by phase", log),
-        ),
+        ("distribution", distribution),
     ];
     let named = drawn.into_iter();
     let named = named.filter_map(|(name, svg)| Some((name.to_string(), svg?)));
@@ -597,19 +580,16 @@ pub fn check(figure: &Figure) -> Result<(), String> {
         FigureKind::Heat => (&figure.z, known(&figure.z), "metric"),
         FigureKind::Course => {
             let course = figure.y.is_empty() || figure.y == POWER;
-            (
-                &figure.y,
-                course,
-                "course: there is power_w, and response without a name",
-            )
+            let is_no = "course: there is power_w, and response without a name";
+            (&figure.y, course, is_no)
         }
         FigureKind::Cdf => return Ok(()),
     };
+    let figure = &figure.name;
     match drawn {
         true => Ok(()),
         false => Err(format!(
-            "the figure {} shows {name:?}, which is no {is_no}",
-            figure.name
+            "the figure {figure} shows {name:?}, which is no {is_no}"
         )),
     }
 }
@@ -627,22 +607,19 @@ mod tests {
     #[test]
     fn ticks_are_round_and_within() {
         assert_eq!(ticks((0.0, 10.0), false), [0.0, 2.0, 4.0, 6.0, 8.0, 10.0]);
-        assert_eq!(
-            ticks((1.0, 100.0), true),
-            [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0]
-        );
+        let decades = [1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0];
+        assert_eq!(ticks((1.0, 100.0), true), decades);
         assert!(ticks((0.0, 0.37), false).len() > 3);
     }
 
     #[test]
     fn points_that_nobody_could_tell_apart_are_left_out() {
-        let points: Vec<(f64, f64)> = (0..=100)
-            .map(|step| (f64::from(step) / 10.0, 5.0))
-            .collect();
+        let points = (0..=100).map(|step| (f64::from(step) / 10.0, 5.0));
+        let points: Vec<(f64, f64)> = points.collect();
         let kept = seen(&points);
         assert_eq!(
-            (kept.len(), kept.first(), kept.last()),
-            (11, points.first(), points.last())
+            (kept.len(), kept[0], kept[10]),
+            (11, points[0], points[100])
         );
     }
 
@@ -655,10 +632,8 @@ mod tests {
             ..Log::default()
         };
         let points = power_of(&log);
-        assert_eq!(
-            (points.len(), points[0], points[399]),
-            (400, (0.0, 11.0), (7980.0, 11.0))
-        );
+        assert_eq!(points.len(), 400);
+        assert_eq!((points[0], points[399]), ((0.0, 11.0), (7980.0, 11.0)));
     }
 
     #[test]

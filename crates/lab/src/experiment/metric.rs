@@ -289,14 +289,14 @@ mod tests {
             }),
             ..Log::default()
         };
-        let found = [
-            "rebuild_s",
-            "during.mean_ms",
-            "during.per_s",
-            "during.busy_share",
-        ];
-        let found = found.map(|name| metric(&log, name));
-        assert_eq!(found, [Some(3.0), Some(3.0), Some(5.0), Some(0.375)]);
+        for (name, value) in [
+            ("rebuild_s", 3.0),
+            ("during.mean_ms", 3.0),
+            ("during.per_s", 5.0),
+            ("during.busy_share", 0.375),
+        ] {
+            assert_eq!(metric(&log, name), Some(value), "{name}");
+        }
         assert_eq!(metric(&log, "during.ios_rebuild"), Some(2.0));
         assert_eq!(metric(&log, "before.mean_ms"), None);
         assert!(known("during.p95_ms") && !known("during.p94_ms") && !known("speed"));

@@ -22,43 +22,21 @@ pub fn requests(
     seed: u64,
     rate: Option<f64>,
 ) -> Result<Offered, String> {
-    let mut offered = at_own_times(settings, size, seed, rate)?;
-    if settings.workload.depth > 0 {
-        offered.per_s = None;
-    }
-    Ok(offered)
-}
-
-fn at_own_times(
-    settings: &Settings,
-    size: u64,
-    seed: u64,
-    rate: Option<f64>,
-) -> Result<Offered, String> {
     let workload = &settings.workload;
-    if workload.source == "none" || workload.load == 0.0 {
-        let source = Box::new(std::iter::empty());
-        return Ok(Offered {
-            source,
-            per_s: None,
-        });
-    }
-    if let Some(path) = workload.source.strip_prefix("trace:") {
-        return from_trace(Path::new(path), size, rate);
-    }
-    if let Some(course) = Course::named(&workload.source) {
-        let source = blocks(course, workload, size, seed)?;
-        return Ok(Offered {
-            source,
-            per_s: None,
-        });
-    }
-    let parameters = named(&workload.source)?;
-    let scaled = scaled(parameters, workload, size, rate)?;
-    Ok(Offered {
-        source: Box::new(generated(&scaled, size, seed)?),
-        per_s: Some(scaled.rate),
-    })
+    let (source, own): (Source, _) = if workload.source == "none" || workload.load == 0.0 {
+        (Box::new(std::iter::empty()), None)
+    } else if let Some(path) = workload.source.strip_prefix("trace:") {
+        let (requests, rate) = from_trace(Path::new(path), size, rate)?;
+        (Box::new(requests), Some(rate))
+    } else if let Some(course) = Course::named(&workload.source) {
+        (blocks(course, workload, size, seed)?, None)
+    } else {
+        let scaled = scaled(named(&workload.source)?, workload, size, rate)?;
+        let requests = generated(&scaled, size, seed)?;
+        (Box::new(requests), Some(scaled.rate))
+    };
+    let per_s = own.filter(|_| workload.depth == 0);
+    Ok(Offered { source, per_s })
 }
 
 fn blocks(
@@ -130,19 +108,17 @@ pub fn onto(mut parameters: Parameters, size: u64, fill: f64) -> Result<Paramete
     }
     let needed: u64 = parameters.devices.iter().map(|device| device.bytes).sum();
     if needed > size {
+        let (count, zone, size) = (parameters.devices.len(), zone >> 20, size >> 20);
         return Err(format!(
-            "{} devices of a zone of {} MiB each do not fit an array of {} MiB",
-            parameters.devices.len(),
-            zone >> 20,
-            size >> 20
+            "{count} devices of a zone of {zone} MiB each do not fit an array of {size} MiB"
         ));
     }
     parameters.check().map_err(|error| error.to_string())?;
     Ok(parameters)
 }
 
-/// A trace, over and over: phases last as long as they do, whatever the trace.
-fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Offered, String> {
+/// A trace, over and over, and how many requests it has a second: phases do not depend on its length.
+fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<(Placed, f64), String> {
     let path = path.to_path_buf();
     let options = Options {
         sort: true,
@@ -172,8 +148,6 @@ fn from_trace(path: &Path, size: u64, rate: Option<f64>) -> Result<Offered, Stri
         Some(rate) => shape::stretch(repeated, survey.start_ns, own / rate),
         None => repeated,
     };
-    Ok(Offered {
-        source: Box::new(Placed::new(requests, placing, size)),
-        per_s: Some(rate.unwrap_or(own)),
-    })
+    let placed = Placed::new(requests, placing, size);
+    Ok((placed, rate.unwrap_or(own)))
 }

@@ -74,11 +74,10 @@ pub struct Fitted {
 }
 
 /// Fits parameters to a trace, which `open` gives anew for each pass.
-pub fn fit(
-    name: &str,
-    features: Features,
-    mut open: impl FnMut(Order) -> Result<Requests, TraceError>,
-) -> Result<Fitted, Unfit> {
+pub fn fit<O>(name: &str, features: Features, mut open: O) -> Result<Fitted, Unfit>
+where
+    O: FnMut(Order) -> Result<Requests, TraceError>,
+{
     let real = Summary::measure(features, &mut open)?;
     let lacks = |what: &str| Err(Unfit::Lacks(what.to_string()));
     if !features.times || !features.ops {
@@ -153,11 +152,8 @@ fn dispersion(parameters: &Parameters, requests: u64) -> f64 {
         for _ in 0..requests {
             let at = arrivals.next_time() / 1_000_000_000;
             if at > second {
-                counts = (
-                    counts.0 + (at - second) as f64,
-                    counts.1 + here,
-                    counts.2 + here * here,
-                );
+                let seconds = (at - second) as f64;
+                counts = (counts.0 + seconds, counts.1 + here, counts.2 + here * here);
                 (second, here) = (at, 0.0);
             }
             here += 1.0;
@@ -269,10 +265,16 @@ mod tests {
     use super::*;
 
     fn refitted(parameters: &Parameters, requests: u64) -> Fitted {
+        let generator = || Generator::new(parameters, 9).unwrap();
         fit("again", Features::ALL, |_| {
-            Ok(Generator::new(parameters, 9).unwrap().requests(requests))
+            Ok(generator().requests(requests))
         })
         .unwrap()
+    }
+
+    fn device((share, zones): (f64, u64)) -> Device {
+        let bytes = zones * ZONE_BYTES;
+        Device { share, bytes }
     }
 
     fn near(name: &str, found: f64, expected: f64, tolerance: f64) {
@@ -297,12 +299,7 @@ mod tests {
             reread_share: 0.3,
             reread_distance: (1, 4096),
             rewrite_share: 0.2,
-            devices: [3.0, 1.0]
-                .map(|share| Device {
-                    share,
-                    bytes: share as u64 * 500 * ZONE_BYTES,
-                })
-                .to_vec(),
+            devices: [(3.0, 1500), (1.0, 500)].map(device).to_vec(),
             ..plain()
         };
         let fitted = refitted(&parameters, 60_000);
@@ -336,10 +333,7 @@ mod tests {
             drift: 7.2,
             scan_share: 0.1,
             scan_requests: 300.0,
-            devices: vec![Device {
-                share: 1.0,
-                bytes: 2000 * ZONE_BYTES,
-            }],
+            devices: vec![device((1.0, 2000))],
             rate: 60.0,
             ..plain()
         };
@@ -347,32 +341,22 @@ mod tests {
         near("drift", (fitted.parameters.drift / 7.2).ln(), 0.0, 1.0);
         near("scans", fitted.parameters.scan_share, 0.1, 0.04);
         let [real, made] = [&fitted.real, &fitted.made].map(|one| one.locality.of_12_mib().clone());
-        near(
-            "in-sample",
-            made.in_sample[1].unwrap(),
-            real.in_sample[1].unwrap(),
-            3.0,
-        );
-        near(
-            "learned",
-            made.learned[1].unwrap(),
-            real.learned[1].unwrap(),
-            5.0,
-        );
+        let [found, expected] = [&made, &real].map(|one| one.in_sample[1].unwrap());
+        near("in-sample", found, expected, 3.0);
+        let [found, expected] = [&made, &real].map(|one| one.learned[1].unwrap());
+        near("learned", found, expected, 5.0);
     }
 
     #[test]
     fn what_has_no_times_or_nothing_in_it_is_refused() {
-        let of = |features, count| {
-            fit("x", features, |_| {
-                Ok(Generator::new(&plain(), 1).unwrap().requests(count))
-            })
-        };
-        assert!(matches!(
-            of(Features::ADDRESSES, 1000),
-            Err(Unfit::Lacks(_))
-        ));
-        assert!(matches!(of(Features::ALL, 50), Err(Unfit::Lacks(_))));
+        let generator = || Generator::new(&plain(), 1).unwrap();
+        let of = |features, count| fit("x", features, |_| Ok(generator().requests(count)));
+        for (features, count) in [(Features::ADDRESSES, 1000), (Features::ALL, 50)] {
+            assert!(
+                matches!(of(features, count), Err(Unfit::Lacks(_))),
+                "{count}"
+            );
+        }
         assert!(of(Features::ALL, 1000).is_ok());
     }
 }

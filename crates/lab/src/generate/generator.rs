@@ -132,36 +132,31 @@ impl Generator {
         let bytes = self.parameters.zone_bytes;
         let zone_end = (u64::from(visit.zone.index) + 1) * bytes;
         let follows = visit.end + length <= zone_end;
-        let start = if follows && chance(&mut self.rng, self.parameters.sequential) {
-            visit.end
-        } else {
-            self.places.place(visit.zone, length)
+        let start = match follows && chance(&mut self.rng, self.parameters.sequential) {
+            true => visit.end,
+            false => self.places.place(visit.zone, length),
         };
         self.fresh(visit.writes, visit.zone, start, length)
     }
 
     /// A request within a visit, which becomes the current one.
     fn fresh(&mut self, writes: bool, zone: Zone, offset: u64, length: u64) -> (Op, Extent) {
+        let (device, end) = (zone.device, offset + length);
+        self.visit = Some(Visit { writes, zone, end });
         let extent = Extent {
-            device: zone.device,
+            device,
             offset,
             length,
         };
-        self.visit = Some(Visit {
-            writes,
-            zone,
-            end: offset + length,
-        });
         self.remember(writes, extent)
     }
 
     /// Something of before, or a visit where there is nothing yet that is deep enough.
     fn repeated(&mut self, writes: bool) -> (Op, Extent) {
         let recent = &mut self.recent[usize::from(writes)];
-        let (near, far) = if writes {
-            self.parameters.rewrite_distance
-        } else {
-            self.parameters.reread_distance
+        let (near, far) = match writes {
+            true => self.parameters.rewrite_distance,
+            false => self.parameters.reread_distance,
         };
         let far = far.min(recent.len() as u64);
         if near > far {
@@ -188,10 +183,9 @@ impl Generator {
     fn scanned(&mut self) -> Option<Extent> {
         if self.scan.is_none() && chance(&mut self.rng, self.scan_begins) {
             let zone = self.places.any_zone();
-            self.scan = Some(Scan {
-                device: zone.device,
-                next: u64::from(zone.index) * self.parameters.zone_bytes,
-            });
+            let (device, index) = (zone.device, u64::from(zone.index));
+            let next = index * self.parameters.zone_bytes;
+            self.scan = Some(Scan { device, next });
         }
         let mut scan = self.scan.take()?;
         if !chance(&mut self.rng, self.parameters.scan_weight) {
@@ -246,10 +240,9 @@ fn phrase_weights(parameters: &Parameters) -> [f64; 4] {
         writes * anew,
     ];
     // Scans alone: nothing else is ever drawn but at its start.
-    if weights.iter().sum::<f64>() > 0.0 {
-        weights
-    } else {
-        [1.0, 0.0, 0.0, 0.0]
+    match weights.iter().sum::<f64>() > 0.0 {
+        true => weights,
+        false => [1.0, 0.0, 0.0, 0.0],
     }
 }
 
@@ -289,44 +282,32 @@ mod tests {
     #[test]
     fn kinds_get_their_shares_whatever_the_length_of_visits() {
         for run_requests in [1.0, 8.0] {
-            let parameters = Parameters {
+            let mut parameters = Parameters {
                 run_requests,
                 sequential: 1.0,
                 write_share: 0.3,
                 reread_share: 0.4,
                 zone_bytes: 12 << 20,
-                devices: vec![super::super::parameters::Device {
-                    share: 1.0,
-                    bytes: 12 << 30,
-                }],
                 ..plain()
             };
+            parameters.devices[0].bytes = 12 << 30;
             let requests = made(&parameters, 200_000);
             let writes = share(&requests, |request| request.op == Op::Write);
             assert!((writes - 0.3).abs() < 0.01, "{writes}");
             let mut seen = BTreeSet::new();
-            let again = requests
-                .iter()
-                .filter(|request| request.op == Op::Read)
-                .filter(|request| !seen.insert(request.offset))
-                .count();
-            let again = again as f64 / (200_000.0 * 0.7);
+            let reads = requests.iter().filter(|request| request.op == Op::Read);
+            let again = reads.filter(|request| !seen.insert(request.offset));
+            let again = again.count() as f64 / (200_000.0 * 0.7);
             assert!((again - 0.4).abs() < 0.02, "{again}");
         }
     }
 
     #[test]
     fn visits_are_as_long_and_as_sequential_as_asked_for() {
-        let parameters = Parameters {
-            run_requests: 5.0,
-            sequential: 0.5,
-            zone_bytes: 12 << 20,
-            devices: vec![super::super::parameters::Device {
-                share: 1.0,
-                bytes: 120 << 30,
-            }],
-            ..plain()
-        };
+        let mut parameters = plain();
+        (parameters.run_requests, parameters.sequential) = (5.0, 0.5);
+        parameters.zone_bytes = 12 << 20;
+        parameters.devices[0].bytes = 120 << 30;
         let requests = made(&parameters, 100_000);
         let pairs: Vec<(Request, Request)> = requests.windows(2).map(|p| (p[0], p[1])).collect();
         let follows = pairs.iter().filter(|(a, b)| a.end() == b.offset).count() as f64;
@@ -349,10 +330,8 @@ mod tests {
         let scans: Vec<&Request> = requests.iter().filter(|r| r.length == 65_536).collect();
         let found = scans.len() as f64 / requests.len() as f64;
         assert!((found - 0.2).abs() < 0.02, "{found}");
-        let follows = scans
-            .windows(2)
-            .filter(|p| p[0].end() == p[1].offset)
-            .count();
+        let pairs = scans.windows(2);
+        let follows = pairs.filter(|p| p[0].end() == p[1].offset).count();
         assert!(follows as f64 > 0.97 * scans.len() as f64);
         let writes = share(&requests, |request| request.op == Op::Write);
         assert!((writes - 0.5).abs() < 0.01, "{writes}");
@@ -360,22 +339,15 @@ mod tests {
 
     #[test]
     fn nothing_but_scans_and_nothing_but_repeats_go_on_too() {
-        let scans = Parameters {
-            scan_share: 1.0,
-            scan_weight: 1.0,
-            write_share: 0.0,
-            ..plain()
-        };
-        assert!(
-            made(&scans, 1000)
-                .iter()
-                .all(|request| request.op == Op::Read)
+        let mut scans = plain();
+        (scans.scan_share, scans.scan_weight) = (1.0, 1.0);
+        scans.write_share = 0.0;
+        assert_eq!(
+            share(&made(&scans, 1000), |request| request.op == Op::Read),
+            1.0
         );
-        let repeats = Parameters {
-            reread_share: 1.0,
-            rewrite_share: 1.0,
-            ..plain()
-        };
+        let mut repeats = plain();
+        (repeats.reread_share, repeats.rewrite_share) = (1.0, 1.0);
         let found = made(&repeats, 1000);
         let places: BTreeSet<u64> = found.iter().map(|request| request.offset).collect();
         assert!(places.len() <= 2, "{}", places.len());

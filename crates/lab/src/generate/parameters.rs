@@ -92,59 +92,31 @@ impl fmt::Display for Invalid {
 impl std::error::Error for Invalid {}
 
 /// The names of all parameters that need a source.
-pub const NUMBERS: [&str; 25] = [
-    "rate",
-    "gap_cv",
-    "burst_share",
-    "burst_requests",
-    "write_share",
-    "read_sizes",
-    "write_sizes",
-    "align_bytes",
-    "zone_bytes",
-    "active_share",
-    "theta",
-    "hot_share",
-    "drift",
-    "run_requests",
-    "sequential",
-    "reread_share",
-    "reread_distance",
-    "rewrite_share",
-    "rewrite_distance",
-    "scan_share",
-    "scan_requests",
-    "scan_weight",
-    "scan_bytes",
-    "devices.share",
-    "devices.bytes",
-];
+pub fn numbers() -> impl Iterator<Item = &'static str> {
+    "rate gap_cv burst_share burst_requests write_share read_sizes write_sizes align_bytes zone_bytes \
+     active_share theta hot_share drift run_requests sequential reread_share reread_distance \
+     rewrite_share rewrite_distance scan_share scan_requests scan_weight scan_bytes devices.share devices.bytes"
+        .split(' ')
+}
 
 impl Parameters {
     pub fn from_toml(text: &str) -> Result<Parameters, Invalid> {
-        let parameters: Parameters =
-            toml::from_str(text).map_err(|error| Invalid(error.to_string()))?;
+        let read = toml::from_str::<Parameters>(text);
+        let parameters = read.map_err(|error| Invalid(error.to_string()))?;
         parameters.check()?;
         Ok(parameters)
     }
 
     /// As [`Parameters::from_toml`] reads it.
     pub fn to_toml(&self) -> String {
-        let mut text = format!(
-            "name = {}\nsummary = {}\n",
-            quoted(&self.name),
-            quoted(&self.summary)
-        );
+        let (name, summary) = (quoted(&self.name), quoted(&self.summary));
+        let mut text = format!("name = {name}\nsummary = {summary}\n");
         for (number, value) in self.written() {
             let _ = writeln!(text, "{number} = {value}");
         }
         text.push_str("devices = [\n");
-        for device in &self.devices {
-            let _ = writeln!(
-                text,
-                "    {{ share = {:?}, bytes = {} }},",
-                device.share, device.bytes
-            );
+        for Device { share, bytes } in &self.devices {
+            let _ = writeln!(text, "    {{ share = {share:?}, bytes = {bytes} }},");
         }
         text.push_str("]\n");
         if !self.sources.is_empty() {
@@ -161,10 +133,9 @@ impl Parameters {
         let float = |value: f64| format!("{value:?}");
         let pair = |(near, far): (u64, u64)| format!("[{near}, {far}]");
         let sizes = |sizes: &[(u64, f64)]| {
-            let shown = sizes
-                .iter()
-                .map(|(bytes, weight)| format!("[{bytes}, {weight:?}]"));
-            format!("[{}]", shown.collect::<Vec<String>>().join(", "))
+            let shown = |(bytes, weight): &(u64, f64)| format!("[{bytes}, {weight:?}]");
+            let shown: Vec<String> = sizes.iter().map(shown).collect();
+            format!("[{}]", shown.join(", "))
         };
         vec![
             ("rate", float(self.rate)),
@@ -202,11 +173,8 @@ impl Parameters {
     /// Mean size in bytes of fresh reads or writes.
     pub fn mean_bytes(sizes: &[(u64, f64)]) -> f64 {
         let whole: f64 = sizes.iter().map(|(_, weight)| weight).sum();
-        let sum: f64 = sizes
-            .iter()
-            .map(|(size, weight)| *size as f64 * weight)
-            .sum();
-        sum / whole
+        let bytes = sizes.iter().map(|(size, weight)| *size as f64 * weight);
+        bytes.sum::<f64>() / whole
     }
 
     /// Whether a generator can be made of it.
@@ -229,16 +197,15 @@ impl Parameters {
     }
 
     fn check_sizes(&self, name: &str, sizes: &[(u64, f64)]) -> Result<(), Invalid> {
+        let invalid = |reason: &str| Err(Invalid(format!("{name}{reason}")));
         if sizes.is_empty() || sizes.len() > SIZES_MAX {
-            return Err(Invalid(format!(
-                "{name} has no sizes, or more than {SIZES_MAX}"
-            )));
+            return invalid(&format!(" has no sizes, or more than {SIZES_MAX}"));
         }
         for (bytes, weight) in sizes {
             if *bytes == 0 || *bytes > LENGTH_MAX.min(self.zone_bytes) {
-                let reason =
-                    format!("{name}: {bytes} bytes are none, or more than a zone or 1 GiB");
-                return Err(Invalid(reason));
+                return invalid(&format!(
+                    ": {bytes} bytes are none, or more than a zone or 1 GiB"
+                ));
             }
             within(name, *weight, 0.0, 1e15)?;
         }
@@ -281,10 +248,11 @@ impl Parameters {
         within("sequential", self.sequential, 0.0, 1.0)?;
         within("reread_share", self.reread_share, 0.0, 1.0)?;
         within("rewrite_share", self.rewrite_share, 0.0, 1.0)?;
-        for (name, (near, far)) in [
-            ("reread_distance", self.reread_distance),
-            ("rewrite_distance", self.rewrite_distance),
-        ] {
+        let distances = [self.reread_distance, self.rewrite_distance];
+        for (name, (near, far)) in ["reread_distance", "rewrite_distance"]
+            .into_iter()
+            .zip(distances)
+        {
             if near == 0 || near > far || far > DISTANCE_MAX {
                 let reason = format!("{name}: {near} to {far} is not within 1 to {DISTANCE_MAX}");
                 return Err(Invalid(reason));
@@ -299,9 +267,8 @@ impl Parameters {
         within("scan_requests", self.scan_requests, 1.0, 1e12)?;
         let bytes = self.scan_bytes;
         if bytes == 0 || bytes > LENGTH_MAX.min(self.zone_bytes) {
-            return Err(Invalid(format!(
-                "scan_bytes: {bytes} are none, or more than a zone"
-            )));
+            let reason = format!("scan_bytes: {bytes} are none, or more than a zone");
+            return Err(Invalid(reason));
         }
         Ok(())
     }
@@ -324,12 +291,11 @@ fn quoted(text: &str) -> String {
 }
 
 fn within(name: &str, value: f64, low: f64, high: f64) -> Result<(), Invalid> {
-    if (low..=high).contains(&value) {
-        return Ok(());
+    let reason = format!("{name} is {value}, not within {low} to {high}");
+    match (low..=high).contains(&value) {
+        true => Ok(()),
+        false => Err(Invalid(reason)),
     }
-    Err(Invalid(format!(
-        "{name} is {value}, not within {low} to {high}"
-    )))
 }
 
 #[cfg(test)]
@@ -380,7 +346,7 @@ pub mod tests {
         let file = file.expect("the document has it");
         let parameters = Parameters::from_toml(file).expect("sound");
         assert_eq!(parameters.sources, BTreeMap::new());
-        for name in NUMBERS {
+        for name in numbers() {
             let field = name.split('.').next().unwrap_or(name);
             assert!(document.contains(&format!("`{field}`")), "{name}");
             // None may be left out.

@@ -50,11 +50,8 @@ struct Drift {
 impl Places {
     pub fn new(parameters: &Parameters, mut rng: Rng) -> Result<Places, Invalid> {
         let whole = |bytes: u64| u32::try_from(bytes / parameters.zone_bytes);
-        let zones: Result<Vec<u32>, _> = parameters
-            .devices
-            .iter()
-            .map(|device| whole(device.bytes))
-            .collect();
+        let devices = parameters.devices.iter();
+        let zones: Result<Vec<u32>, _> = devices.clone().map(|one| whole(one.bytes)).collect();
         let device_zones = zones.map_err(|_| Invalid("too many zones".into()))?;
         let sum = |sum: &mut u32, zones: &u32| {
             let before = *sum;
@@ -65,11 +62,7 @@ impl Places {
         let total: u32 = device_zones.iter().sum();
         let active = (f64::from(total) * parameters.active_share).ceil().max(1.0) as u32;
         let weights = (1..=active.min(total)).map(|rank| pow(f64::from(rank), -parameters.theta));
-        let shares: Vec<f64> = parameters
-            .devices
-            .iter()
-            .map(|device| device.share)
-            .collect();
+        let shares: Vec<f64> = devices.map(|device| device.share).collect();
         let zone_of_rank = assign(&device_zones, &shares, weights.clone(), &mut rng.fork(1));
         let slots = parameters.zone_bytes / parameters.align_bytes;
         Ok(Places {
@@ -173,20 +166,16 @@ impl Drift {
 }
 
 /// The zone of each rank: first those with weights, then all that are left.
-fn assign(
-    device_zones: &[u32],
-    shares: &[f64],
-    weights: impl Iterator<Item = f64> + Clone,
-    rng: &mut Rng,
-) -> Vec<Zone> {
-    let mut left: Vec<Vec<u32>> = device_zones
-        .iter()
-        .map(|zones| {
-            let mut indices: Vec<u32> = (0..*zones).collect();
-            shuffle(rng, &mut indices);
-            indices
-        })
-        .collect();
+fn assign<W>(device_zones: &[u32], shares: &[f64], weights: W, rng: &mut Rng) -> Vec<Zone>
+where
+    W: Iterator<Item = f64> + Clone,
+{
+    let mut shuffled = |zones: &u32| {
+        let mut indices: Vec<u32> = (0..*zones).collect();
+        shuffle(rng, &mut indices);
+        indices
+    };
+    let mut left: Vec<Vec<u32>> = device_zones.iter().map(&mut shuffled).collect();
     let whole = weights.clone().sum::<f64>() / shares.iter().sum::<f64>();
     let due: Vec<f64> = shares.iter().map(|share| share * whole).collect();
     let mut given = vec![0.0; shares.len()];
@@ -246,15 +235,10 @@ mod tests {
 
     #[test]
     fn the_law_holds_over_all_zones_and_the_shares_over_devices() {
-        let device = |share, zones: u64| Device {
-            share,
-            bytes: zones << 20,
-        };
-        let parameters = Parameters {
-            theta: 0.8,
-            devices: vec![device(3.0, 600), device(1.0, 200)],
-            ..plain()
-        };
+        let devices = [(3.0, 600 << 20), (1.0, 200 << 20)];
+        let mut parameters = plain();
+        parameters.theta = 0.8;
+        parameters.devices = devices.map(|(share, bytes)| Device { share, bytes }).into();
         let mut places = places(&parameters);
         let mut counts = vec![[0u32; 600]; 2];
         for _ in 0..400_000 {
@@ -269,23 +253,17 @@ mod tests {
         for rank in [1, 5, 50] {
             let expected = 400_000.0 * f64::from(rank).powf(-0.8) / sum;
             let found = f64::from(ranked[rank as usize - 1]);
-            assert!(
-                (found / expected - 1.0).abs() < 0.1,
-                "{rank}: {found} {expected}"
-            );
+            let near = (found / expected - 1.0).abs() < 0.1;
+            assert!(near, "{rank}: {found} {expected}");
         }
     }
 
     #[test]
     fn a_zone_is_gone_through_before_a_place_repeats() {
         for (zone_bytes, align_bytes) in [(1 << 20, 4096), (12 << 20, 4096), (4096, 4096)] {
-            let parameters = Parameters {
-                zone_bytes,
-                align_bytes,
-                read_sizes: vec![(4096, 1.0)],
-                write_sizes: vec![(4096, 1.0)],
-                ..plain()
-            };
+            let mut parameters = plain();
+            (parameters.zone_bytes, parameters.align_bytes) = (zone_bytes, align_bytes);
+            parameters.write_sizes = parameters.read_sizes.clone();
             let mut places = places(&parameters);
             let zone = places.zone();
             let slots = zone_bytes / align_bytes;
@@ -298,15 +276,11 @@ mod tests {
 
     #[test]
     fn nothing_leaves_its_device() {
-        let parameters = Parameters {
-            align_bytes: 512,
-            ..plain()
-        };
+        let mut parameters = plain();
+        parameters.align_bytes = 512;
         let mut places = places(&parameters);
-        let last = Zone {
-            device: 0,
-            index: 99,
-        };
+        let (device, index) = (0, 99);
+        let last = Zone { device, index };
         for _ in 0..4096 {
             let start = places.place(last, 300_000);
             assert!(start + 300_000 <= 100 << 20);
@@ -319,10 +293,8 @@ mod tests {
             let parameters = Parameters { drift, ..plain() };
             let mut places = places(&parameters);
             let hot = |places: &Places| -> BTreeSet<u32> {
-                places.zone_of_rank[..20]
-                    .iter()
-                    .map(|zone| zone.index)
-                    .collect()
+                let zones = places.zone_of_rank[..20].iter();
+                zones.map(|zone| zone.index).collect()
             };
             let before = hot(&places);
             places.drift(HOUR_NS as u64 + 1);
@@ -334,10 +306,8 @@ mod tests {
 
     #[test]
     fn zones_out_of_use_are_not_drawn() {
-        let parameters = Parameters {
-            active_share: 0.1,
-            ..plain()
-        };
+        let mut parameters = plain();
+        parameters.active_share = 0.1;
         let mut places = places(&parameters);
         let seen: BTreeSet<u32> = (0..10_000).map(|_| places.zone().index).collect();
         assert_eq!(seen.len(), 10);

@@ -121,33 +121,22 @@ pub fn every() -> Vec<Parameters> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::parameters::NUMBERS;
+    use super::super::parameters::numbers;
     use super::*;
 
     #[test]
     fn every_preset_makes_parameters_and_every_number_has_its_source() {
         assert_eq!(every().len(), 11 * 3 + 2);
         for parameters in every() {
-            for number in NUMBERS {
+            for number in numbers() {
                 let source = parameters.sources.get(number);
-                let words = [
-                    "printed:",
-                    "measured:",
-                    "recalled:",
-                    "assumed:",
-                    "derived:",
-                    "set:",
-                ];
-                let told =
-                    source.is_some_and(|source| words.iter().any(|word| source.starts_with(word)));
-                assert!(told, "{} of {}: {source:?}", number, parameters.name);
+                let kind = source.and_then(|source| source.split_once(':'));
+                let mut kinds = "printed measured recalled assumed derived set".split(' ');
+                let said = kinds.any(|known| kind.is_some_and(|(kind, _)| kind == known));
+                assert!(said, "{} of {}: {source:?}", number, parameters.name);
             }
-            assert_eq!(
-                parameters.sources.len(),
-                NUMBERS.len(),
-                "{}",
-                parameters.name
-            );
+            let (found, name) = (parameters.sources.len(), parameters.name);
+            assert_eq!(found, numbers().count(), "{name}");
         }
     }
 

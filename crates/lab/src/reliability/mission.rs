@@ -56,11 +56,9 @@ struct Step {
 impl Step {
     fn after(chain: &Chain, hours: f64, after_loss: AfterLoss) -> Step {
         let (generator, loss) = generator(chain, after_loss);
-        let fastest = generator
-            .iter()
-            .zip(&loss)
-            .map(|(row, loss)| row.iter().sum::<f64>() + loss)
-            .fold(f64::MIN_POSITIVE, f64::max);
+        let rows = generator.iter().zip(&loss);
+        let rates = rows.map(|(row, loss)| row.iter().sum::<f64>() + loss);
+        let fastest = rates.fold(f64::MIN_POSITIVE, f64::max);
         let mut doublings = 0;
         let mut span = hours;
         while span * fastest > 1.0 && doublings < DOUBLINGS_MAX {
@@ -75,20 +73,12 @@ impl Step {
     }
 
     fn doubled(&self) -> Step {
-        let lost = self
-            .moves
-            .iter()
-            .zip(&self.lost)
-            .map(|(row, first)| first + dot(row, &self.lost))
-            .collect();
-        let moves = self
-            .moves
-            .iter()
-            .map(|row| combine(row, &self.moves))
-            .collect();
+        let rows = || self.moves.iter();
+        let lost = rows().zip(&self.lost);
+        let lost = lost.map(|(row, first)| first + dot(row, &self.lost));
         let mut step = Step {
-            moves,
-            lost,
+            moves: rows().map(|row| combine(row, &self.moves)).collect(),
+            lost: lost.collect(),
             after_loss: self.after_loss,
         };
         step.scale();
@@ -213,12 +203,8 @@ mod tests {
 
     /// One disk of rate a fails; from the second state it is repaired at rate m, or lost at rate b.
     fn pair(a: usize, m: usize, b: usize) -> Chain {
-        let edges = [
-            (0, Target::State(1), a),
-            (1, Target::State(0), m),
-            (1, Target::Loss, b),
-        ];
-        chain(2, &edges)
+        use Target::{Loss, State};
+        chain(2, &[(0, State(1), a), (1, State(0), m), (1, Loss, b)])
     }
 
     /// The textbook's survival of two states: (s1 e^(s2 t) - s2 e^(s1 t)) / (s1 - s2).
@@ -237,10 +223,8 @@ mod tests {
                 let found = mission(&pair(a, m, b), hours).expect("two states");
                 let right = 1.0 - survival(a as f64, m as f64, b as f64, hours);
                 let error = (found.probability - right).abs();
-                assert!(
-                    error < 1e-11 + 1e-9 * right,
-                    "{a} {m} {b} {hours}: {found:?} {right}"
-                );
+                let small = error < 1e-11 + 1e-9 * right;
+                assert!(small, "{a} {m} {b} {hours}: {found:?} {right}");
             }
         }
     }
@@ -249,10 +233,8 @@ mod tests {
     fn small_probabilities_keep_their_digits() {
         // a b t^2 / 2 for a t so small that nothing else counts.
         let found = mission(&pair(1, 1, 1), 1e-9).expect("two states");
-        assert!(
-            (found.probability / 0.5e-18 - 1.0).abs() < 1e-8,
-            "{found:?}"
-        );
+        let near = (found.probability / 0.5e-18 - 1.0).abs() < 1e-8;
+        assert!(near, "{found:?}");
     }
 
     #[test]

@@ -79,16 +79,13 @@ fn ten_to(power: i32) -> Exact {
 /// `1e6h`, `24h`, `90m`, `3.5d`, `5y`: a time in hours, exact; the unit is never left out.
 pub fn parse_hours(text: &str) -> Result<Exact, String> {
     let wrong = || format!("{text:?} is not a time such as 90m, 24h, 3.5d, 5y or 1e6h");
-    let split = text
-        .rfind(|c: char| !c.is_ascii_alphabetic())
-        .map_or(0, |last| last + 1);
+    let last = text.rfind(|c: char| !c.is_ascii_alphabetic());
+    let split = last.map_or(0, |last| last + 1);
     if !text.is_char_boundary(split) {
         return Err(wrong());
     }
-    let (_, hours, of) = TIMES
-        .iter()
-        .find(|(unit, _, _)| *unit == &text[split..])
-        .ok_or_else(wrong)?;
+    let found = TIMES.iter().find(|(unit, _, _)| *unit == &text[split..]);
+    let (_, hours, of) = found.ok_or_else(wrong)?;
     let number = parse_number(&text[..split]).map_err(|_| wrong())?;
     Ok(number * Exact::new((*hours).into(), (*of).into()))
 }

@@ -55,11 +55,8 @@ pub fn metered(model: Model) -> (Instrumented, Meter) {
         busy_ns: [0; 4],
         free_at: 0,
     }));
-    let meter = Meter {
-        drive: Arc::clone(&shared),
-        counts: true,
-    };
-    (Instrumented(shared), meter)
+    let (drive, counts) = (Arc::clone(&shared), true);
+    (Instrumented(shared), Meter { drive, counts })
 }
 
 fn serve(metered: &mut Metered, now: Nanos, asked: &Asked, rng: &mut Rng) -> Nanos {
@@ -77,12 +74,10 @@ impl Device for Beside {
     }
 
     fn choose(&mut self, now: Nanos, waiting: &VecDeque<Asked>) -> usize {
-        let shifted = waiting.iter().map(|asked| Asked {
-            at: asked.at + self.base,
-            ..*asked
-        });
-        self.shifted.clear();
-        self.shifted.extend(shifted);
+        self.shifted.clone_from(waiting);
+        self.shifted
+            .iter_mut()
+            .for_each(|asked| asked.at += self.base);
         let mut metered = lock(&self.drive);
         metered.model.device().choose(now, &self.shifted)
     }
@@ -111,11 +106,8 @@ impl Meter {
             base,
             shifted: VecDeque::new(),
         };
-        let meter = Meter {
-            drive: Arc::clone(&self.drive),
-            counts: false,
-        };
-        (beside, meter)
+        let (drive, counts) = (Arc::clone(&self.drive), false);
+        (beside, Meter { drive, counts })
     }
 
     /// Whether it has a drive of its own.
@@ -152,11 +144,9 @@ impl Meter {
         match &mut lock(&self.drive).model {
             Model::Hard(disk) => {
                 let estimate_uj = micro(disk.rating()?.energy_nj(spent));
-                let drawn = energy(&disk.ledger(now)?);
-                Some(Energy {
-                    estimate_uj,
-                    ..drawn
-                })
+                let mut drawn = energy(&disk.ledger(now)?);
+                drawn.estimate_uj = estimate_uj;
+                Some(drawn)
             }
             Model::Flash(_) => None,
         }

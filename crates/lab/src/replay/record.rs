@@ -115,12 +115,8 @@ impl Recorder {
         phase.read_blocks = std::array::from_fn(|i| now[i].saturating_sub(then[i]));
         let (now, then) = (reading.redirected, self.reading.redirected);
         phase.redirected = std::array::from_fn(|i| now[i].saturating_sub(then[i]));
-        let before = self
-            .reading
-            .busy_ns
-            .iter()
-            .copied()
-            .chain(std::iter::repeat(0));
+        let before = self.reading.busy_ns.iter().copied();
+        let before = before.chain(std::iter::repeat(0));
         let busy = reading.busy_ns.iter().zip(before);
         phase.busy_ns = busy.map(|(new, old)| new.saturating_sub(old)).collect();
         let none = Labour::default();
@@ -135,10 +131,8 @@ impl Recorder {
     }
 
     pub fn happened(&mut self, at_ns: u64, what: impl Into<String>) {
-        self.log.happened.push(Happened {
-            at_ns,
-            what: what.into(),
-        });
+        let what = what.into();
+        self.log.happened.push(Happened { at_ns, what });
     }
 
     pub fn log(&mut self) -> &mut Log {
@@ -209,40 +203,22 @@ mod tests {
         recorder.begin("one", 0, Reading::default());
         recorder.answer(&answer(10, 5));
         recorder.answer(&answer(250, 7));
-        let counters = Counters {
-            ios: [3, 2, 1, 0],
-            ..Counters::default()
-        };
-        let reading = Reading {
-            counters,
-            busy_ns: vec![40],
-            ..Reading::default()
-        };
+        let mut reading = Reading::default();
+        reading.counters.ios = [3, 2, 1, 0];
+        reading.busy_ns = vec![40];
         recorder.end(260, reading.clone());
-        recorder.begin("two", 260, reading);
-        recorder.answer(&Answer {
-            ok: false,
-            ..answer(270, 9)
-        });
-        recorder.end(
-            280,
-            Reading {
-                counters,
-                busy_ns: vec![45, 3],
-                ..Reading::default()
-            },
-        );
+        recorder.begin("two", 260, reading.clone());
+        let mut failed = answer(270, 9);
+        failed.ok = false;
+        recorder.answer(&failed);
+        reading.busy_ns = vec![45, 3];
+        recorder.end(280, reading);
         let log = recorder.finish(280);
         let counts: Vec<u64> = log.steps.iter().map(|step| step.requests).collect();
         assert_eq!(counts, [1, 0, 1]);
-        assert_eq!(
-            (log.phases[0].times.count, log.phases[0].ios),
-            (2, [3, 2, 1, 0])
-        );
-        assert_eq!((log.phases[1].failed, log.phases[1].times.count), (1, 0));
-        assert_eq!(
-            (log.phases[1].busy_ns.as_slice(), log.phases[1].ios),
-            (&[5, 3][..], [0; 4])
-        );
+        let [one, two] = [&log.phases[0], &log.phases[1]];
+        assert_eq!((one.times.count, one.ios), (2, [3, 2, 1, 0]));
+        assert_eq!((two.failed, two.times.count), (1, 0));
+        assert_eq!((&two.busy_ns[..], two.ios), (&[5, 3][..], [0; 4]));
     }
 }

@@ -5,7 +5,7 @@ use crate::print::terminal::{out, outln, print_note};
 use crate::verbs::lab::trace::args::{TraceFit, TraceGenerate, TraceOutput};
 use crate::verbs::lab::trace::files::{Input, cannot_write, write};
 use restripe_lab::generate::fit::{Fitted, Unfit};
-use restripe_lab::generate::parameters::NUMBERS;
+use restripe_lab::generate::parameters::numbers;
 use restripe_lab::generate::{
     Generator, Invalid, Parameters, Preset, fit as fit_trace, label, preset,
 };
@@ -107,7 +107,7 @@ pub(crate) fn fit(verb: &TraceFit) -> Outcome {
         other => Failure::new(other.to_string()).at(path.display()),
     })?;
     input.tell_skipped();
-    for number in NUMBERS {
+    for number in numbers() {
         let source = format!("fitted: to {name}");
         fitted.parameters.sources.insert(number.into(), source);
     }
