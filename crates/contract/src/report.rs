@@ -83,15 +83,16 @@ pub enum WhyRefused {
     Owned,
 }
 
-impl WhyRefused {
-    pub const ALL: [WhyRefused; 6] = [
-        WhyRefused::ReadOnly,
-        WhyRefused::NoSpace,
-        WhyRefused::TooFew,
-        WhyRefused::LogFailed,
-        WhyRefused::LogFull,
-        WhyRefused::Owned,
-    ];
+restripe_format::named! {
+    /// Named as `status` and the metrics have them.
+    WhyRefused {
+        ReadOnly = "read-only",
+        NoSpace = "no-space",
+        TooFew = "too-few-members",
+        LogFailed = "log-failed",
+        LogFull = "log-full",
+        Owned = "other-owner",
+    }
 }
 
 /// What a growth would do.

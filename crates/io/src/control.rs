@@ -48,7 +48,7 @@ pub use facts::{FactView, Telling};
 pub use folder::runtime_folder;
 pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, socket_path, wait_until_free};
-pub use refusal::{READ_ONLY, RefusalView, reason_word};
+pub use refusal::{READ_ONLY, RefusalView};
 pub use request::{Refusal, Reply, Request};
 pub use schema::{
     AimView, CountersView, DroppedView, GrowthView, HeatView, HostedView, LostView, MemberView,

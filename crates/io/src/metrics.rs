@@ -7,7 +7,7 @@
 
 use crate::control::{
     BufferView, CountersView, EnergyView, HeatView, LastScrubView, LendingView, MemberView,
-    OverlayView, SpindleView, StatusView, SurrogateView, TaskView, reason_word,
+    OverlayView, SpindleView, StatusView, SurrogateView, TaskView,
 };
 use restripe_array::report::WhyRefused;
 use restripe_array::shown;
@@ -68,7 +68,7 @@ metrics! { ARRAY: StatusView {
     restripe_state "1 for the current state of the array."
         = |s, to| to.states(&[], STATES, &s.state);
     restripe_writes_refused "1 for the reason why writes are refused."
-        = |s, to| to.each("reason", WhyRefused::ALL.map(reason_word).map(|reason| {
+        = |s, to| to.each("reason", WhyRefused::ALL.map(WhyRefused::name).map(|reason| {
             let refusal = s.refuses_writes.as_ref();
             (reason, u8::from(refusal.is_some_and(|one| one.reason == reason)))
         }));

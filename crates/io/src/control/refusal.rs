@@ -25,7 +25,7 @@ impl RefusalView {
         let Refusal { why, members } = status.refusal.as_ref()?;
         let members: Vec<String> = members.iter().map(|one| path_of(one.0)).collect();
         Some(RefusalView {
-            reason: reason_word(*why).into(),
+            reason: why.name().into(),
             text: text_of(*why, &members),
             hint: hint_of(*why, &members, status),
             members,
@@ -37,17 +37,6 @@ impl RefusalView {
 pub(super) fn had_to(status: &Status) -> bool {
     let refusal = status.refusal.as_ref();
     refusal.is_some_and(|one| one.why != WhyRefused::ReadOnly)
-}
-
-pub fn reason_word(why: WhyRefused) -> &'static str {
-    match why {
-        WhyRefused::ReadOnly => "read-only",
-        WhyRefused::NoSpace => "no-space",
-        WhyRefused::TooFew => "too-few-members",
-        WhyRefused::LogFailed => "log-failed",
-        WhyRefused::LogFull => "log-full",
-        WhyRefused::Owned => "other-owner",
-    }
 }
 
 fn text_of(why: WhyRefused, members: &[String]) -> String {
@@ -115,7 +104,7 @@ mod tests {
             let asked_for = why == WhyRefused::ReadOnly;
             assert_eq!(view.state == "healthy", asked_for, "{why:?}");
             let refusal = view.refuses_writes.expect("told");
-            assert_eq!(refusal.reason, reason_word(why));
+            assert_eq!(refusal.reason, why.name());
             assert_eq!(refusal.members, ["/d/2"]);
             let of_members = !asked_for && why != WhyRefused::Owned;
             assert!(!of_members || refusal.text.contains("/d/2"), "{refusal:?}");

@@ -465,18 +465,10 @@ fn level_word(level: Level) -> &'static str {
 }
 
 fn rotation_word(level: Level) -> &'static str {
-    let rotation = match level {
-        Level::Raid5(rotation) | Level::Raid6(rotation) => rotation,
-        Level::ReedSolomon { .. } => Rotation::LeftSymmetric,
-        _ => return "",
-    };
-    match rotation {
-        Rotation::LeftAsymmetric => "left-asymmetric",
-        Rotation::RightAsymmetric => "right-asymmetric",
-        Rotation::LeftSymmetric => "left-symmetric",
-        Rotation::RightSymmetric => "right-symmetric",
-        Rotation::ParityFirst => "parity-first",
-        Rotation::ParityLast => "parity-last",
+    match level {
+        Level::Raid5(rotation) | Level::Raid6(rotation) => rotation.name(),
+        Level::ReedSolomon { .. } => Rotation::LeftSymmetric.name(),
+        _ => "",
     }
 }
 

@@ -3,7 +3,6 @@
 use super::*;
 use crate::member::{self, OpenOptions};
 use crate::nbd_wire::message::Request;
-use crate::nbd_wire::option::{encode_info_query, encode_option};
 use crate::plain::Plain;
 use crate::remote::LocalClient;
 use restripe_array::layout::{Level, Rotation};
@@ -409,24 +408,9 @@ fn nonsense_from_this_process_is_refused() {
 
 /// Attaches to the only array of a server.
 fn attach(path: &Path) -> UnixStream {
-    let mut stream = UnixStream::connect(path).expect("it listens");
-    stream.read_exact(&mut [0; 18]).expect("it greets");
-    let mut hello = b"\0\0\0\x03".to_vec();
-    encode_option(7, &[&encode_info_query("", &[])], &mut hello);
-    stream.write_all(&hello).expect("room");
-    loop {
-        let mut header = [0; 20];
-        stream.read_exact(&mut header).expect("it answers");
-        let word = |at: usize| {
-            let word = header[at..].first_chunk().expect("a header has it");
-            u32::from_be_bytes(*word)
-        };
-        let mut data = vec![0; word(16) as usize];
-        stream.read_exact(&mut data).expect("it answers");
-        if word(12) == 1 {
-            return stream;
-        }
-    }
+    leases::Client::attach(path, "")
+        .expect("it is served")
+        .stream
 }
 
 /// Asks for the first bytes, so many times.

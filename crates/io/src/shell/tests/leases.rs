@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::host::Delivery;
+use crate::nbd_wire::option::{encode_info_query, encode_option};
 use restripe_array::meta::{Partner, PartnerRole};
 use restripe_array::{Class, CommandError, Event, LeaseCommand, LeaseError, LeaseName};
 
@@ -104,14 +105,14 @@ fn make(members: &[Plain]) {
 }
 
 /// A client that asks for one thing at a time.
-struct Client {
-    stream: UnixStream,
+pub(super) struct Client {
+    pub(super) stream: UnixStream,
     size: u64,
 }
 
 impl Client {
     /// Attaches, or gives the kind of the refusal.
-    fn attach(path: &Path, export: &str) -> Result<Client, u32> {
+    pub(super) fn attach(path: &Path, export: &str) -> Result<Client, u32> {
         let mut stream = UnixStream::connect(path).expect("it listens");
         stream.set_read_timeout(PATIENCE).expect("a socket");
         stream.read_exact(&mut [0; 18]).expect("it greets");
