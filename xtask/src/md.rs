@@ -341,7 +341,7 @@ impl Bench {
         Ok(verdicts(&said))
     }
 
-    /// Restripe takes over what md left at this stage, as members made with `--init trust`.
+    /// Restripe takes over what md left at this stage, as members made with `--init assume-clean`.
     fn judge(&self, case: &Case, stage: &Stage) -> Outcome<()> {
         let members = self.take_over(case, stage)?;
         let daemon = self.house.serve(&members)?;

@@ -7,6 +7,7 @@ use restripe_array::{StartMode, Throttle};
 use std::fmt;
 
 pub(crate) mod config;
+pub(crate) mod renamed;
 pub(crate) mod watts;
 
 /// The array that a verb is about.
@@ -168,13 +169,15 @@ pub(crate) enum RotationName {
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InitName {
     /// Ready at once; data never written reads as zeros
-    Written,
+    #[value(alias = "written")]
+    Lazy,
     /// Ready at once; copies and parity are brought in sync in the background
     Sync,
     /// Zero every member first
     Zero,
     /// Assume that the members are in sync, without a check
-    Trust,
+    #[value(alias = "trust")]
+    AssumeClean,
 }
 
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,7 +18,9 @@ use std::process::ExitCode;
 use verbs::{Cli, only_prints, run};
 
 fn main() -> ExitCode {
-    let cli = match Cli::try_parse_from(without_help_verb(std::env::args_os().collect())) {
+    let (words, warnings) = args::renamed::line(std::env::args_os().collect());
+    warnings.iter().for_each(terminal::warn);
+    let cli = match Cli::try_parse_from(without_help_verb(words)) {
         Ok(cli) => cli,
         Err(other) => return without_verb(&other),
     };

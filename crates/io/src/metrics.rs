@@ -84,7 +84,7 @@ metrics! { ARRAY: StatusView {
     restripe_size_bytes(size_bytes) "Usable bytes of the array.";
     restripe_generation(generation) "Generation of the metadata.";
     restripe_lost_bytes(lost_bytes) "Bytes that could not be recovered from redundancy.";
-    restripe_in_doubt_bytes
+    restripe_dirty_region_bytes
         "Upper bound of the bytes that are valid on primary copies only, until a resync has passed them."
         = |s, to| to.one(s.in_doubt_bytes);
 }}
@@ -215,47 +215,47 @@ metrics! { SURROGATE: SurrogateView {
 }}
 
 metrics! { BUFFER: BufferView {
-    restripe_code_cache_buffer_used "1 while flushes write to the code cache's NVRAM buffer."
+    restripe_code_cache_nvram_used "1 while flushes write to the code cache's NVRAM buffer."
         = |b, to| to.flag(b.used);
-    restripe_code_cache_buffer_records
+    restripe_code_cache_nvram_records
         "Records in the NVRAM buffer that are not yet durable in the log."
         = |b, to| to.one(b.records);
-    restripe_code_cache_buffer_versions_total
+    restripe_code_cache_nvram_versions_total
         "Versions of records that were written to the NVRAM buffer."
         = |b, to| to.one(b.versions);
 }}
 
 metrics! { OVERLAY: OverlayView {
-    restripe_surrogate_away_bytes(away_bytes) "Bytes whose only current copy is in the surrogate.";
-    restripe_surrogate_ahead_bytes
+    restripe_surrogate_dirty_bytes(away_bytes) "Bytes whose only current copy is in the surrogate.";
+    restripe_surrogate_deferred_bytes
         "Bytes that are current on primary copies and not on secondary copies."
         = |o, to| to.one(o.ahead_bytes);
-    restripe_surrogate_exposed_bytes(exposed_bytes) "Bytes whose only current copy is a primary copy.";
-    restripe_surrogate_clean_bytes
+    restripe_surrogate_unprotected_bytes(exposed_bytes) "Bytes whose only current copy is a primary copy.";
+    restripe_surrogate_cached_bytes
         "Bytes of cached copies in the surrogate, which may be dropped."
         = |o, to| to.one(o.clean_bytes);
     restripe_surrogate_log_bytes(log_bytes) "Size of the surrogate's log in bytes.";
     restripe_surrogate_extents(extents) "Extents in the map from the array to the log.";
     restripe_surrogate_extents_max(extents_max) "Maximum number of extents in this map.";
-    restripe_surrogate_going_home "1 while a destage runs." = |o, to| to.flag(o.going_home);
-    restripe_surrogate_broken "1 if the log failed." = |o, to| to.flag(o.broken);
+    restripe_surrogate_destaging "1 while a destage runs." = |o, to| to.flag(o.going_home);
+    restripe_surrogate_log_failed "1 if the log failed." = |o, to| to.flag(o.broken);
     restripe_surrogate_redirected_writes_total "User writes that were redirected to the surrogate."
         = |o, to| to.one(o.redirected_writes);
     restripe_surrogate_log_reads_total(log_reads) "User reads served from the surrogate only.";
     restripe_surrogate_split_reads_total "User reads served from the surrogate and the main set."
         = |o, to| to.one(o.split_reads);
-    restripe_surrogate_home_bytes_total(home_bytes) "Bytes that were destaged to the main set.";
-    restripe_surrogate_clean_copies_total "Cached copies that were made of data in the main set."
+    restripe_surrogate_destaged_bytes_total(home_bytes) "Bytes that were destaged to the main set.";
+    restripe_surrogate_cached_copies_total "Cached copies that were made of data in the main set."
         = |o, to| to.one(o.clean_copies);
 }}
 
 metrics! { STANDBY: OverlayView {
-    restripe_code_cache_mirrors_asleep(mirrors_asleep) "Mirrors in standby.";
-    restripe_code_cache_starts_a_day_max "Maximum spin-downs of mirrors per day."
+    restripe_code_cache_mirrors_standby(mirrors_asleep) "Mirrors in standby.";
+    restripe_code_cache_spin_downs_per_day_max "Maximum spin-downs of mirrors per day."
         = |o, to| to.maybe(o.starts_a_day_max);
-    restripe_code_cache_starts_left "Spin-downs that are left in this budget now."
+    restripe_code_cache_spin_downs_left "Spin-downs that are left in this budget now."
         = |o, to| to.maybe(o.starts_left);
-    restripe_code_cache_rests_total(rests) "Spin-downs of mirrors.";
+    restripe_code_cache_spin_downs_total(rests) "Spin-downs of mirrors.";
     restripe_code_cache_destages_total(destages) "Destages that completed.";
 }}
 
@@ -263,7 +263,7 @@ metrics! { CODE_CACHE: OverlayView {
     restripe_code_cache_cleanings_total
         "Cleanings of the oldest segments of the log, which avoid a destage."
         = |o, to| to.one(o.cleanings);
-    restripe_code_cache_moved_bytes_total(moved_bytes) "Bytes that were moved by log cleaning.";
+    restripe_code_cache_cleaned_bytes_total(moved_bytes) "Bytes that were moved by log cleaning.";
     restripe_code_cache_seals_total "Records that were packed in memory and sealed, by cause."
         = |o, to| to.each("cause", &o.seals);
 }}
@@ -500,17 +500,17 @@ mod tests {
             "restripe_member_volatile{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 1",
             "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
             "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
-            "restripe_surrogate_away_bytes{array=\"tank\"} 4096",
+            "restripe_surrogate_dirty_bytes{array=\"tank\"} 4096",
             "restripe_member_phase_seconds_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\",phase=\"standby\"} 61.005",
             "restripe_member_starts_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 3",
             "restripe_member_joules_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 700",
             "restripe_joules_total{array=\"tank\"} 701",
-            "restripe_code_cache_starts_left{array=\"tank\"} 25",
+            "restripe_code_cache_spin_downs_left{array=\"tank\"} 25",
             "restripe_surrogate_redirected_writes_total{array=\"tank\"} 7",
-            "restripe_code_cache_rests_total{array=\"tank\"} 2",
+            "restripe_code_cache_spin_downs_total{array=\"tank\"} 2",
             "restripe_code_cache_seals_total{array=\"tank\",cause=\"flush\"} 5",
             "restripe_code_cache_cleanings_total{array=\"tank\"} 3",
-            "restripe_code_cache_moved_bytes_total{array=\"tank\"} 8192",
+            "restripe_code_cache_cleaned_bytes_total{array=\"tank\"} 8192",
             "restripe_lent_free_bytes{array=\"tank\"} 16",
             "restripe_lease_bytes{array=\"tank\",lease=\"log\"} 48",
             "restripe_lease_in_use{array=\"tank\",lease=\"log\"} 1",
@@ -536,8 +536,8 @@ mod tests {
         for redirect in ["graid", "eraid"] {
             let text = text(redirect);
             for line in [
-                "restripe_code_cache_rests_total{array=\"tank\"} 2",
-                "restripe_code_cache_mirrors_asleep{array=\"tank\"} 0",
+                "restripe_code_cache_spin_downs_total{array=\"tank\"} 2",
+                "restripe_code_cache_mirrors_standby{array=\"tank\"} 0",
                 "restripe_code_cache_destages_total{array=\"tank\"} 0",
                 "restripe_surrogate_state{array=\"tank\",state=\"none\"} 1",
             ] {

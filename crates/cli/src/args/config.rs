@@ -12,9 +12,11 @@
 //! unix = "tank.nbd"
 //! ```
 
+use crate::args::renamed;
 use crate::args::watts::parse_watts;
 use crate::args::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::failure::{Failure, Outcome, failed_at};
+use crate::print::terminal::warn;
 use crate::units::{
     PowerCommand, Rate, parse_destage_memory, parse_destage_order, parse_epoch, parse_memory,
     parse_order, parse_power, parse_rate, parse_redirect, parse_rule, parse_size, parse_throttle,
@@ -83,8 +85,8 @@ pub(crate) struct ArrayConfig {
     #[serde(default)]
     pub code_cache: bool,
     /// The members of the code cache's buffer.
-    #[serde(default)]
-    pub buffer_file: Vec<String>,
+    #[serde(default, alias = "buffer-file")]
+    pub nvram: Vec<String>,
     /// The surrogate is a log disk.
     #[serde(default)]
     pub log_disk: bool,
@@ -95,16 +97,14 @@ pub(crate) struct ArrayConfig {
 impl ArrayConfig {
     fn named(&mut self) -> impl Iterator<Item = &mut String> {
         let members = self.members.iter_mut();
-        members
-            .chain(&mut self.surrogate)
-            .chain(&mut self.buffer_file)
+        members.chain(&mut self.surrogate).chain(&mut self.nvram)
     }
 
     /// The array's members, then its surrogate's, then its buffer's.
     pub fn all_members(self) -> Vec<String> {
         let mut members = self.members;
         members.extend(self.surrogate);
-        members.extend(self.buffer_file);
+        members.extend(self.nvram);
         members
     }
 }
@@ -133,10 +133,10 @@ pub(crate) struct ServeConfig {
     pub volatile_members: bool,
     pub on_demand: bool,
     pub copy_back: Option<bool>,
-    #[serde(deserialize_with = "zone")]
-    pub zone: Option<u64>,
-    #[serde(deserialize_with = "epoch")]
-    pub epoch: Option<Duration>,
+    #[serde(deserialize_with = "heat_zone", alias = "zone")]
+    pub heat_zone: Option<u64>,
+    #[serde(deserialize_with = "heat_epoch", alias = "epoch")]
+    pub heat_epoch: Option<Duration>,
     #[serde(deserialize_with = "redirect")]
     pub redirect: Option<Redirect>,
     pub redirect_scrubs: bool,
@@ -148,14 +148,16 @@ pub(crate) struct ServeConfig {
     pub destage_order: Option<DestageOrder>,
     #[serde(deserialize_with = "destage_memory")]
     pub destage_memory: Option<u64>,
-    #[serde(deserialize_with = "time")]
-    pub sleep: Option<Duration>,
-    pub starts_a_day: Option<u32>,
-    pub clean_log: Option<bool>,
+    #[serde(deserialize_with = "time", alias = "sleep")]
+    pub standby_after: Option<Duration>,
+    #[serde(alias = "starts-a-day")]
+    pub spin_downs_per_day: Option<u32>,
+    #[serde(alias = "clean-log")]
+    pub log_cleaning: Option<bool>,
     #[serde(deserialize_with = "power")]
     pub power: Option<PowerCommand>,
-    #[serde(deserialize_with = "watts")]
-    pub watts: Option<NamedRating>,
+    #[serde(deserialize_with = "power_rating", alias = "watts")]
+    pub power_rating: Option<NamedRating>,
     pub degraded: bool,
 }
 
@@ -174,6 +176,8 @@ impl Config {
             let why = error.to_string();
             Failure::new(format!("the configuration is wrong: {}", why.trim_end()))
         })?;
+        let keys = text.parse().map(|table| renamed::keys(&table));
+        keys.unwrap_or_default().iter().for_each(warn);
         if config.arrays.is_empty() {
             return Err(Failure::new("the configuration names no array")
                 .hint("it needs an [[array]] with members"));
@@ -243,13 +247,13 @@ parsed! {
     memory: u64 = parse_memory;
     time: Duration = parse_wait;
     throttle: Throttle = parse_throttle;
-    zone: u64 = parse_zone;
-    epoch: Duration = parse_epoch;
+    heat_zone: u64 = parse_zone;
+    heat_epoch: Duration = parse_epoch;
     order: Order = parse_order;
     destage_order: DestageOrder = parse_destage_order;
     destage_memory: u64 = parse_destage_memory;
     power: PowerCommand = parse_power;
-    watts: NamedRating = parse_watts;
+    power_rating: NamedRating = parse_watts;
     redirect: Redirect = parse_redirect;
     rule: Rule = parse_rule;
     rate: Rate = parse_rate;
@@ -291,7 +295,7 @@ mod tests {
         on-demand = true
         redirect = "workout"
         redirect-scrubs = true
-        clean-log = false
+        log-cleaning = false
     "#;
 
     #[test]
@@ -306,7 +310,7 @@ mod tests {
         assert!(config.serve.on_demand);
         assert_eq!(config.serve.redirect, Some(Redirect::WorkOut));
         assert!(config.serve.redirect_scrubs);
-        assert_eq!(config.serve.clean_log, Some(false));
+        assert_eq!(config.serve.log_cleaning, Some(false));
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(array.level, Some(LevelName::Raid5));
         assert_eq!(array.chunk, Some(65536));

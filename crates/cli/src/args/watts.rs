@@ -1,4 +1,4 @@
-//! `--watts`: what a drive draws, by the name of a known one or in numbers, for an estimate of joules.
+//! `--power-rating`: what a drive draws, by the name of a known one or in numbers, for an estimate of joules.
 
 use restripe_array::energy::Rating;
 use restripe_io::control::NamedRating;

@@ -96,7 +96,7 @@ fn verdict(preview: &Preview, subject: Subject, setup: &Setup) -> Verdict {
         Subject::Sleep => of_sleep(preview, setup),
         Subject::OfSleep if setup.destage.sleep.is_none() => Verdict::never(
             "secondary copies are not put in standby",
-            "pass --sleep TIME as well",
+            "pass --standby-after TIME as well",
         ),
         Subject::OfSleep => of_sleep(preview, setup),
     };

@@ -59,7 +59,7 @@ pub(crate) fn refusal(error: &CommandError, names: &[MemberName]) -> Refusal {
     match error {
         CommandError::Owned { by, rival } => owned(by, *rival),
         CommandError::NoArray => Refusal::new("these members hold no array that can be read")
-            .hint("`restripe examine` shows their contents. If only the start of each member was wiped, recreate the array over its data: `restripe create` with the original options and order of members, and --init sync --force (raid0: --init trust)"),
+            .hint("`restripe examine` shows their contents. If only the start of each member was wiped, recreate the array over its data: `restripe create` with the original options and order of members, and --init sync --force (raid0: --init assume-clean)"),
         CommandError::Clone(one, other) => Refusal::new("two members claim the same slot: one is a copy of the other")
             .at(format!("{} and {}", name(one), name(other)))
             .hint("omit the copy, or wipe it"),

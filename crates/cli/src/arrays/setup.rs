@@ -240,7 +240,7 @@ pub(crate) enum Subject {
     Destage,
     CodeCache,
     Sleep,
-    /// Of mirrors that sleep, and said beside `--sleep` alone.
+    /// Of mirrors that sleep, and said beside `--standby-after` alone.
     OfSleep,
 }
 

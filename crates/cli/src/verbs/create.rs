@@ -126,7 +126,7 @@ pub(crate) struct Create {
     /// and files that do not exist are created. List them with the members in later commands. On an ordinary
     /// disk a flush takes as long as that disk does
     #[arg(long, value_name = "FILES", value_delimiter = ',')]
-    pub buffer_file: Vec<String>,
+    pub nvram: Vec<String>,
     /// Use the single surrogate disk as a GRAID log: `serve` writes all data to the log and to the primary
     /// copies; secondary copies are updated at destage. Requires raid1 or raid10
     #[arg(long, requires = "surrogate", conflicts_with_all = ["code_cache", "surrogate_level"])]
@@ -155,7 +155,7 @@ pub(crate) fn run(verb: Create) -> Outcome {
     images.hand_over();
     let mut members = open_all(&wanted.members)?;
     let mut of_surrogate = open_all(&wanted.surrogate)?;
-    let mut of_buffer = open_all(&wanted.buffer_file)?;
+    let mut of_buffer = open_all(&wanted.nvram)?;
     // Declared after the members, and so undone while they are locked.
     let mut images = images.held();
     let all = members.iter().chain(&of_surrogate).chain(&of_buffer);
@@ -232,7 +232,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         surrogate: given(verb.surrogate, file.surrogate),
         surrogate_level: verb.surrogate_level.or(file.surrogate_level),
         code_cache: verb.code_cache || file.code_cache,
-        buffer_file: given(verb.buffer_file, file.buffer_file),
+        nvram: given(verb.nvram, file.nvram),
         log_disk: verb.log_disk || file.log_disk,
         volatile_members: verb.volatile_members || file.volatile_members,
         code_cache_chunk: verb.code_cache_chunk.or(file.code_cache_chunk),
@@ -303,7 +303,7 @@ fn check(wanted: &ArrayConfig) -> Outcome {
     refuse_as_member(&wanted.members)?;
     check_named(&wanted.members, "a member")?;
     check_named(&wanted.surrogate, "a member of --surrogate")?;
-    check_named(&wanted.buffer_file, "a member of --buffer-file")?;
+    check_named(&wanted.nvram, "a member of --nvram")?;
     check_surrogate(wanted)?;
     check_buffer(wanted)?;
     check_distinct(&wanted.clone().all_members())
@@ -385,7 +385,7 @@ fn report(wanted: &ArrayConfig, plans: &Plans, json: bool) {
             value["surrogate"] = surrogate::told_as_json(surrogate, &wanted.surrogate);
         }
         if let Some(buffer) = &plans.buffer {
-            value["buffer"] = surrogate::told_as_json(buffer, &wanted.buffer_file);
+            value["buffer"] = surrogate::told_as_json(buffer, &wanted.nvram);
         }
         outln!("{value}");
         return;

@@ -11,7 +11,7 @@ use std::fmt::Write;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "A read is counted in every zone that it touches; counts are halved after each epoch (`serve --zone, --epoch`).\n\
+    after_help = "A read is counted in every zone that it touches; counts are halved after each epoch (`serve --heat-zone, --heat-epoch`).\n\
     The members store the counts: at the end of an epoch with reads, and at a clean stop. A crash loses the reads of\n\
     its epoch. Arrays created by early versions have no space for the counts, which then start at zero."
 )]

@@ -49,7 +49,7 @@ pub(crate) struct Add {
     pub to_surrogate: bool,
     /// Add to the NVRAM buffer of the array's code cache: in place of a missing member, otherwise as a spare
     #[arg(long, conflicts_with = "to_surrogate")]
-    pub to_buffer: bool,
+    pub to_nvram: bool,
     /// Overwrite what the device contains; lists what will be lost and asks
     #[arg(long)]
     pub force: bool,
@@ -153,7 +153,7 @@ pub(crate) fn add(verb: &Add) -> Outcome {
             path,
             force: verb.force,
             to_surrogate: verb.to_surrogate,
-            to_buffer: verb.to_buffer,
+            to_buffer: verb.to_nvram,
         })
     })
 }

@@ -99,10 +99,10 @@ pub(crate) struct Serve {
     pub no_copy_back: bool,
     /// Size of a zone in which reads are counted for --order ido and --redirect ido [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone)]
-    pub zone: Option<u64>,
+    pub heat_zone: Option<u64>,
     /// Halve the read counts of zones after every TIME [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_epoch)]
-    pub epoch: Option<Duration>,
+    pub heat_epoch: Option<Duration>,
     /// Requests that go to a surrogate while a member is rebuilt: nothing (none); all writes, and data that
     /// is read again (workout); writes to a missing member's data, and all data read (vdf); all writes, and
     /// the zones read most (ido). At all times, with secondary copies in standby, all writes go to a code
@@ -132,15 +132,15 @@ pub(crate) struct Serve {
     /// With redirect reraid, graid or eraid: put secondary copies of a raid1 or raid10 in standby after TIME
     /// without a request for them [default: never]
     #[arg(long, value_name = "TIME", value_parser = parse_wait)]
-    pub sleep: Option<Duration>,
+    pub standby_after: Option<Duration>,
     /// At most N spin-downs a day of the secondary copies, within the start-stop rating of the drives
     /// [default: 27]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
-    pub starts_a_day: Option<u32>,
+    pub spin_downs_per_day: Option<u32>,
     /// Always destage a code cache that runs low on space. Without this option its oldest segments are
     /// cleaned instead if they hold little live data, so secondary copies stay in standby
     #[arg(long)]
-    pub no_clean_log: bool,
+    pub no_log_cleaning: bool,
     /// Command that puts a member in standby or wakes it, for disks that the kernel cannot switch: exec: and
     /// the command with its arguments. It runs without a shell; `standby` or `wake` and the member's path are
     /// appended
@@ -151,7 +151,7 @@ pub(crate) struct Serve {
     /// stop is optional). Power is not measured [default: wd1003fbyx, a 3.5" drive with published figures, if
     /// secondary copies may enter standby; else none]
     #[arg(long, value_name = "RATING", value_parser = parse_watts)]
-    pub watts: Option<NamedRating>,
+    pub power_rating: Option<NamedRating>,
     /// How operations reach the kernel
     #[arg(long, value_enum, default_value_t)]
     pub backend: BackendName,
@@ -229,32 +229,38 @@ fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
         order: verb.order.or(file.order).unwrap_or_default(),
         on_demand: verb.on_demand || file.on_demand,
         copy_back: !verb.no_copy_back && file.copy_back.unwrap_or(true),
-        heat: heat(verb.zone.or(file.zone), verb.epoch.or(file.epoch)),
+        heat: heat(
+            verb.heat_zone.or(file.heat_zone),
+            verb.heat_epoch.or(file.heat_epoch),
+        ),
         redirect: verb.redirect.or(file.redirect),
         destage: destage(verb, file),
         destage_memory: verb.destage_memory.or(file.destage_memory),
         power: power.map(hook).transpose()?,
-        watts: verb.watts.clone().or(file.watts.clone()),
+        watts: verb.power_rating.clone().or(file.power_rating.clone()),
         redirect_scrubs: verb.redirect_scrubs || file.redirect_scrubs,
         record: verb.record.clone(),
         given: given(verb, file),
     })
 }
 
-/// When what lies in a log that takes every write goes home, and who sleeps meanwhile.
+/// When a log that takes every write is destaged, and when mirrors are put in standby.
 fn destage(verb: &Serve, file: &ServeConfig) -> Destage {
     let nanos = |time: Duration| Nanos(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX));
     let order = verb.destage_order.or(file.destage_order);
-    let starts_a_day = verb.starts_a_day.or(file.starts_a_day);
-    let sleep = verb.sleep.or(file.sleep).map(|after| Sleep {
-        after: nanos(after),
-        starts_a_day: starts_a_day.unwrap_or(Sleep::default().starts_a_day),
-    });
+    let starts_a_day = verb.spin_downs_per_day.or(file.spin_downs_per_day);
+    let sleep = verb
+        .standby_after
+        .or(file.standby_after)
+        .map(|after| Sleep {
+            after: nanos(after),
+            starts_a_day: starts_a_day.unwrap_or(Sleep::default().starts_a_day),
+        });
     Destage {
         idle: verb.destage_idle.or(file.destage_idle).map(nanos),
         every: verb.destage_every.or(file.destage_every).map(nanos),
         sleep,
-        clean: !verb.no_clean_log && file.clean_log.unwrap_or(true),
+        clean: !verb.no_log_cleaning && file.log_cleaning.unwrap_or(true),
         order: order.unwrap_or_default(),
         ..Destage::default()
     }
@@ -286,18 +292,18 @@ fn given(verb: &Serve, file: &ServeConfig) -> Vec<GivenOption> {
     }
     let mut options = vec![
         either!(Redirect, "redirect", redirect),
-        either!(Sleep, "sleep", sleep),
-        either!(OfSleep, "starts-a-day", starts_a_day),
+        either!(Sleep, "standby-after", standby_after),
+        either!(OfSleep, "spin-downs-per-day", spin_downs_per_day),
         either!(OfSleep, "power", power),
         either!(Destage, "destage-idle", destage_idle),
         either!(Destage, "destage-every", destage_every),
         either!(CodeCache, "destage-order", destage_order),
         either!(CodeCache, "destage-memory", destage_memory),
     ];
-    let unclean = file.clean_log == Some(false);
-    let no = if verb.no_clean_log { "no-" } else { "" };
-    let key = format!("{no}clean-log");
-    options.push(given(CodeCache, &key, verb.no_clean_log, unclean));
+    let unclean = file.log_cleaning == Some(false);
+    let no = if verb.no_log_cleaning { "no-" } else { "" };
+    let key = format!("{no}log-cleaning");
+    options.push(given(CodeCache, &key, verb.no_log_cleaning, unclean));
     options.into_iter().flatten().collect()
 }
 

@@ -247,14 +247,14 @@ fn joules_and_starts_are_told_of_mirrors_that_sleep() {
     let script = "#!/bin/sh\\necho $1 $(basename $2) >> told\\n[ $1 = standby ] || sleep 0.5\\n";
     good(place.shell(&format!("printf '{script}' > power.sh; chmod +x power.sh")));
     let rating = "active=8,idle=6,standby=1,start=100J,stop=4J";
-    let wrong = place.run(&["serve", "--watts", "idle=6", "a0"]);
+    let wrong = place.run(&["serve", "--power-rating", "idle=6", "a0"]);
     assert_eq!(wrong.status, 2, "{}", wrong.stderr);
     let options = [
         "--redirect",
         "eraid",
         "--power",
         "exec:./power.sh",
-        "--watts",
+        "--power-rating",
         rating,
     ];
     let daemon = serve_sleepers(&place, &options, &HOME);
@@ -328,7 +328,7 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
         "serve",
         "--unix",
         "nbd.sock",
-        "--sleep",
+        "--standby-after",
         "5s",
         "--redirect",
         "eraid",
@@ -382,7 +382,7 @@ fn mirrors_that_cannot_sleep_are_named() {
         "nbd.sock",
         "--redirect",
         "eraid",
-        "--sleep",
+        "--standby-after",
         "1s",
     ];
     let mut command = place.command(&[&words[..], &HOME].concat());
@@ -457,7 +457,11 @@ fn an_operator_takes_a_log_disk_out() {
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&HOME, &log));
     let all = [&HOME[..], &["l"]].concat();
-    let words = [&["serve", "--unix", "nbd.sock", "--sleep", "1s"], &all[..]].concat();
+    let words = [
+        &["serve", "--unix", "nbd.sock", "--standby-after", "1s"],
+        &all[..],
+    ]
+    .concat();
     let told = std::fs::File::create(place.path("told")).expect("a file there");
     let daemon = place.await_service(place.command(&words).stderr(told));
     // Nothing goes ahead before that is on record.

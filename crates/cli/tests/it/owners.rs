@@ -197,7 +197,7 @@ fn failed_member_that_another_array_took_is_not_overwritten() {
     let _daemon = place.serve(&exports.members());
     let uri = &exports.uris[0];
     assert_eq!(place.run(&["fail", "tank", uri, "--yes"]).status, 0);
-    let create = "restripe create new --level raid0 --init trust --force --yes";
+    let create = "restripe create new --level raid0 --init assume-clean --force --yes";
     let taken = place.shell(&format!("{far} {create} '{uri}'"));
     assert_eq!(taken.status, 0, "it is renewed no more: {}", taken.stderr);
     let serve = format!(

@@ -282,7 +282,7 @@ fn members_are_shown_in_the_order_of_their_slots_and_told_by_name() {
 fn what_users_read_is_shown_by_zones() {
     let place = raid5("heat");
     let shown = place.shell(
-        "exec 3< <(exec restripe serve --zone 1M --order ido --unix nbd.sock a.img b.img c.img)
+        "exec 3< <(exec restripe serve --heat-zone 1M --order ido --unix nbd.sock a.img b.img c.img)
          id=$!; read -u 3 uri
          printf '0,0,4096,w,0.0\n0,8192,4096,r,0.1\n0,8200,4096,r,0.2\n0,0,4096,r,0.3\n' > four.spc
          restripe replay four.spc --overwrite --nbd $uri
@@ -322,7 +322,7 @@ fn what_users_read_is_shown_by_zones() {
 #[test]
 fn what_was_hot_is_known_after_a_restart() {
     let place = raid5("remembered");
-    let serve = "exec 3< <(exec restripe serve --zone 1M --unix nbd.sock a.img b.img c.img)
+    let serve = "exec 3< <(exec restripe serve --heat-zone 1M --unix nbd.sock a.img b.img c.img)
          id=$!; read -u 3 uri";
     let ended = place.shell(&format!(
         "{serve}

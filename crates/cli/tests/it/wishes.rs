@@ -36,14 +36,18 @@ fn what_an_array_can_never_use_is_refused() {
     let place = Place::new("wishes-never");
     good(place.create(&MIRRORS, &["--level", "raid10"]));
     let asked = [
-        (&["--sleep", "1s"][..], "--sleep", "--redirect eraid"),
+        (
+            &["--standby-after", "1s"][..],
+            "--standby-after",
+            "--redirect eraid",
+        ),
         (&["--destage-idle", "1s"], "--destage-idle", "no surrogate"),
         (
             &["--destage-every", "1s"],
             "--destage-every",
             "no surrogate",
         ),
-        (&["--no-clean-log"], "--no-clean-log", "a code cache"),
+        (&["--no-log-cleaning"], "--no-log-cleaning", "a code cache"),
         (
             &["--destage-order", "oldest"],
             "--destage-order",
@@ -57,12 +61,12 @@ fn what_an_array_can_never_use_is_refused() {
         (
             &["--power", "exec:true"],
             "--power",
-            "pass --sleep TIME as well",
+            "pass --standby-after TIME as well",
         ),
         (
-            &["--starts-a-day", "3"],
-            "--starts-a-day",
-            "pass --sleep TIME as well",
+            &["--spin-downs-per-day", "3"],
+            "--spin-downs-per-day",
+            "pass --standby-after TIME as well",
         ),
     ];
     for (options, word, why) in asked {
@@ -71,8 +75,8 @@ fn what_an_array_can_never_use_is_refused() {
         assert!(told.contains(&first) && told.contains(why), "{told}");
     }
     create_parity(&place);
-    let eraid = ["--redirect", "eraid", "--sleep", "1s"];
-    for options in [&["--sleep", "1s"][..], &eraid] {
+    let eraid = ["--redirect", "eraid", "--standby-after", "1s"];
+    for options in [&["--standby-after", "1s"][..], &eraid] {
         let told = misused(&place, options, &PARITY);
         assert!(told.contains("raid1 or raid10"), "{told}");
     }
@@ -88,7 +92,7 @@ fn a_plain_surrogate_lets_mirrors_sleep_when_it_takes_every_write() {
     let place = Place::new("wishes-plain");
     good(place.create(&MIRRORS, &["--level", "raid10", "--surrogate", "s0,s1"]));
     let all = [&MIRRORS[..], &["s0", "s1"]].concat();
-    for options in [&["--sleep", "1s"][..], &["--destage-idle", "1s"]] {
+    for options in [&["--standby-after", "1s"][..], &["--destage-idle", "1s"]] {
         let told = misused(&place, options, &all);
         assert!(told.contains("only while a member is rebuilt"), "{told}");
         assert!(told.contains("--redirect reraid"), "{told}");
@@ -107,12 +111,12 @@ fn what_does_nothing_now_is_named() {
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&MIRRORS, &log));
     let all = [&MIRRORS[..], &["l"]].concat();
-    let sleep = ["--sleep", "1s", "--destage-idle", "1s"];
+    let sleep = ["--standby-after", "1s", "--destage-idle", "1s"];
     let told = warned(&place, &[&sleep[..], &["--read-only"]].concat(), &all);
-    let read_only = "--sleep, --destage-idle have no effect: it is served read-only";
+    let read_only = "--standby-after, --destage-idle have no effect: it is served read-only";
     assert!(told.contains(read_only), "{told}");
     let told = warned(&place, &sleep, &MIRRORS);
-    let absent = "--sleep, --destage-idle have no effect: its surrogate is missing";
+    let absent = "--standby-after, --destage-idle have no effect: its surrogate is missing";
     assert!(told.contains(absent), "{told}");
     let told = warned(&place, &sleep, &all);
     assert!(!told.contains("no effect:"), "{told}");
@@ -126,8 +130,10 @@ fn what_does_nothing_now_is_named() {
                   [serve]\nsleep = \"1s\"\n";
     place.write("tank.toml", 0, 0, config.as_bytes());
     let told = warned(&place, &["--config", "tank.toml"], &[]);
-    let kept = "warning: tank: sleep has no effect: it has no surrogate\n";
+    let kept = "warning: tank: standby-after has no effect: it has no surrogate\n";
     assert!(told.contains(kept), "{told}");
+    let former = "sleep is now called standby-after; the old name is deprecated";
+    assert!(told.contains(former), "{told}");
 }
 
 /// What one array of a daemon can use is no reason to refuse the others.
@@ -138,7 +144,11 @@ fn arrays_share_what_only_one_can_use() {
     good(place.create(&MIRRORS, &log));
     create_parity(&place);
     let all = [&MIRRORS[..], &["l"], &PARITY].concat();
-    let words = [&["serve", "--unix", "nbd.sock", "--sleep", "1s"], &all[..]].concat();
+    let words = [
+        &["serve", "--unix", "nbd.sock", "--standby-after", "1s"],
+        &all[..],
+    ]
+    .concat();
     let told = std::fs::File::create(place.path("told")).expect("a file there");
     let mut child = place.command(&words);
     let child = child.stdout(std::process::Stdio::null()).stderr(told);
@@ -148,9 +158,9 @@ fn arrays_share_what_only_one_can_use() {
     good(place.run(&["stop", "parity"]));
     stop(&place, &daemon);
     let told = String::from_utf8(place.bytes("told")).expect("letters");
-    let named = "warning: parity: --sleep has no effect: only secondary copies of a raid1 or raid10 enter standby";
+    let named = "warning: parity: --standby-after has no effect: only secondary copies of a raid1 or raid10 enter standby";
     assert!(
-        told.contains(named) && !told.contains("tank: --sleep"),
+        told.contains(named) && !told.contains("tank: --standby-after"),
         "{told}"
     );
 }
@@ -162,7 +172,7 @@ fn nothing_is_no_time_and_no_memory() {
     good(place.create(&MIRRORS, &["--level", "raid10"]));
     for option in [
         "--io-timeout",
-        "--sleep",
+        "--standby-after",
         "--destage-idle",
         "--destage-every",
     ] {
@@ -209,13 +219,10 @@ fn members_that_cannot_be_are_named() {
         told.contains("--surrogate has no name: \"ca,cb,cc,\""),
         "{told}"
     );
-    let told = made(&["--surrogate", "ca,cb,cc", "--buffer-file", ""], &MIRRORS);
-    assert!(told.contains("--buffer-file has no name"), "{told}");
+    let told = made(&["--surrogate", "ca,cb,cc", "--nvram", ""], &MIRRORS);
+    assert!(told.contains("--nvram has no name"), "{told}");
     place.write("small", 1 << 20, 0, &[]);
-    let told = made(
-        &["--surrogate", "ca,cb,cc", "--buffer-file", "small"],
-        &MIRRORS,
-    );
+    let told = made(&["--surrogate", "ca,cb,cc", "--nvram", "small"], &MIRRORS);
     assert!(
         told.contains("has 1M, but 16M are required") && told.contains("at: small"),
         "{told}"

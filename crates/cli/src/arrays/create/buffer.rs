@@ -18,11 +18,11 @@ const SLOTS_BYTES: u64 = 8 << 20;
 const CHUNK_BYTES: u64 = 64 << 10;
 
 pub(crate) fn check_buffer(wanted: &ArrayConfig) -> Outcome {
-    let members = &wanted.buffer_file;
+    let members = &wanted.nvram;
     match members.len() {
         0 => Ok(()),
         _ if !wanted.code_cache => Err(Failure::usage("an NVRAM buffer requires a code cache")
-            .hint("pass --code-cache and --surrogate MEMBERS, or omit --buffer-file")),
+            .hint("pass --code-cache and --surrogate MEMBERS, or omit --nvram")),
         3.. => Err(Failure::usage(
             "an NVRAM buffer has one member, or two that mirror each other",
         )),
@@ -48,14 +48,14 @@ pub(crate) fn plan(
     array: Uuid,
     devices: &[Plain],
 ) -> Outcome<Option<Creation>> {
-    let level = match wanted.buffer_file.len() {
+    let level = match wanted.nvram.len() {
         0 => return Ok(None),
         1 => LevelName::Raid0,
         _ => LevelName::Raid1,
     };
     let wanted = ArrayConfig {
         name: name_with(&wanted.name, "-buffer"),
-        members: wanted.buffer_file.clone(),
+        members: wanted.nvram.clone(),
         level: Some(level),
         chunk: (level == LevelName::Raid0).then_some(CHUNK_BYTES),
         // Nothing is put on record but versions: each tells by its checksum whether it is whole.

@@ -38,10 +38,10 @@ pub(crate) fn options(wanted: &ArrayConfig, members: &[Plain]) -> Outcome<Create
     options.lend_sectors = sectors(wanted.lend, "--lend")?;
     if let Some(init) = wanted.init {
         options.init = match init {
-            InitName::Written => Init::Written,
+            InitName::Lazy => Init::Written,
             InitName::Sync => Init::Sync,
             InitName::Zero => Init::Zero,
-            InitName::Trust => Init::Trust,
+            InitName::AssumeClean => Init::Trust,
         };
     }
     if let Some(write_hole) = wanted.write_hole {

@@ -42,7 +42,7 @@ impl Images {
         };
         let members = wanted.members.iter().chain(&wanted.surrogate);
         let sized = members.filter_map(|name| Some((name, wanted.image_size?)));
-        let buffers = wanted.buffer_file.iter();
+        let buffers = wanted.nvram.iter();
         for (name, size) in sized.chain(buffers.map(|name| (name, BUFFER_FILE_BYTES))) {
             if let Ok(MemberSource::Path(path)) = MemberSource::parse(name) {
                 let failed = |error| image_failure(&error, size).at(name);

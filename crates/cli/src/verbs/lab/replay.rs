@@ -134,10 +134,10 @@ pub(crate) struct Replay {
     pub on_demand: bool,
     /// Size of a zone in which reads are counted for --order ido [default: 12M]
     #[arg(long, value_name = "SIZE", value_parser = parse_zone, conflicts_with = "nbd")]
-    pub zone: Option<u64>,
+    pub heat_zone: Option<u64>,
     /// Halve the read counts of zones after every TIME [default: 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_epoch, conflicts_with = "nbd")]
-    pub epoch: Option<Duration>,
+    pub heat_epoch: Option<Duration>,
     /// Write the log of facts to FILE, as JSON
     #[arg(long, value_name = "FILE")]
     pub json: Option<PathBuf>,
@@ -393,7 +393,7 @@ fn plan(verb: &Replay, needed: u64) -> Outcome<ArrayPlan> {
         order: verb.order.unwrap_or_default(),
         on_demand: verb.on_demand,
         moves: Moves::default(),
-        heat: heat(verb.zone, verb.epoch),
+        heat: heat(verb.heat_zone, verb.heat_epoch),
         rebuild_min: verb.rebuild_rate.min,
         rebuild_max: verb.rebuild_rate.max,
         surrogate: None,

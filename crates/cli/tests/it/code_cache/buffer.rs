@@ -71,7 +71,7 @@ fn a_buffer_has_what_was_flushed_before_the_log_has() {
         let found = status(&place);
         assert!(seals_for_flushes(&found) > 0, "{found}");
         good(place.shell("truncate -s 16M new"));
-        let told = refused(place.run(&["add", "tank", "new", "--to-buffer"]));
+        let told = refused(place.run(&["add", "tank", "new", "--to-nvram"]));
         assert!(
             told.contains("the array is not served with an NVRAM buffer"),
             "{told}"
@@ -257,7 +257,7 @@ fn a_member_of_a_buffer_is_replaced() {
     reads_to(4);
     write(5);
     // The one that was left out is gone for good: there is no old one to name.
-    let told = good(place.run(&["add", "tank", "pd", "--to-buffer"]));
+    let told = good(place.run(&["add", "tank", "pd", "--to-nvram"]));
     assert!(told.contains("is added"), "{told}");
     wait_until(&place, |found| {
         found["surrogate"]["buffer"]["state"] == "healthy"
@@ -290,14 +290,7 @@ fn a_buffer_is_for_a_code_cache() {
     let place = Place::new("code-cache-no-buffer");
     let plain = place.create(
         &["a", "b", "c"],
-        &[
-            "--level",
-            "raid5",
-            "--surrogate",
-            "d,e",
-            "--buffer-file",
-            "p",
-        ],
+        &["--level", "raid5", "--surrogate", "d,e", "--nvram", "p"],
     );
     assert_eq!(plain.status, 2, "{}", plain.stderr);
     assert!(
@@ -305,9 +298,9 @@ fn a_buffer_is_for_a_code_cache() {
         "{}",
         plain.stderr
     );
-    let three = create(&place, &CACHE, &["--buffer-file", "p,q,r"]);
+    let three = create(&place, &CACHE, &["--nvram", "p,q,r"]);
     assert_eq!(three.status, 2, "{}", three.stderr);
-    good(create(&place, &CACHE, &["--buffer-file", "p"]));
+    good(create(&place, &CACHE, &["--nvram", "p"]));
     let told = refused(place.run(&["assemble", "p"]));
     assert!(told.contains("the NVRAM buffer"), "{told}");
     let told = good(place.run(&["examine", "p", "ca"]));

@@ -57,11 +57,7 @@ fn with_and_without_buffer(
 
 fn with_buffer(name: &str, buffer: &[&str]) -> Place {
     let place = Place::new(name);
-    good(create(
-        &place,
-        &CACHE,
-        &["--buffer-file", &buffer.join(",")],
-    ));
+    good(create(&place, &CACHE, &["--nvram", &buffer.join(",")]));
     place
 }
 

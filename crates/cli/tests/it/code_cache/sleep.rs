@@ -54,7 +54,7 @@ fn serve_told(place: &Place, script: &str) -> Daemon {
     let script = format!("printf '#!/bin/sh\\n{script}\\n' > power.sh; chmod +x power.sh");
     good(place.shell(&script));
     let members = [&HOME[..], &CACHE].concat();
-    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--standby-after", "1s"];
     words.extend(["--io-timeout", "1s", "--power", "exec:./power.sh"]);
     words.extend(members);
     let mut command = place.command(&words);

@@ -116,7 +116,7 @@ fn a_start_without_space_for_the_log_loses_nothing() {
     if !has(&place, test, &["qemu-io", "nbdkit"]) {
         return;
     }
-    good(create(&place, &CACHE, &["--buffer-file", "pa,pb"]));
+    good(create(&place, &CACHE, &["--nvram", "pa,pb"]));
     let buffer = ["pa", "pb"];
     let with_buffer = [&CACHE[..], &buffer].concat();
     let daemon = serve_with(&place, &with_buffer, &[], &[]);

@@ -53,7 +53,7 @@ pub fn overlay(status: &Value, what: &str) -> u64 {
 
 /// Serves mirrors that sleep soon.
 pub fn serve_sleepers(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
-    let mut words = vec!["serve", "--unix", "nbd.sock", "--sleep", "1s"];
+    let mut words = vec!["serve", "--unix", "nbd.sock", "--standby-after", "1s"];
     words.extend(options);
     words.extend(members);
     place.await_service(&mut place.command(&words))
