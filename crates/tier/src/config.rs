@@ -61,7 +61,8 @@ pub struct SurrogateLimits {
     pub ios: u32,
     /// Extents of the map (IDO's D_Map), 31 bytes each.
     pub extents: u32,
-    /// Or, if that is more, as many extents of this length, in sectors, as the log holds, up to 2,097,152. 0: no.
+    /// Or, if that is more, as many extents of this length, in sectors, as the log holds, up to 2,097,152. 0:
+    /// no.
     pub extent_sectors: u32,
     /// Destage writes in flight, and as many copies on their way into the log.
     pub copies: u32,
@@ -115,8 +116,8 @@ pub(crate) const BUFFER_IOS: u32 = 128;
 const PAGES: u32 = 64;
 
 impl SurrogateLimits {
-    /// For a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2), and 16 MiB for a destage, with
-    /// enough writes in flight for drives to choose among.
+    /// For a code cache: four clusters of 1 MiB in memory (RERAID, section 3.2), and 16 MiB for a destage,
+    /// with enough writes in flight for drives to choose among.
     pub fn gathering() -> SurrogateLimits {
         SurrogateLimits {
             extent_sectors: EXTENT_SECTORS,
@@ -193,8 +194,8 @@ pub struct Destage {
     pub order: DestageOrder,
     /// Mirrors are in standby between destages.
     pub sleep: Option<Sleep>,
-    /// Where they are, and writes are packed, a log that runs short is cleaned as long as that pays. Then nothing
-    /// is destaged, and they stay in standby.
+    /// Where they are, and writes are packed, a log that runs short is cleaned as long as that pays. Then
+    /// nothing is destaged, and they stay in standby.
     pub clean: bool,
 }
 
@@ -203,8 +204,8 @@ pub struct Destage {
 pub struct Sleep {
     /// This time after they were last used.
     pub after: Nanos,
-    /// How often a day at most, by the drives' rating of starts and stops. Further ones wait until the budget has
-    /// grown.
+    /// How often a day at most, by the drives' rating of starts and stops. Further ones wait until the budget
+    /// has grown.
     pub starts_a_day: u32,
 }
 
@@ -245,15 +246,17 @@ pub enum Redirect {
     None,
     /// Every write, and reads of what was read before (WorkOut: Wu et al., FAST 2009).
     WorkOut,
-    /// Writes of cells of a missing member, and every read (Victim Disk First for a surrogate, IDO, section 4).
+    /// Writes of cells of a missing member, and every read (Victim Disk First for a surrogate, IDO, section
+    /// 4).
     Vdf,
     /// Every write, and the zones that clients read most, as they are restored (IDO, section 3.4).
     #[default]
     Ido,
-    /// Every write, at all times. The log is destaged when it is nearly full, or clients have been idle (RERAID).
+    /// Every write, at all times. The log is destaged when it is nearly full, or clients have been idle
+    /// (RERAID).
     Reraid,
-    /// Every write, and to the primary copies as well. The secondary copies are in standby, and are written when
-    /// the log is nearly full (GRAID: Mao et al., MASCOTS 2008).
+    /// Every write, and to the primary copies as well. The secondary copies are in standby, and are written
+    /// when the log is nearly full (GRAID: Mao et al., MASCOTS 2008).
     Graid,
     /// Every write to the primary copies, without a log. The secondary copies are in standby, and are written
     /// when the map is nearly full, after a time, or on request (ERAID: Li and Wang, 2006). Until then **the

@@ -55,7 +55,8 @@ impl Status {
         !self.all_members().any(|one| one.volatile && counts(one))
     }
 
-    /// The members of the main set and of the log set, which may be drives with spindles; those of NVRAM are not.
+    /// The members of the main set and of the log set, which may be drives with spindles; those of NVRAM are
+    /// not.
     pub fn disks(&self) -> impl Iterator<Item = &MemberStatus> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.set.members);
         self.members.iter().chain(of_surrogate)
@@ -97,7 +98,8 @@ pub struct OverlayStatus {
     pub broken: bool,
     /// The log failed, and the primary copies have all that it had: writes go on without it (GRAID).
     pub without_log: bool,
-    /// The log has no room, and is not destaged: it failed for want of space, or the last destage was cut short.
+    /// The log has no room, and is not destaged: it failed for want of space, or the last destage was cut
+    /// short.
     pub full: bool,
     /// The primary copies are trusted to have what goes into the log (GRAID).
     pub ahead: bool,

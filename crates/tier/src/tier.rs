@@ -8,8 +8,9 @@
 //!
 //! A code cache may have a third set, its [NVRAM](crate::nvram).
 //!
-//! Each set is complete: the log set has its own members, redundancy, rebuild and write hole. Its data space is the
-//! overlay's log. A reactor sees one engine: members and tags are numbered through, the main set's first.
+//! Each set is complete: the log set has its own members, redundancy, rebuild and write hole. Its data space
+//! is the overlay's log. A reactor sees one engine: members and tags are numbered through, the main set's
+//! first.
 //!
 //! | stage    | cause                                                  | next     |
 //! |----------|--------------------------------------------------------|----------|
@@ -40,8 +41,8 @@
 //! | `children` | requests of the sets |
 //! | `facts` | sets, overlay, stage |
 //!
-//! The rules of a feature are in [`crate::overlay`], which moves no byte. Their execution is here, in a file or folder
-//! of the same name.
+//! The rules of a feature are in [`crate::overlay`], which moves no byte. Their execution is here, in a file
+//! or folder of the same name.
 
 use crate::children::{Answer, Owner};
 use crate::config::{Config, SurrogateConfig};

@@ -1,11 +1,11 @@
-//! What the overlay asks for, and the names by which its surroundings answer.
+//! The actions that the overlay requests, and the names by which their results are reported.
 
 use super::{Extent, Kind};
 use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::{BufRef, Request, RequestError, RequestTag};
 
-/// Where a part of the work is done.
+/// The set that does a part of the work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Site {
     Home,
@@ -28,7 +28,7 @@ pub struct PackTag(pub u64);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct CopyTag(pub u64);
 
-/// An action that the overlay asks for. A method of [`Overlay`](super::Overlay) reports its end.
+/// An action that the overlay requests. A method of [`Overlay`](super::Overlay) reports its end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Effect {
     /// Reads sectors into a client's buffer; ends with `part_done`.

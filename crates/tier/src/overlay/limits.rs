@@ -1,4 +1,4 @@
-//! What an overlay is made with, and what it counts.
+//! The configuration of an overlay, and its counters.
 
 use super::Extent;
 use crate::policy::destage_order::DestageOrder;
@@ -62,21 +62,22 @@ pub struct StripeDestage {
 pub(crate) const FETCHES: usize = 4;
 /// Windows that cleaning reads or packs at once.
 pub(super) const MOVES: usize = 4;
-/// Parts in flight for each request, besides its records: a read that alternates between log and main set
-/// waits for room.
+/// Parts in flight for each request, not counting its records. A read that alternates between log and main
+/// set waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
-/// Parts of no request: a flush for space, the two flushes or the void of a destage, the reuse of a segment,
-/// clusters that are read; what cleaning reads, and its flush or void; and three for NVRAM.
+/// Parts that belong to no request: a flush for space, the two flushes of a destage or its anchors, the reuse
+/// of a segment, clusters that are read; the reads of cleaning, and its flush or anchors; and three for
+/// NVRAM.
 const PARTS_OF_OWN: u32 = 7 + FETCHES as u32 + MOVES as u32 + 1;
 
-/// What a start finds in a log. Of a new log: nothing, and the first sequence.
+/// The records that a start finds in a log. A new log has none, and the first sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundInLog {
     /// Segments with valid records, the oldest first.
     pub segments: Vec<u32>,
     /// The valid copies, in the order of their sequences; clean ones never are.
     pub extents: Vec<Extent>,
-    /// Of the next record: above all that was ever written.
+    /// The sequence of the next record: above all that were ever written.
     pub sequence: u64,
 }
 

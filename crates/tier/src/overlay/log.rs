@@ -1,8 +1,8 @@
-//! The log: the lowest floor of the overlay. Owns the extent map, the log's space, and what is still needed
-//! of places that the map has let go.
+//! The log: the lowest floor of the overlay. Owns the extent map, the log's space, and the places that the
+//! map has let go but that are still needed.
 //!
-//! A place that a newer record replaces is needed until that record is durable, and until reads that were
-//! begun before have ended. Only then [`LogSpace`] gets it back.
+//! A place that a newer record replaces is needed until that record is durable, and until reads that began
+//! before have ended. Only then [`LogSpace`] gets it back.
 
 use super::effect::Effect;
 use super::limits::{FoundInLog, OverlayCounters, OverlayLimits};
@@ -17,7 +17,7 @@ use restripe_array::{PAGE_SECTORS, PLANTED};
 #[derive(Clone, Copy, Debug)]
 struct Retired {
     piece: Extent,
-    /// Reads begun before this one may be reading it.
+    /// Reads that began before this serial may still read it.
     serial: u64,
     /// It is free when all records below are durable: then its replacement is.
     until: u64,
@@ -27,7 +27,7 @@ pub struct Log {
     pub(super) limits: OverlayLimits,
     pub(super) map: ExtentMap,
     pub(super) space: LogSpace,
-    /// Of the next record.
+    /// The sequence of the next record.
     pub(super) sequence: u64,
     /// Every record below is durable.
     pub(super) durable: u64,
@@ -89,7 +89,7 @@ impl Log {
         Ok(())
     }
 
-    /// The bug that it is to have.
+    /// Plants a bug.
     pub(crate) fn plant(&mut self, bug: Option<Bug>) {
         self.bug = bug;
     }
@@ -98,7 +98,7 @@ impl Log {
         PLANTED && self.bug == Some(bug)
     }
 
-    /// The next action that the overlay asks for.
+    /// The next action that the overlay requests.
     pub fn effect(&mut self) -> Option<Effect> {
         self.effects.pop_front()
     }
@@ -121,7 +121,7 @@ impl Log {
         self.counters
     }
 
-    /// Of the next record: a destage below it takes everything.
+    /// The sequence of the next record: a destage below it takes everything.
     pub fn next_sequence(&self) -> u64 {
         self.sequence
     }
@@ -189,7 +189,7 @@ impl Log {
         self.map.total(Kind::Instead).extents + self.map.total(Kind::Also).extents
     }
 
-    /// And sectors.
+    /// Sectors whose only current copy is in the log.
     pub(crate) fn sectors_instead(&self) -> u64 {
         self.map.total(Kind::Instead).sectors + self.map.total(Kind::Also).sectors
     }

@@ -2,33 +2,33 @@
 //! are assembled from log and main set, and data in the log is destaged. It decides where bytes are, and
 //! moves none itself.
 //!
-//! The floors, from the lowest: [`Log`](super::log::Log), requests, records, slots of NVRAM, packing, rounds of
-//! NVRAM, clean copies, destage, cleaning. Each owns its state and calls down only. What a
-//! floor ends, this one asks for right after the call, and lets go on what waited for it.
+//! The floors, from the lowest: [`Log`](super::log::Log), requests, records, slots of NVRAM, packing, rounds
+//! of NVRAM, clean copies, destage, cleaning. Each owns its state and calls down only. After each call the
+//! machine checks what the floor has ended, and lets waiting work continue.
 //!
 //! Rules, and why a crash at any moment is tolerated:
 //! 1. Records are acknowledged in the order of their sequences. So the acknowledged ones are a prefix, and
 //!    recovery may stop at the first torn record.
 //! 2. A write that overlaps a mapped extent of any kind, or a record in flight, always goes to the log. So
 //!    the main set never has data newer than the log's.
-//! 3. A piece leaves the map for good only when it is obsolete: otherwise a write could go to the main set,
-//!    and a crash would bring the older piece back over it.
+//! 3. A piece leaves the map permanently only when it is obsolete: otherwise a write could go to the main
+//!    set, and a crash would bring the older piece back over it.
 //! 4. A piece that a newer record replaced keeps its place in the log until that record is durable, and until
-//!    the reads that were begun before have ended.
+//!    the reads that began before have ended.
 //! 5. Before records are made obsolete the log is flushed: the records that replaced some of them must be
 //!    durable.
 //! 6. A clean copy has the sectors as they were when no write of them was in flight: a write that begins
 //!    between the read and the record spoils the copy.
 //! 7. A start ignores all clean copies: a copy may be of bytes that the main set had not made durable, and
-//!    that a crash took back there.
+//!    that a crash undid there.
 //! 8. A record that is also written to the primary copies is acknowledged when both have it (GRAID). As long
 //!    as the primary copies are trusted ([`Overlay::trust`]), its sectors are read there, and are destaged
 //!    from there to the secondary copies. Afterwards, and after every start, only the log's copy is valid.
-//! 9. A segment is written again only when its records are durably obsolete: a torn record over an old one
-//!    would otherwise look like a record that never was acknowledged, and end recovery ([`super::format`]).
+//! 9. A segment is rewritten only when its records are durably obsolete: a torn record over an old one would
+//!    otherwise look like a record that never was acknowledged, and end recovery ([`super::format`]).
 //! 10. Cleaning moves live data as a write of the same bytes would: a record of a higher sequence has them,
 //!     and in the map the new place replaces the old one, if that is still mapped. Old records are made
-//!     obsolete when the log was flushed after the last of it was acknowledged.
+//!     obsolete when the log was flushed after the last of the moved data was acknowledged.
 
 use super::clean::{Cleaner, Oldest};
 use super::clean_copies::CleanCopies;
@@ -59,13 +59,13 @@ pub struct Overlay {
 floor!(Overlay over Cleaner);
 
 impl Overlay {
-    /// An overlay of a log in which this was found. What was found is durable.
+    /// An overlay of a log with these records, which are durable.
     ///
     /// # Errors
     /// If more extents were found than the map holds.
     ///
     /// # Panics
-    /// If a record of the longest payload does not fit a segment, or a shape or segment cannot be.
+    /// If a record of the longest payload does not fit a segment, or a shape or segment is invalid.
     pub fn new(
         limits: OverlayLimits,
         shape: LogShape,
@@ -98,7 +98,7 @@ impl Overlay {
         self.is_idle() && !parts && !works && !self.has_effects()
     }
 
-    /// Whether the main set has everything, and no write is on its way into the log, or waits to be.
+    /// Whether the main set has all data, and no write is being written into the log or waits for it.
     pub fn is_void(&self) -> bool {
         self.holds_nothing_instead() && self.writes.is_empty()
     }
@@ -172,7 +172,7 @@ impl Overlay {
         self.flush_acknowledged(id);
     }
 
-    /// Makes durable what was acknowledged, for a client.
+    /// Makes the acknowledged writes durable, for a client.
     fn flush_acknowledged(&mut self, id: u32) {
         self.flush_for(id);
         self.settle_refused();
@@ -187,7 +187,7 @@ impl Overlay {
     }
 
     /// The log has no room for now: clients' flushes that wait for records, and writes that wait for the last
-    /// destage, are refused. Records stay on their way. False if there are none.
+    /// destage, are refused. Records stay in flight. Returns false if there are none.
     pub(crate) fn refuse_clients(&mut self, error: RequestError) -> bool {
         let waiting = core::mem::take(&mut self.flushes);
         let (users, others) = waiting
@@ -209,8 +209,8 @@ impl Overlay {
         any
     }
 
-    /// Nothing is destaged any more, so there will be no room: writes that wait for some are refused. False
-    /// if none do.
+    /// Nothing is destaged any more, so there will be no room: writes that wait for room are refused. Returns
+    /// false if there are none.
     pub(crate) fn refuse_waiting(&mut self, error: RequestError) -> bool {
         let any = !self.writes.is_empty();
         while let Some(id) = self.writes.pop_front() {
@@ -231,7 +231,7 @@ impl Overlay {
         }
     }
 
-    /// Starts what is left of a read, piece by piece; false if there was no room for all of it.
+    /// Starts the rest of a read, piece by piece. Returns false if there was no room for all of it.
     fn cut_read(&mut self, id: u32) -> bool {
         loop {
             let pending = self.pending(id);
@@ -298,7 +298,7 @@ impl Overlay {
             } else if matches!(request.op, RequestOp::WriteZeroes { .. })
                 && self.pending(id).cut < whole(&request)
             {
-                // A write of zeros is a short request with long work: other writes go on after each of its
+                // A write of zeros is a short request with long work: other writes continue after each of its
                 // records.
                 self.writes.rotate_left(1);
             }
@@ -313,7 +313,7 @@ impl Overlay {
         }
     }
 
-    /// A write waits for room: places that were replaced are made free.
+    /// A write waits for room: places that were replaced are freed.
     fn free_space(&mut self) {
         // Cleaning flushes when it has moved all: each flush before would cost the rest of a record.
         if self.waits_for_memory() || self.is_cleaning() {
@@ -334,7 +334,7 @@ impl Overlay {
         self.settle_records();
     }
 
-    /// Primary copies have what goes into a record, or do not.
+    /// A write of a record's data to the primary copies has ended.
     ///
     /// # Panics
     /// If no record of this sequence is in flight.
@@ -343,7 +343,7 @@ impl Overlay {
         self.settle_records();
     }
 
-    /// Records that are over land, in their order.
+    /// Records that are complete land, in their order.
     fn settle_records(&mut self) {
         while let Some(record) = self.next_over() {
             let result = self.land(&record);
@@ -412,7 +412,7 @@ impl Overlay {
         self.append_read(tag, payload, room);
     }
 
-    /// The segment of a record that waits may be written, or may not.
+    /// The segment of a waiting record may be rewritten, or the log has failed.
     fn reused(&mut self, result: Result<(), RequestError>) {
         if self.pack.is_some() {
             self.segment_begun(result.is_err());
@@ -478,7 +478,7 @@ impl Overlay {
         self.go_on();
     }
 
-    /// A flush of the log has ended: how it ends for its owner.
+    /// Ends a flush of the log for its owner.
     fn log_flush_ended(
         &mut self,
         part: &Part,
@@ -486,12 +486,12 @@ impl Overlay {
         result: Result<(), RequestError>,
     ) -> Result<(), RequestError> {
         let result = match result {
-            // Memory may be the only place of some of what was acknowledged.
+            // Some acknowledged writes may be in memory only.
             Ok(()) if self.broken && self.pack.is_some() => Err(RequestError::Unavailable),
             result => result,
         };
         match result {
-            // The log alone has nothing that was acknowledged: its failure costs no data.
+            // No acknowledged write is in the log only: its failure costs no data.
             Err(_) if !self.needs_log() => {
                 self.broken = true;
                 Ok(())
@@ -506,7 +506,7 @@ impl Overlay {
             {
                 Err(RequestError::NoSpace)
             }
-            // What the log has may be lost, and a client that flushes again at once would do so for ever.
+            // Data in the log may be lost, and a client that flushes again at once would do so without end.
             Err(error) => {
                 self.broken = true;
                 Err(error)
@@ -514,7 +514,7 @@ impl Overlay {
         }
     }
 
-    /// Lets everything go on that may.
+    /// Lets all waiting work continue that may.
     fn go_on(&mut self) {
         self.pump_reads();
         self.pump_writes();
@@ -557,9 +557,9 @@ impl Overlay {
         self.begin_last();
     }
 
-    /// From now on what goes into the log is also written to the primary copies, and they are trusted to have
-    /// it; or no more, and then no record is acknowledged before [`Overlay::lapsed`]. They are not trusted
-    /// before nothing is left of what they were not trusted to have (`holds_nothing_instead`).
+    /// With `trusts`, data that goes into the log is also written to the primary copies from now on, and they
+    /// are trusted to have it. Otherwise that ends, and no record is acknowledged before [`Overlay::lapsed`].
+    /// Trust starts only when nothing is left from the time without it (`holds_nothing_instead`).
     pub fn trust(&mut self, trusts: bool) {
         self.set_trust(trusts);
         if !trusts {
@@ -568,7 +568,7 @@ impl Overlay {
         }
     }
 
-    /// It is recorded that primary copies are no longer trusted, or that the log is not.
+    /// The end of the trust in the primary copies, or in the log, is recorded.
     pub fn lapsed(&mut self) {
         if self.end_lapse() {
             self.settle_records();
@@ -614,7 +614,7 @@ impl Overlay {
         self.settle_destage();
     }
 
-    /// Nothing more is destaged: what is in flight ends. It can be begun again.
+    /// Nothing more is destaged: work in flight ends. A destage can start again.
     pub fn rest(&mut self) {
         self.stop_cleaning();
         if !self.cut_short() {
@@ -623,7 +623,7 @@ impl Overlay {
         self.settle_destage();
     }
 
-    /// If a destage has ended, writes that waited for it go on.
+    /// If a destage has ended, writes that waited for it continue.
     fn settle_destage(&mut self) {
         if let Some((whole, released)) = self.take_ended() {
             self.note_destage(whole);
@@ -641,14 +641,14 @@ impl Overlay {
         self.clean_more();
     }
 
-    /// Nothing more is moved: what is in flight ends.
+    /// Nothing more is moved: work in flight ends.
     pub fn stop_cleaning(&mut self) {
         if self.give_up_cleaning() {
             self.clean_more();
         }
     }
 
-    /// What was to be moved was read, or could not be.
+    /// A read of data that is to be moved has ended.
     ///
     /// # Panics
     /// If it is not in flight.
@@ -662,7 +662,7 @@ impl Overlay {
         self.cleaning_went_on(over);
     }
 
-    /// If a cleaning is over, writes that waited for it go on.
+    /// If a cleaning has ended, writes that waited for it continue.
     fn cleaning_went_on(&mut self, over: bool) {
         if over {
             self.pump_writes();

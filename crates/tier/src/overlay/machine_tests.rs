@@ -1,4 +1,4 @@
-//! The overlay alone, driven by hand: what no life with a working log comes to.
+//! The overlay alone, driven by hand: cases that do not occur while the log works.
 
 use super::{
     Cleans, Effect, FoundInLog, LogShape, NvramVersion, Overlay, OverlayLimits, Packing, PartTag,
@@ -60,7 +60,8 @@ fn write_at(tag: u64, sector: u64) -> Request {
     }
 }
 
-/// Writes the same sectors until a write waits for a flush of the log, to have what it replaced free.
+/// Writes the same sectors until a write waits for a flush of the log, which frees the places that were
+/// replaced.
 fn until_it_waits(overlay: &mut Overlay) -> (RequestTag, PartTag) {
     for tag in 0..1000 {
         overlay.request(write(tag), true);
@@ -80,7 +81,7 @@ fn until_it_waits(overlay: &mut Overlay) -> (RequestTag, PartTag) {
     panic!("the log never fills");
 }
 
-/// It asked again at once, for ever, where a log answers that no flush succeeds any more.
+/// It requested flushes again and again, without end, if the log answered that no flush succeeds any more.
 #[test]
 fn a_log_that_cannot_be_flushed_for_room_is_broken() {
     let mut overlay = overlay();
@@ -126,7 +127,8 @@ fn write_waits_for_one_record_of_each_write_of_zeros() {
     assert_eq!(replies, [&[first][..], &order].concat());
 }
 
-/// Does all that is wanted, and notes which clusters are read and below which records are void.
+/// Carries out all effects, and notes the clusters that are read and the sequences below which records are
+/// obsolete.
 fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
     let (mut read, mut void) = (Vec::new(), Vec::new());
     while let Some(effect) = overlay.effect() {
@@ -152,8 +154,8 @@ fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
     (read, void)
 }
 
-/// Twelve records of one write each, and memory for four: they go home in three rounds, the oldest first, each is read once, and the
-/// log has room again after the first of them.
+/// Twelve records of one write each, and memory for four: they are destaged in three rounds, the oldest
+/// first. Each is read once, and the log has room again after the first round.
 #[test]
 fn what_memory_holds_goes_home_and_then_the_next() {
     let gathered = |order| {
@@ -172,7 +174,7 @@ fn what_memory_holds_goes_home_and_then_the_next() {
             }),
         );
         for tag in 0..12 {
-            // Neighbours at home are far apart in the log.
+            // Neighbours in the main set are far from each other in the log.
             overlay.request(write_at(tag, u64::from(SECTORS) * (tag * 5 % 12)), true);
             settle(&mut overlay);
         }
@@ -203,7 +205,7 @@ fn hot_and_cold() -> Overlay {
         destage,
     };
     let mut overlay = overlay_with(8, Some(packing));
-    // One cold write, and two hot places by turns until six segments of four records are full.
+    // One cold write, and two hot places in turn until six segments of four records are full.
     overlay.request(write_at(0, COLD), true);
     for tag in 1..26 {
         settle(&mut overlay);
@@ -223,7 +225,7 @@ fn sequence_of(overlay: &Overlay, home: u64) -> u64 {
     found.expect("it is mapped").sequence
 }
 
-/// Begins to clean, and gives the read of the cold one.
+/// Starts cleaning, and returns the read of the cold write.
 fn begin_to_clean(overlay: &mut Overlay) -> PartTag {
     let oldest = overlay.oldest().expect("segments are closed");
     assert_eq!(oldest.live, u64::from(SECTORS));
@@ -239,7 +241,8 @@ fn read_to_move() -> Result<BufRef, RequestError> {
     Ok(BufRef::new(Buf(9), 0, BYTES))
 }
 
-/// Only what counts is read, it is void when the log was flushed, and the memory is given back.
+/// Only valid data is read. The old records are obsolete once the log was flushed, and the memory is
+/// returned.
 #[test]
 fn cleaning_moves_what_counts_and_voids_the_rest_when_that_is_durable() {
     let mut overlay = hot_and_cold();
@@ -282,7 +285,7 @@ fn cleaning_moves_what_counts_and_voids_the_rest_when_that_is_durable() {
     assert!(overlay.pressure() <= pressure);
 }
 
-/// What users write while it is read, or while it is copied, stays.
+/// Data that clients write during the read, or during the copy, is not replaced.
 #[test]
 fn what_users_write_meanwhile_is_not_moved_over() {
     let mut overlay = hot_and_cold();
@@ -291,7 +294,7 @@ fn what_users_write_meanwhile_is_not_moved_over() {
     let Some(Effect::Pack { tag, extent, .. }) = overlay.effect() else {
         panic!("a write is gathered")
     };
-    // The copy of it is under way: the map has the old one still.
+    // The copy of it is in flight: the map still has the old one.
     overlay.moved_in(part, read_to_move());
     assert_eq!(overlay.effect(), None);
     overlay.packed(tag);
@@ -311,7 +314,7 @@ fn what_users_write_meanwhile_is_not_moved_over() {
     assert!(overlay.cleans().is_none() && overlay.is_quiet());
 }
 
-/// Neither is void then, and cleaning is not begun again before all was home.
+/// The old records are not obsolete then, and cleaning does not restart before all data was destaged.
 #[test]
 fn what_cannot_be_read_or_made_durable_is_not_void() {
     for fails in ["read", "flush"] {
@@ -341,7 +344,7 @@ fn what_cannot_be_read_or_made_durable_is_not_void() {
     }
 }
 
-/// All goes home at once, and what was read is given back.
+/// All data is destaged at once, and the memory of the reads is returned.
 #[test]
 fn going_home_ends_cleaning() {
     let mut overlay = hot_and_cold();
@@ -364,7 +367,8 @@ fn flush(tag: u64) -> Request {
     }
 }
 
-/// Carries out what is wanted but for the buffer: what is asked of that, and who was told of what.
+/// Carries out all effects except those for NVRAM. Returns these, and the requests that were acknowledged,
+/// with result.
 fn around_buffer(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
     let (mut asked, mut told) = (Vec::new(), Vec::new());
     while let Some(effect) = overlay.effect() {
@@ -409,8 +413,8 @@ fn with_buffer() -> Overlay {
     overlay
 }
 
-/// A flush is told when a version lies in the buffer and that is flushed: nothing is sealed, and the log not flushed. What came meanwhile
-/// waits for the next round.
+/// A flush is acknowledged when NVRAM has a version and was flushed. No record is sealed, and the log is not
+/// flushed. Flushes that came meanwhile wait for the next round.
 #[test]
 fn a_flush_is_told_when_the_buffer_is_flushed() {
     let mut overlay = with_buffer();
@@ -455,7 +459,8 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     assert_eq!(overlay.records_in_nvram(), 2);
 }
 
-/// A buffer that fails: all goes into the log, then it is put on record, and then flushes are told, which seal from then on.
+/// NVRAM fails: all data goes into the log, then that is recorded, and then flushes are acknowledged. From
+/// then on flushes seal records.
 #[test]
 fn a_buffer_that_fails_is_forgone_before_flushes_are_told() {
     let mut overlay = with_buffer();

@@ -1,19 +1,19 @@
-//! The extent map: which home sectors have a copy in the log, and where.
+//! The extent map: the sectors of the main set that have a copy in the log, and the places of the copies.
 //!
-//! Bounded at construction, and then without allocation: at most 32 bytes an extent, everything included,
-//! from 16,384 extents of capacity on. Every operation takes time logarithmic in the map for each piece that
-//! it meets.
+//! The memory is bounded at construction, and nothing is allocated afterwards: at most 32 bytes an extent in
+//! all, for capacities of 16,384 extents or more. For each piece that an operation meets, it takes time
+//! logarithmic in the map.
 //!
-//! Extents never overlap, and one that comes is made one with those that it continues: neighbours at home and
-//! in the log, of one sequence and kind, not too long together. To put one in takes up to two more than there
-//! were: itself, and the end of one that it lies in the midst of. To take a part out of one's midst takes one
-//! more. Whoever must not be refused halfway asks [`ExtentMap::room_for`] before it starts.
+//! Extents never overlap. A new extent is joined with those that it continues: adjacent in the main set and
+//! in the log, of the same sequence and kind, and not too long together. An insert takes up to two more
+//! extents: the new one, and the end of an extent that it splits. To remove the middle of an extent takes one
+//! more. A caller that must not be refused halfway checks [`ExtentMap::room_for`] before it starts.
 
 use super::tree::{Tree, Way};
 use super::{Extent, Kind, Piece, Refusal, Total};
 use core::ops::Range;
 
-/// Extents that one insert takes at most.
+/// The largest number of extents that one insert takes.
 const GROWTH_MAX: usize = 2;
 
 pub struct ExtentMap {
@@ -24,9 +24,10 @@ pub struct ExtentMap {
 }
 
 impl ExtentMap {
-    /// Takes all the memory that so many extents will ever need.
+    /// Takes all the memory that this many extents will ever need.
     pub fn new(capacity: u32) -> ExtentMap {
-        // A step in between may have more than its outcome: what is cut in three is joined again.
+        // An intermediate step may have more extents than its result: pieces of an extent that was cut are
+        // joined again.
         let entries = capacity as usize + GROWTH_MAX;
         ExtentMap {
             tree: Tree::new(entries),
@@ -35,12 +36,12 @@ impl ExtentMap {
         }
     }
 
-    /// Extents that it holds at most.
+    /// The largest number of extents.
     pub fn capacity(&self) -> u32 {
         self.capacity
     }
 
-    /// Extents that it holds.
+    /// The number of extents.
     pub fn extent_count(&self) -> u32 {
         self.tree.len() as u32 // the capacity at most
     }
@@ -49,7 +50,7 @@ impl ExtentMap {
         self.tree.len() == 0
     }
 
-    /// Bytes that it has taken, whatever it holds.
+    /// The bytes of memory that it has taken, regardless of its content.
     pub fn memory_bytes(&self) -> usize {
         size_of::<ExtentMap>() - size_of::<Tree>() + self.tree.bytes()
     }
@@ -58,14 +59,14 @@ impl ExtentMap {
         self.totals[kind as usize]
     }
 
-    /// Whether so many inserts would all find room, wherever they fall.
+    /// Whether this many inserts would all find room, wherever they fall.
     pub(crate) fn room_for(&self, inserts: u32) -> bool {
         let worst = u64::from(inserts) * GROWTH_MAX as u64;
         worst <= u64::from(self.capacity - self.extent_count())
     }
 
-    /// Maps an extent's home to its copy. What its home was mapped to before is told, piece by piece in
-    /// home's order.
+    /// Maps an extent's sectors to its copy. Reports what they were mapped to before, piece by piece in the
+    /// order of the main set.
     pub fn insert(&mut self, extent: Extent, told: impl FnMut(Extent)) -> Result<(), Refusal> {
         if !extent.is_addressable() {
             return Err(Refusal::Unaddressable(extent));
@@ -76,9 +77,9 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// Takes exactly those pieces of a range out whose copy is of this sequence: they are home, unless
-    /// something newer came. What goes is told in home's order. Refused only for a range in the midst of one
-    /// extent, in a full map.
+    /// Removes exactly those pieces of a range whose copy is of this sequence: they are destaged, unless a
+    /// newer copy came. Reports the removed pieces in the order of the main set. Refused only for a range in
+    /// the middle of one extent, in a full map.
     pub fn remove_if(
         &mut self,
         home: Range<u64>,
@@ -88,7 +89,7 @@ impl ExtentMap {
         self.remove_where(home, |extent| extent.sequence == sequence, told)
     }
 
-    /// Takes the clean pieces of a range out: nothing needs them. What goes is told, and refusal as for
+    /// Removes the clean pieces of a range: no read needs them. Reports the pieces, and refuses, as
     /// [`ExtentMap::remove_if`].
     pub fn drop_clean(
         &mut self,
@@ -98,8 +99,8 @@ impl ExtentMap {
         self.remove_where(home, |extent| extent.kind == Kind::Clean, told)
     }
 
-    /// The pieces of a range in home's order, mapped ones and holes, without a gap. Two holes are never
-    /// neighbours.
+    /// The pieces of a range in the order of the main set, mapped ones and holes, without a gap. Two holes
+    /// are never adjacent.
     pub fn lookup(&self, home: Range<u64>) -> Pieces<'_> {
         let mut extents = self.extents_from(home.start);
         Pieces {
@@ -109,8 +110,8 @@ impl ExtentMap {
         }
     }
 
-    /// The extents in home's order, from the first that ends behind a sector. To go on later, ask from the
-    /// [end](Extent::end) of the last one seen.
+    /// The extents in the order of the main set, from the first that ends behind a sector. To continue later,
+    /// start from the [end](Extent::end) of the last extent seen.
     pub fn extents_from(&self, home: u64) -> Extents<'_> {
         Extents {
             tree: &self.tree,
@@ -118,8 +119,8 @@ impl ExtentMap {
         }
     }
 
-    /// What lies in a range of the log: the parts of extents, in home's order, from a sector of home on. It
-    /// looks at every extent.
+    /// The parts of extents in a range of the log, in the order of the main set, from a sector of the main
+    /// set on. It visits every extent.
     pub fn in_log(&self, log: Range<u64>, home: u64) -> impl Iterator<Item = Extent> + '_ {
         self.extents_from(home)
             .filter_map(move |extent| extent.within_log(log.clone()))
@@ -140,7 +141,7 @@ impl ExtentMap {
         Ok(())
     }
 
-    /// Refuses what would grow beyond the capacity. How much it grows is only asked when it matters.
+    /// Refuses a change that would exceed the capacity. The growth is computed only if it matters.
     fn check_room(&self, growth: impl Fn(&ExtentMap) -> i64) -> Result<(), Refusal> {
         let left = i64::from(self.capacity - self.extent_count());
         if left >= GROWTH_MAX as i64 || growth(self) <= left {
@@ -151,7 +152,7 @@ impl ExtentMap {
         })
     }
 
-    /// How many more extents there are afterwards. Of those that go no more are counted than matter.
+    /// The number of extents that an insert adds. Removed extents are counted only as far as they matter.
     fn growth_of_insert(&self, extent: &Extent) -> i64 {
         let (home, end) = (extent.home, extent.end());
         let before = home.checked_sub(1).and_then(|last| self.covering(last));
@@ -177,7 +178,7 @@ impl ExtentMap {
         1 + i64::from(split) - gone as i64 - joins
     }
 
-    /// The extent that has a sector of home.
+    /// The extent that has a sector of the main set.
     fn covering(&self, home: u64) -> Option<Extent> {
         let extent = self.extents_from(home).next()?;
         (extent.home <= home).then_some(extent)
@@ -206,7 +207,7 @@ impl ExtentMap {
         }
     }
 
-    /// Takes a piece out of an extent.
+    /// Cuts a piece out of an extent.
     fn cut(&mut self, way: Way, extent: &Extent, piece: &Extent) {
         self.uncount(extent);
         let head = extent.within(0..piece.home);
@@ -243,8 +244,8 @@ impl ExtentMap {
         }
     }
 
-    /// An extent with the one behind it, if that continues it; and the way to that one, which is still in the
-    /// tree.
+    /// Joins an extent with the next one, if that continues it. Also returns the way to the next one, which
+    /// is still in the tree.
     fn with_tail(&mut self, extent: Extent, behind: Option<Way>) -> (Extent, Option<Way>) {
         if let Some(way) = behind
             && let tail = self.tree.entry(&way).extent()
@@ -269,7 +270,7 @@ impl ExtentMap {
         total.sectors -= u64::from(extent.sectors);
     }
 
-    /// Holds the map against its own laws.
+    /// Checks the invariants of the map.
     #[cfg(test)]
     pub(super) fn check(&self) {
         self.tree.check();
@@ -293,7 +294,7 @@ impl ExtentMap {
     }
 }
 
-/// The extents of a map in home's order.
+/// The extents of a map in the order of the main set.
 pub struct Extents<'a> {
     tree: &'a Tree,
     way: Option<Way>,
@@ -309,12 +310,12 @@ impl Iterator for Extents<'_> {
     }
 }
 
-/// A range of home, mapped pieces and holes.
+/// A range of the main set: mapped pieces and holes.
 pub struct Pieces<'a> {
     extents: Extents<'a>,
     /// The next mapped piece.
     found: Option<Extent>,
-    /// What is still to tell.
+    /// The rest of the range.
     home: Range<u64>,
 }
 

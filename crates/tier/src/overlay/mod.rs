@@ -1,21 +1,22 @@
-//! The overlay: which sectors of the main set have a copy in the log, what becomes of each request, and what is
-//! destaged when. It knows neither slices nor devices: it asks for actions ([`Effect`]) and gets their results.
+//! The overlay: which sectors of the main set have a copy in the log, what happens to each request, and what
+//! is destaged when. It has no knowledge of slices or devices: it requests actions ([`Effect`]) and gets
+//! their results.
 //!
 //! | floor, from the lowest | owns |
 //! |---|---|
 //! | `log` | the extent map ([`ExtentMap`]; IDO's D_Map), the log's space ([`LogSpace`]), places still needed |
 //! | `requests` | requests of clients, and parts of the work in flight |
-//! | `records` | records on their way into the log, and to primary copies (GRAID, ERAID); flushes of the log |
+//! | `records` | records that are being written into the log, and to primary copies (GRAID, ERAID); flushes of the log |
 //! | `nvram::slots` | which records NVRAM has, or lacks |
 //! | `pack` | records that are collected in memory (ECW in RERAID) |
 //! | `nvram::rounds` | flushes of clients that NVRAM makes durable |
 //! | `clean_copies` | copies that are read from the main set into the log |
-//! | `destage` | what is being written to the main set |
+//! | `destage` | data that is being written to the main set |
 //! | `clean` | live data that is being moved to the log's end |
-//! | `machine` | [`Overlay`]: requests that wait, and the order in which the floors go on |
+//! | `machine` | [`Overlay`]: requests that wait, and the order in which the floors continue |
 //!
-//! Each floor is a type that owns the one beneath, so it can call down only; it reports upward by values that
-//! `machine` asks for. [`format`] has the log's pages, and finds which records are valid after a crash.
+//! Each floor is a type that owns the floor below it, so it can call down only. It reports upward by values
+//! that `machine` reads. [`format`] has the log's pages, and finds which records are valid after a crash.
 
 mod clean;
 mod clean_copies;
@@ -52,29 +53,30 @@ pub use space::{LogShape, LogSpace, Pressure, Purpose};
 use core::fmt;
 use core::ops::Range;
 
-/// Sectors of home that a map can tell apart: 8 PiB.
+/// The number of sectors of a main set that a map can address: 8 PiB.
 pub const HOME_SECTORS_MAX: u64 = 1 << 44;
-/// Sectors of a log that a map can tell apart.
+/// The number of sectors of a log that a map can address.
 pub const LOG_SECTORS_MAX: u64 = 1 << 62;
-/// What first copies at home have, and the log does not, is mapped to places that no log has: from here on,
-/// by its home.
+/// Sectors that the primary copies have, and the log does not, are mapped to places beyond any log: from here
+/// on, by their place in the main set.
 pub(crate) const UNLOGGED: u64 = LOG_SECTORS_MAX / 2;
 
 /// Whether a sector is one of the log.
 pub(crate) fn is_logged(at: u64) -> bool {
     at < UNLOGGED
 }
-/// Sectors of one extent at most: 512 MiB. What continues a longest extent is an extent of its own.
+/// The longest extent in sectors: 512 MiB. Sectors that continue a longest extent are an extent of their own.
 pub const EXTENT_SECTORS_MAX: u32 = 1 << 20;
 
-/// What a copy in the log stands for.
+/// How a copy in the log relates to the main set.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Kind {
-    /// The only current copy: home is old.
+    /// The only current copy: the main set's is stale.
     Instead,
-    /// Home is current on the members that are awake; this copy stands in for those that are not.
+    /// The main set's primary copies are current: this copy takes the place of the secondary copies, which
+    /// are not.
     Also,
-    /// Home is current: this copy may be dropped at any time.
+    /// The main set is current: this copy may be dropped at any time.
     Clean,
 }
 
@@ -82,22 +84,22 @@ impl Kind {
     pub const ALL: [Kind; 3] = [Kind::Instead, Kind::Also, Kind::Clean];
 }
 
-/// Home sectors with a copy in the log, which lies there in one piece.
+/// Sectors of the main set with a copy in the log, which is contiguous there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Extent {
-    /// The first sector at home.
+    /// The first sector in the main set.
     pub home: u64,
-    /// Sectors: 1 to [`EXTENT_SECTORS_MAX`].
+    /// The number of sectors: 1 to [`EXTENT_SECTORS_MAX`].
     pub sectors: u32,
     /// The first sector in the log.
     pub at: u64,
-    /// Of the log record that brought the copy: a later record has a higher one.
+    /// The sequence of the log record that has the copy: a later record has a higher one.
     pub sequence: u64,
     pub kind: Kind,
 }
 
 impl Extent {
-    /// The sector behind the last one at home.
+    /// The sector behind the last one in the main set.
     pub fn end(&self) -> u64 {
         self.home + u64::from(self.sectors)
     }
@@ -107,17 +109,17 @@ impl Extent {
         self.at + u64::from(self.sectors)
     }
 
-    /// Its part whose home lies in a range.
+    /// Its part in a range of the main set.
     pub fn within(&self, home: Range<u64>) -> Option<Extent> {
         self.part(self.home, home)
     }
 
-    /// Its part whose copy lies in a range of the log.
+    /// Its part in a range of the log.
     pub(crate) fn within_log(&self, log: Range<u64>) -> Option<Extent> {
         self.part(self.at, log)
     }
 
-    /// The part that lies in a range of an address in which the extent begins at `base`.
+    /// The part in a range of an address space in which the extent begins at `base`.
     fn part(&self, base: u64, range: Range<u64>) -> Option<Extent> {
         let end = base + u64::from(self.sectors);
         let (from, to) = (range.start.max(base), range.end.min(end));
@@ -129,9 +131,9 @@ impl Extent {
         })
     }
 
-    /// Whether `next` goes on where this ends, at home and in the log, as a copy of the same record and kind,
-    /// and both fit one extent. Only then are they one: a piece must never leave the map by the sequence of
-    /// an older one.
+    /// Whether `next` continues this extent, in the main set and in the log, as a copy of the same record and
+    /// kind, and both fit one extent. Only then are they joined: a piece must never leave the map by the
+    /// sequence of an older one.
     fn joins(&self, next: &Extent) -> bool {
         (self.end(), self.log_end()) == (next.home, next.at)
             && (self.sequence, self.kind) == (next.sequence, next.kind)
@@ -148,23 +150,23 @@ impl Extent {
     }
 }
 
-/// A stretch of home in an answer of [`ExtentMap::lookup`].
+/// A piece of the main set in an answer of [`ExtentMap::lookup`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Piece {
     /// The log has a copy.
     Mapped(Extent),
-    /// Only home has these sectors.
+    /// Only the main set has these sectors.
     Hole { home: u64, sectors: u64 },
 }
 
-/// How much of a kind is mapped.
+/// The mapped amount of a kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Total {
     pub extents: u64,
     pub sectors: u64,
 }
 
-/// Why a map was left as it was.
+/// Why a map was left unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
     /// More extents would be needed than its capacity.

@@ -1,27 +1,27 @@
 //! The log's space: which segments are free, how much of each is live, when space is short.
 //!
-//! The log is cut in segments of one size, and a record lies within one.
+//! The log is divided into segments of one size, and a record is within one.
 //!
 //! | state  | cause                                                       | next   |
 //! |--------|-------------------------------------------------------------|--------|
 //! | free   | a record finds no room in the open one; the longest free    | open   |
 //! | open   | a record finds no room in it                                | closed |
-//! | closed | nothing of it is live, and no record in it is under way     | free   |
+//! | closed | none of it is live, and no record in it is in flight        | free   |
 //!
-//! What is live the extent map tells: [`LogSpace::mapped`] gets every extent that it lets in,
-//! [`LogSpace::unmapped`] every piece that it says went, in this order: an extent may take its own place
-//! again, as another kind. A record is under way from [`LogSpace::take`] until [`LogSpace::landed`]: so a
-//! segment is not free between a write and its mapping. All memory is taken at construction.
+//! The extent map decides what is live. [`LogSpace::mapped`] gets every extent that the map enters, then
+//! [`LogSpace::unmapped`] every piece that it replaced. The order matters, since an extent may take its own
+//! place again, as another kind. A record is in flight from [`LogSpace::take`] until [`LogSpace::landed`]: so
+//! a segment is not free between a write and its mapping. All memory is taken at construction.
 //!
-//! A segment that is free here may be written over at once. Where a crash could still take back what came in
-//! a piece's place, `unmapped` has to wait until it cannot.
+//! A segment that is free here may be overwritten at once. Where a crash could still undo the replacement of
+//! a piece, `unmapped` has to wait until it cannot.
 
 use super::{Extent, Kind, LOG_SECTORS_MAX};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// What a log is made with.
+/// The configuration of a log's space.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogShape {
     pub segments: u32,
@@ -30,7 +30,7 @@ pub struct LogShape {
     /// Segments that only [`Purpose::Cleaning`] may open: at least one, or cleaning could find no space
     /// itself.
     pub reserve: u32,
-    /// With fewer free segments, what lies here should go home, or live parts be moved together.
+    /// With fewer free segments, data should be destaged, or live data moved together.
     pub reclaim_below: u32,
     /// With fewer free segments, clean copies should be dropped.
     pub drop_below: u32,
@@ -42,22 +42,22 @@ impl LogShape {
     }
 }
 
-/// What a record is appended for.
+/// The purpose of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Purpose {
-    /// A user's write, or a copy that is made ahead of need.
+    /// A client's write, or a clean copy.
     Use,
-    /// What is live in a segment moves, so that the segment becomes free.
+    /// Live data of a segment moves, so that the segment becomes free.
     Cleaning,
 }
 
-/// What space, being short, asks for. Each includes those before it.
+/// The measures that short space requires. Each includes those before it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Pressure {
     None,
     DropClean,
     Reclaim,
-    /// Beyond the open segment's rest nothing is appended but by cleaning.
+    /// Beyond the rest of the open segment only cleaning appends.
     Refuse,
 }
 
@@ -73,9 +73,9 @@ struct Segment {
     state: State,
     /// Sectors by kind.
     live: [u32; Kind::ALL.len()],
-    /// Records under way.
+    /// Records in flight.
     under_way: u32,
-    /// How many were opened before it.
+    /// The number of segments that were opened before it.
     age: u64,
 }
 
@@ -87,7 +87,7 @@ const FREE: Segment = Segment {
 };
 
 impl Segment {
-    /// Sectors that have to be copied elsewhere, or to go home. Clean ones need not.
+    /// Sectors that have to be moved or destaged. Clean ones need not.
     fn copy_sectors(&self) -> u32 {
         self.live[Kind::Instead as usize] + self.live[Kind::Also as usize]
     }
@@ -108,12 +108,12 @@ pub struct LogSpace {
 }
 
 impl LogSpace {
-    /// A log in which records were found in some segments, the oldest first: none in a new one. Each of these
-    /// counts as having a record under way, until it [landed](LogSpace::landed) when all of it that is live
-    /// is mapped.
+    /// A log in which records were found in some segments, the oldest first: none in a new log. Each of these
+    /// counts as having a record in flight, until it [landed](LogSpace::landed) when all of its live data is
+    /// mapped.
     ///
     /// # Panics
-    /// With a shape that cannot be, or a segment that is none of its or found twice.
+    /// With an invalid shape, or a segment that it does not have or that was found twice.
     pub fn new(shape: LogShape, found: &[u32]) -> LogSpace {
         let ordered = [1, shape.reserve, shape.reclaim_below, shape.drop_below];
         assert!(
@@ -152,7 +152,7 @@ impl LogSpace {
         self.free.len() as u32 // no more than segments
     }
 
-    /// The sectors of the log that are a segment's.
+    /// The sectors of the log that belong to a segment.
     pub(crate) fn segment_range(&self, segment: u32) -> core::ops::Range<u64> {
         let sectors = u64::from(self.shape.segment_sectors);
         let start = u64::from(segment) * sectors;
@@ -172,7 +172,7 @@ impl LogSpace {
         }
     }
 
-    /// The segments of which something has to be copied, the oldest first.
+    /// The segments with data that has to be moved or destaged, the oldest first.
     pub(crate) fn to_copy(&self) -> impl Iterator<Item = u32> + use<> {
         let each = (0..).zip(&self.segments);
         let mut found: Vec<(u64, u32)> = each
@@ -183,7 +183,7 @@ impl LogSpace {
         found.into_iter().map(|(_, index)| index)
     }
 
-    /// The closed segments in which nothing is under way, the oldest first, up to the first other one.
+    /// The closed segments with nothing in flight, the oldest first, up to the first other one.
     pub(crate) fn oldest_closed(&self) -> impl Iterator<Item = u32> + use<> {
         let each = (0..).zip(&self.segments);
         let mut used: Vec<(u64, u32, bool)> = each
@@ -198,12 +198,12 @@ impl LogSpace {
         closed.map(|(_, index, _)| index)
     }
 
-    /// Whether cleaning has opened segments that were kept for it.
+    /// Whether cleaning has opened segments that were reserved for it.
     pub(crate) fn in_reserve(&self) -> bool {
         self.free_segments() < self.shape.reserve
     }
 
-    /// Sectors that were not taken yet.
+    /// Sectors that are not taken yet.
     pub fn room(&self) -> u64 {
         let most = self.shape.segment_sectors;
         let open = self.open.map_or(0, |(_, taken)| most - taken);
@@ -214,13 +214,13 @@ impl LogSpace {
         &self.shape
     }
 
-    /// How many segments have been opened, each as often as it was.
+    /// How often segments have been opened.
     pub fn opened(&self) -> u64 {
         self.opened
     }
 
-    /// Sectors for a record, the next of the log: where they begin. `None` is back-pressure: space must be
-    /// won first.
+    /// Takes sectors for the log's next record. Returns the first one. `None` is back-pressure: space must be
+    /// freed first.
     ///
     /// # Panics
     /// For a record that is empty or longer than a segment.
@@ -240,7 +240,7 @@ impl LogSpace {
         Some(self.segment_range(segment).start + u64::from(taken))
     }
 
-    /// The record that took room last needs so many sectors of it no more.
+    /// Returns sectors that the last record does not need.
     ///
     /// # Panics
     /// If no segment is open.
@@ -249,14 +249,14 @@ impl LogSpace {
         *taken -= sectors;
     }
 
-    /// The record that begins there is mapped, or was given up: it is under way no longer.
+    /// The record that begins there is mapped, or was given up: it is no longer in flight.
     pub fn landed(&mut self, at: u64) {
         let segment = self.segment_of(at);
         self.segments[segment as usize].under_way -= 1;
         self.free_if_dead(segment);
     }
 
-    /// The map lets this extent in.
+    /// The map enters this extent.
     ///
     /// # Panics
     /// If its space was not taken.
@@ -271,7 +271,7 @@ impl LogSpace {
         self.by_segment(piece, |live, sectors| *live -= sectors);
     }
 
-    /// The oldest segment in which something clean is live.
+    /// The oldest segment with a live clean copy.
     pub(crate) fn oldest_clean(&self) -> Option<u32> {
         let clean = |(_, segment): &(u32, &Segment)| segment.live[Kind::Clean as usize] > 0;
         let segments = (0..).zip(&self.segments).filter(clean);
@@ -302,7 +302,7 @@ impl LogSpace {
         Some(next)
     }
 
-    /// The segment in which a sector of the log lies.
+    /// The segment of a sector of the log.
     pub fn segment_of(&self, at: u64) -> u32 {
         let segment = at / u64::from(self.shape.segment_sectors);
         u32::try_from(segment).expect("the log has this sector")
@@ -312,7 +312,7 @@ impl LogSpace {
         self.segment_of(extent.at)..=self.segment_of(extent.log_end() - 1)
     }
 
-    /// Changes what is live of an extent's kind in each segment that it lies in: several, if records joined
+    /// Changes the live sectors of an extent's kind in each of its segments: several, if records were joined
     /// at an edge.
     fn by_segment(&mut self, extent: &Extent, change: impl Fn(&mut u32, u32)) {
         for segment in self.segments_of(extent) {
@@ -342,7 +342,7 @@ impl LogSpace {
         self.segments[segment as usize].state == State::Closed
     }
 
-    /// Holds the space against its own laws.
+    /// Checks the invariants of the space.
     #[cfg(test)]
     pub(super) fn check(&self) {
         for (segment, number) in self.segments.iter().zip(0..) {

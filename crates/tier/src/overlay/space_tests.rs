@@ -1,4 +1,5 @@
-//! The log's space beside an extent map, against what a walk of the map finds; and a log that never gets stuck.
+//! The log's space together with an extent map, compared with a walk of the map; and a log that never gets
+//! stuck.
 
 use super::*;
 use alloc::vec::Vec;
@@ -17,7 +18,7 @@ struct Log {
     random: Random,
     map: ExtentMap,
     space: LogSpace,
-    /// Records under way, as they will be mapped.
+    /// Records in flight, as they will be mapped.
     under_way: Vec<Extent>,
     sequence: u64,
     cleaned: u64,
@@ -37,7 +38,7 @@ impl Log {
         }
     }
 
-    /// Home is smaller than the log without its reserve: only garbage and clean copies can fill it.
+    /// The main set is smaller than the log without its reserve: only garbage and clean copies can fill it.
     fn any_extent(&mut self, at: u64, sectors: u32) -> Extent {
         self.sequence += 1;
         Extent {
@@ -75,7 +76,7 @@ impl Log {
         }
     }
 
-    /// No copy that counts, and no record under way, lies in space that is given out.
+    /// No valid copy, and no record in flight, is in space that is given out.
     fn is_nobodys(&self, at: u64, sectors: u32) {
         let taken = at..at + u64::from(sectors);
         assert_eq!(self.map.in_log(taken.clone(), 0).next(), None);
@@ -86,7 +87,7 @@ impl Log {
         assert!(taken.end <= edge, "a record is within a segment");
     }
 
-    /// A record under way is mapped, or was of no use.
+    /// A record in flight is mapped, or was of no use.
     fn land(&mut self) {
         if self.under_way.is_empty() {
             return;
@@ -119,7 +120,7 @@ impl Log {
         }
     }
 
-    /// The copy stays, and home becomes current.
+    /// The copy stays, and the main set becomes current.
     fn turn_clean(&mut self) {
         let from = self.random.below(196);
         if let Some(extent) = self.map.extents_from(from).next() {
@@ -130,7 +131,7 @@ impl Log {
         }
     }
 
-    /// Records under way land, and then the cheapest segments are cleaned until a user may append again.
+    /// Records in flight land. Then the cheapest segments are cleaned until a client may append again.
     fn win_space(&mut self) {
         while !self.under_way.is_empty() {
             self.land();
@@ -176,7 +177,7 @@ impl Log {
         self.space.check();
     }
 
-    /// The closed segment that is won by copying least.
+    /// The closed segment that is freed by copying the least.
     fn cheapest(&self) -> Option<u32> {
         let busy = |segment: u32| {
             let range = self.space.segment_range(segment);
@@ -212,7 +213,7 @@ fn segments_are_opened_by_how_long_they_are_free() {
     let mut space = LogSpace::new(SHAPE, &[]);
     let mut take = |sectors| space.take(sectors, Purpose::Use);
     assert_eq!((take(20), take(12)), (Some(0), Some(20)));
-    // What does not fit leaves a rest.
+    // A record that does not fit leaves a rest.
     assert_eq!((take(30), take(3)), (Some(32), Some(64)));
     space.landed(32);
     // Nothing of the second was mapped: it is free, behind all others.

@@ -1,4 +1,4 @@
-//! The extent map against a naive model of one word a sector, and against its own laws after every step.
+//! The extent map against a naive model of one word a sector, and against its invariants after every step.
 
 use super::tree::{WIDTH, least, nodes_max};
 use super::*;
@@ -17,7 +17,7 @@ fn extent(home: u64, sectors: u32, at: u64, sequence: u64) -> Extent {
     }
 }
 
-/// Inserts, and gathers what was displaced.
+/// Inserts, and collects the displaced pieces.
 fn insert(map: &mut ExtentMap, extent: Extent) -> Result<Vec<Extent>, Refusal> {
     let mut told = Vec::new();
     map.insert(extent, |piece| told.push(piece))?;
@@ -52,7 +52,7 @@ fn one_that_continues_another_is_one_with_it_only_as_the_same_copy() {
     assert_eq!(put(extent(0, 8, 100, 1)), Ok(()));
     assert_eq!(put(extent(16, 8, 116, 1)), Ok(()));
     assert_eq!(put(extent(8, 8, 108, 1)), Ok(()));
-    // The same home and log, and another sequence: it must be removable alone.
+    // The same place in main set and log, and another sequence: it must be removable separately.
     assert_eq!(put(extent(24, 8, 124, 2)), Ok(()));
     // The same sequence, and another place in the log.
     assert_eq!(put(extent(32, 8, 200, 2)), Ok(()));
@@ -103,7 +103,7 @@ fn a_full_map_takes_what_needs_no_more_and_says_so_otherwise() {
     assert_eq!(map.remove_if(2..4, 9, |_| panic!("nothing goes")), Ok(()));
     let before = [extent(0, 8, 100, 1), extent(20, 8, 200, 1)];
     assert_eq!(all(&map), before);
-    // What only moves, joins, or covers another.
+    // Extents that only move, join, or cover another.
     assert!(insert(&mut map, extent(0, 8, 400, 3)).is_ok());
     assert!(insert(&mut map, extent(8, 2, 408, 3)).is_ok());
     assert!(insert(&mut map, extent(2, 2, 402, 3)).is_ok());
@@ -167,7 +167,7 @@ fn a_longest_extent_is_continued_by_another() {
     insert(&mut map, extent(0, most, 0, 1)).expect("there is room");
     insert(&mut map, extent(most.into(), 8, most.into(), 1)).expect("there is room");
     assert_eq!(map.extent_count(), 2);
-    // Shorter by eight, both are no longer than one may be.
+    // Shorter by eight, both together are no longer than the limit.
     map.remove_if(0..8, 1, |_| {}).expect("a part at the end");
     assert_eq!(map.extent_count(), 2);
     let end = u64::from(most) - 8;
@@ -185,13 +185,13 @@ struct Copied {
     kind: Kind,
 }
 
-/// What is mapped, sector by sector.
+/// The mapped copy of each sector.
 struct Naive {
     sectors: Vec<Option<Copied>>,
 }
 
 impl Naive {
-    /// The mapped pieces of a range: as long as they can be.
+    /// The mapped pieces of a range, each as long as possible.
     fn pieces(&self, range: Range<u64>) -> Vec<Extent> {
         let mut pieces: Vec<Extent> = Vec::new();
         for home in range {
@@ -234,13 +234,13 @@ impl Naive {
     }
 }
 
-/// How an insert met what was there.
+/// How an insert met existing extents.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Met {
     Nothing,
     Exactly,
     Inside,
-    /// The left end of one, which goes on to the right.
+    /// The left end of an extent, and sectors beyond it on the right.
     LeftEnd,
     RightEnd,
     Covered,
@@ -534,7 +534,8 @@ fn empty(map: &mut ExtentMap, order: &[u64]) {
     assert!(map.is_empty());
 }
 
-/// Sectors 0 to `count` in an order: rising, falling, from both ends in turn, from the midst outwards, and shuffled.
+/// Sectors 0 to `count` in an order: rising, falling, from both ends in turn, from the middle outwards, and
+/// shuffled.
 fn orders(count: u64) -> [Vec<u64>; 5] {
     let rising: Vec<u64> = (0..count).collect();
     let falling = rising.iter().rev().copied().collect();
@@ -552,7 +553,8 @@ fn orders(count: u64) -> [Vec<u64>; 5] {
     [rising, falling, both, outwards, shuffled]
 }
 
-/// Three inner levels at the largest: 270,000 entries fill 4,219 leaves at least, more than the children of 64 nodes.
+/// Three inner levels at the largest: 270,000 entries fill 4,219 leaves at least, more than the children of
+/// 64 nodes.
 #[test]
 fn fills_and_empties_in_every_order() {
     for (count, each) in [(2000, true), (270_000, false)] {
@@ -574,8 +576,8 @@ fn fills_and_empties_in_every_order() {
     }
 }
 
-/// A map that is held at its capacity, by one that comes for each that goes, keeps within its nodes: those that come and
-/// those that go keep to different places, by turns.
+/// A map at its capacity, to which one extent is added for each that is removed, keeps within its nodes.
+/// Added and removed extents are at different places in turn.
 #[test]
 fn lives_at_its_capacity() {
     let count = 20_000_u64;
@@ -612,7 +614,7 @@ fn hole(home: u64) -> Piece {
     Piece::Hole { home, sectors: 1 }
 }
 
-/// What no tree of so many nodes can have less than, against what is taken for so many items.
+/// The fewest nodes that a tree of this many items can have, against the nodes that are taken for them.
 #[test]
 fn there_are_nodes_for_every_number_of_items() {
     for nodes in 2..10_000 {

@@ -1,26 +1,27 @@
 //! The order of the map's entries: a B+-tree over a fixed number of nodes.
 //!
-//! Leaves hold entries, inner nodes a [`Branch`] for each child, with the child's count and the home sector
-//! of its very first entry. These are exact, always: so the entry before any sector is in the leaf that a
-//! search for it comes to. The root is an inner node, if only over one leaf. That entries do not overlap is
-//! the map's affair.
+//! Leaves hold entries, inner nodes a [`Branch`] for each child, with the child's count and the first sector
+//! of its very first entry. These are always exact, so a search for a sector ends in the leaf that has the
+//! entry before it. The root is an inner node, if only over one leaf. The map ensures that entries do not
+//! overlap.
 //!
 //! All nodes are taken at construction. A node is split only when it and three neighbours are full: four
-//! become five. Of five neighbours, one of which has become too empty, four are made if four can hold it all.
-//! So nodes are four fifths full or more, however items come and go, and a tree's memory is bounded by what
-//! it holds at most. (Where a root has fewer than five children, these share among themselves: [`least`].)
+//! become five. Of five neighbours, one of which has become too empty, four are made if four can hold all
+//! items. So nodes are at least four fifths full, however items are added and removed, and the largest
+//! content bounds a tree's memory. (Where a root has fewer than five children, these share among themselves:
+//! [`least`].)
 
 use super::{EXTENT_SECTORS_MAX, Extent, HOME_SECTORS_MAX, Kind, LOG_SECTORS_MAX};
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// Inner levels at most: as 2^32 entries need in nodes as empty as they get, and to spare.
+/// The largest number of inner levels: more than 2^32 entries need in the emptiest nodes.
 const LEVELS_MAX: usize = 8;
 
-/// From the root to an entry, or to where one would stand. Good until the tree changes.
+/// The path from the root to an entry, or to a place for one. Valid until the tree changes.
 #[derive(Clone, Copy)]
 pub(super) struct Way {
-    /// By level, from the leaf: which item of which node.
+    /// By level, from the leaf: the index of the item, and its node.
     steps: [Step; LEVELS_MAX + 1],
 }
 
@@ -53,7 +54,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Of `entries` at most.
+    /// A tree for at most `entries` entries.
     pub(super) fn new(entries: usize) -> Tree {
         let leaf_count = nodes_max(entries);
         let mut leaves = Nodes::new(leaf_count);
@@ -103,7 +104,7 @@ impl Tree {
         self.valid(way)
     }
 
-    /// Goes on to the next leaf from behind the last entry of one.
+    /// Continues to the next leaf from behind the last entry of one.
     fn valid(&self, mut way: Way) -> Option<Way> {
         let ends = |level: &usize| way.steps[*level].index() + 1 < self.branch(&way, *level).len();
         if way.steps[0].index() < self.branch(&way, 0).len() {
@@ -117,7 +118,7 @@ impl Tree {
         Some(way)
     }
 
-    /// The way to where an entry of `home` would stand: behind all that begin there or before.
+    /// The way to the place for an entry at `home`: behind all that begin there or before.
     fn descend(&self, home: u64) -> Way {
         let mut way = Way {
             steps: [Step::default(); LEVELS_MAX + 1],
@@ -172,7 +173,7 @@ impl Tree {
 
     pub(super) fn remove(&mut self, mut way: Way) {
         let step = way.steps[0];
-        // A leaf without another entry is all there is: an empty one's first sector means nothing.
+        // A leaf without another entry is the whole tree: the first sector of an empty leaf means nothing.
         if step.index == 0 && self.branch(&way, 0).count > 1 {
             self.set_first(&way, self.leaves.at(step.node, 1).home());
         }
@@ -180,7 +181,7 @@ impl Tree {
         self.len -= 1;
     }
 
-    /// The first entry of a leaf begins elsewhere: so does every node whose first it is.
+    /// The first entry of a leaf begins elsewhere: so does every node whose first entry it is.
     fn set_first(&mut self, way: &Way, first: u64) {
         for level in 0..=self.height {
             self.branch_mut(way, level).first = first;
@@ -231,7 +232,7 @@ impl Tree {
         Window::around(way.steps[level].index(), siblings, sharing)
     }
 
-    /// A window of `before` children is theirs again, perhaps one more or one less.
+    /// Returns a window of `before` children to their parent, perhaps with one more or one less.
     fn put_back(&mut self, way: &mut Way, level: usize, window: &Window, before: usize) {
         let node = way.steps[level].node;
         let kept = before.min(window.branches().len());
@@ -259,7 +260,7 @@ impl Tree {
         way.steps[self.height] = Step::new(node, 0);
     }
 
-    /// Holds the tree against its own laws: exact firsts and counts, fill, and no node astray.
+    /// Checks the invariants of the tree: exact firsts and counts, fill, and no stray node.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let (mut entries, mut leaves, mut inner) = (0, 0, 0);
@@ -309,7 +310,7 @@ impl Tree {
         );
     }
 
-    /// A root over one inner node only is none.
+    /// Removes a root over only one inner node.
     fn lower(&mut self) {
         if self.root.count == 1 && self.height > 1 {
             let only = *self.inner.at(self.root.node, 0);
@@ -320,7 +321,7 @@ impl Tree {
     }
 }
 
-/// Inner nodes over so many leaves, at most.
+/// The largest number of inner nodes over this many leaves.
 fn inner_max(leaves: usize) -> usize {
     let (mut below, mut sum) = (leaves, 0);
     while below > 1 || sum == 0 {
@@ -332,7 +333,7 @@ fn inner_max(leaves: usize) -> usize {
 
 // --------------------------------------------------------------------------------------------------- entries
 
-/// Bits of a length; home takes the others of its word.
+/// Bits of a length; the place in the main set takes the others of its word.
 const LENGTH_BITS: u32 = EXTENT_SECTORS_MAX.trailing_zeros();
 const LENGTH_MASK: u64 = EXTENT_SECTORS_MAX as u64 - 1;
 const KIND_BITS: u32 = 2;
@@ -342,10 +343,10 @@ const _: () = assert!(LENGTH_BITS + HOME_SECTORS_MAX.trailing_zeros() == u64::BI
 const _: () = assert!(KIND_BITS + LOG_SECTORS_MAX.trailing_zeros() == u64::BITS);
 const _: () = assert!(size_of::<Entry>() == 24);
 
-/// An extent as the map keeps it: 24 bytes, ordered by home.
+/// An extent as the map stores it: 24 bytes, ordered by its place in the main set.
 #[derive(Clone, Copy)]
 pub(super) struct Entry {
-    /// Home, then the length less one.
+    /// The place in the main set, then the length less one.
     place: u64,
     /// The sector in the log, then the kind.
     log: u64,
@@ -376,7 +377,7 @@ impl Entry {
     }
 }
 
-/// Of an extent that the map can address: whoever lets it in has looked.
+/// Of an extent that the map can address: the caller has checked that.
 impl From<Extent> for Entry {
     fn from(extent: Extent) -> Entry {
         debug_assert!(extent.is_addressable(), "{extent:?}");
@@ -406,27 +407,28 @@ impl Item for Entry {
 
 // ----------------------------------------------------------------------------------------------------- nodes
 
-/// Items of a node at most.
+/// The largest number of items of a node.
 pub(super) const WIDTH: usize = 64;
-/// Nodes that are full before there is one more.
+/// The number of nodes that are full before a node is added.
 pub(super) const SHARERS: usize = 4;
-/// Nodes that are looked at before there is one less.
+/// The number of nodes that are examined before a node is removed.
 const WINDOW: usize = SHARERS + 1;
 
-/// Items that a node has at least, with so many siblings, itself included.
+/// The least number of items of a node with this many siblings, itself included.
 pub(super) fn least(siblings: usize) -> usize {
     let sharing = siblings.clamp(1, WINDOW);
     (sharing - 1) * WIDTH / sharing
 }
 
-/// Nodes that so many items take at most, whatever came and went before. Each of five or more has `least(5)`;
-/// of n, which are fewer, each has `least(n)`, and the one added here covers that.
+/// The largest number of nodes for this many items, whatever was added and removed before. Each of five or
+/// more has `least(5)`; of n, which are fewer, each has `least(n)`, and the one added here covers that.
 pub(super) fn nodes_max(items: usize) -> usize {
     items / (SHARERS * WIDTH / WINDOW) + 1
 }
 
-/// How many of a node's items begin at `home` or before. Every eighth is looked at, then eight: of these
-/// looks none waits for another, as the steps of a binary search do, each for its own line of memory.
+/// The number of a node's items that begin at `home` or before. It examines every eighth item, then eight.
+/// None of these loads waits for another, unlike the steps of a binary search, where each waits for its own
+/// cache line.
 pub(super) fn not_behind<T: Item>(items: &[T], home: u64) -> usize {
     let begins = |item: &T| item.first() <= home;
     let eights = items.chunks_exact(8);
@@ -439,17 +441,17 @@ pub(super) fn not_behind<T: Item>(items: &[T], home: u64) -> usize {
 pub(super) trait Item: Copy {
     const NONE: Self;
 
-    /// The first home sector, by which items are ordered.
+    /// The first sector in the main set, by which items are ordered.
     fn first(&self) -> u64;
 
     /// The nodes of this kind.
     fn nodes(tree: &mut Tree) -> &mut Nodes<Self>;
 }
 
-/// A node, as its parent knows it.
+/// A node, as its parent describes it.
 #[derive(Clone, Copy)]
 pub(super) struct Branch {
-    /// That of its first item. Of an empty node without meaning.
+    /// The first sector of its first item. Of an empty node without meaning.
     pub(super) first: u64,
     pub(super) node: u32,
     pub(super) count: u32,
@@ -477,7 +479,7 @@ impl Item for Branch {
     }
 }
 
-/// Neighbouring children of a node, taken out of it to be changed together.
+/// Adjacent children of a node, taken out of it to be changed together.
 pub(super) struct Window {
     /// The first one's place in the parent.
     pub(super) start: usize,
@@ -486,7 +488,7 @@ pub(super) struct Window {
 }
 
 impl Window {
-    /// Of `siblings`, `most` of those around `child`, or all.
+    /// Takes `most` of the `siblings` around `child`, or all.
     pub(super) fn around(child: usize, siblings: &[Branch], sharing: Sharing) -> Window {
         let most = match sharing {
             Sharing::Room => SHARERS,
@@ -508,7 +510,7 @@ impl Window {
     }
 }
 
-/// What neighbours do for one of them.
+/// Why neighbours share items with one of them.
 #[derive(Clone, Copy)]
 pub(super) enum Sharing {
     /// It is full.
@@ -520,12 +522,12 @@ pub(super) enum Sharing {
 pub(super) struct Nodes<T> {
     items: Vec<T>,
     free: Vec<u32>,
-    /// What a window holds, while it is dealt out anew.
+    /// The items of a window, while they are redistributed.
     dealt: Vec<T>,
 }
 
 impl<T: Item> Nodes<T> {
-    /// As many as `count`, which is below 2^32.
+    /// For `count` nodes, which is below 2^32.
     pub(super) fn new(count: usize) -> Nodes<T> {
         Nodes {
             items: vec![T::NONE; count * WIDTH],
@@ -566,20 +568,21 @@ impl<T: Item> Nodes<T> {
         &mut self.items[start_of(node) + index]
     }
 
-    /// Puts an item in a node that is not full. Its count is its parent's affair.
+    /// Puts an item in a node that is not full. The parent maintains the count.
     pub(super) fn insert(&mut self, branch: &Branch, at: usize, item: T) {
         let items = &mut self.items[start_of(branch.node)..][..WIDTH];
         items.copy_within(at..branch.len(), at + 1);
         items[at] = item;
     }
 
-    /// Takes an item out of a node. Its count is its parent's affair.
+    /// Takes an item out of a node. The parent maintains the count.
     pub(super) fn remove(&mut self, branch: &Branch, at: usize) {
         let items = &mut self.items[start_of(branch.node)..][..branch.len()];
         items.copy_within(at + 1.., at);
     }
 
-    /// Puts an item in the `child`-th of a window's nodes, and deals all evenly to as few nodes as hold them.
+    /// Puts an item in the `child`-th of a window's nodes, and distributes all evenly to as few nodes as hold
+    /// them.
     pub(super) fn insert_dealing(&mut self, window: &mut Window, child: usize, at: usize, item: T) {
         self.gather(&window.branches()[..child]);
         let before = self.dealt.len();
@@ -588,7 +591,7 @@ impl<T: Item> Nodes<T> {
         self.deal(window);
     }
 
-    /// Deals what a window's nodes hold evenly to as few as hold it.
+    /// Distributes the items of a window's nodes evenly to as few nodes as hold them.
     pub(super) fn even_out(&mut self, window: &mut Window) {
         self.gather(window.branches());
         self.deal(window);

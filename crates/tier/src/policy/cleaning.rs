@@ -1,16 +1,20 @@
-//! Whether a log that runs short is cleaned, or goes home: cleaning lets mirrors sleep on, and costs writes to the log.
+//! Decides whether a log that runs short is cleaned or destaged: cleaning lets mirrors stay in standby, and
+//! costs writes to the log.
 //!
-//! What is live in the oldest segments is moved to the head of the log, and the rest of them is won. Where a share *u* is live, each
-//! sector won costs *u* / (1 - *u*) moved. Two bounds make it end, and keep it cheap:
+//! Live data of the oldest segments is moved to the head of the log, which reclaims the rest of them. Where a
+//! share *u* is live, each reclaimed sector costs *u* / (1 - *u*) moved ones. Two bounds make cleaning end,
+//! and limit its cost:
 //!
-//! - of the oldest segments three quarters at most: three sectors moved for one won. Above that a round frees next to nothing;
-//! - of the whole log a half at most. A lap round the log moves what is live, and wins the rest: so over a lap users' writes cost no more
-//!   than as much again. What is live above that would soon ask for its way home anyway, and mirrors wake but for a while less.
+//! - At most three quarters of the oldest segments are live: three sectors moved for one reclaimed. Above
+//!   that a round frees next to nothing.
+//! - At most a half of the whole log is live. A lap round the log moves the live data, and reclaims the rest:
+//!   so over a lap cleaning at most doubles the writes of clients. With more live data the log would soon
+//!   need a destage anyway, and mirrors would spin up only a little later.
 
-/// What there is to move, and to win. All in sectors.
+/// The sectors to move, and to reclaim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
-    /// What is live in the log, and all of the log.
+    /// The live sectors of the log, and all its sectors.
     pub live: u64,
     pub log: u64,
     /// The same of the oldest segments, as many as would be cleaned at once.
@@ -18,7 +22,7 @@ pub struct Standing {
     pub oldest: u64,
 }
 
-/// Whether cleaning the oldest segments is better than going home.
+/// Whether cleaning the oldest segments is better than a destage.
 pub fn pays(standing: &Standing) -> bool {
     let Standing {
         live,
@@ -57,8 +61,8 @@ mod tests {
         assert!(!of(0, 0, 0));
     }
 
-    /// A log that is written round and round, of which a share stays live, in each segment as much: as long as it is cleaned, a lap moves
-    /// no more than it wins, and a log of which less is live is cleaned.
+    /// A log that is written round and round, of which a share stays live, the same in each segment. As long
+    /// as it is cleaned, a lap moves no more than it reclaims, and a log with less live data is cleaned.
     #[test]
     fn a_lap_costs_no_more_than_users_wrote() {
         for share in 0..=100 {

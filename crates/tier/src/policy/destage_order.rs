@@ -1,8 +1,10 @@
-//! In which order stripes go home from the clusters of a log, in bounded memory (RERAID, section 3.4: MCFD).
+//! The order in which stripes are destaged from the clusters of a log, in bounded memory (RERAID, section
+//! 3.4: MCFD).
 //!
-//! A *cluster* was written as one, and holds blocks of many *stripes*; a stripe goes home as one, and has blocks in many
-//! clusters. A stripe is written when all its blocks are in memory, and a cluster is read as a whole, so a cluster that is read
-//! brings blocks of stripes whose turn comes later. Those are kept as long as memory allows; what had to be dropped is read again.
+//! A *cluster* was written as one, and holds blocks of many *stripes*; a stripe is destaged as one, and has
+//! blocks in many clusters. A stripe is written when all its blocks are in memory, and a cluster is read as a
+//! whole, so a read cluster also brings blocks of stripes whose turn comes later. Those stay in memory as
+//! long as there is room; a dropped block is read again.
 //!
 //! | name | next | source |
 //! |---|---|---|
@@ -11,17 +13,19 @@
 //! | `oldest` | the first stripe of the oldest cluster | a log's own order |
 //! | `address` | the first stripe | an elevator's |
 //!
-//! In rounds no cluster is ever read again, and the log gets room back with each: what is void is the oldest of it always. The price is
-//! that stripes are written by what a round has of them. Who brings clusters and stripes here says where a round ends.
+//! In rounds no cluster is ever read again, and the log gets room back with each round, since always its
+//! oldest records become obsolete. The price is that a stripe is written with only the blocks of its round.
+//! The caller, who adds clusters and stripes, decides where a round ends.
 //!
-//! Memory is counted in blocks, and the bound holds always. With as much as the clusters hold, every order reads each cluster once.
-//! Where it is less, [`Destage::read_again`] tells what that cost: kept are the blocks of the stripes whose turn comes first. The table
-//! of who has what is sparse: an entry for each cluster and stripe that meet.
+//! Memory is counted in blocks, and the bound always holds. With as much memory as the clusters hold, every
+//! order reads each cluster once. With less, [`Destage::read_again`] reports the cost: the blocks of the
+//! stripes whose turn comes first stay in memory. The table of blocks is sparse: an entry for each cluster
+//! and stripe that meet.
 //!
 //! | stripe  | cause                                                              | next    |
 //! |---------|--------------------------------------------------------------------|---------|
-//! | waiting | its turn has come, and memory has room for what is missing of it   | begun   |
-//! | begun   | all its blocks are in memory: it is written, and its blocks let go | -       |
+//! | waiting | its turn has come, and memory has room for its missing blocks      | begun   |
+//! | begun   | all its blocks are in memory: it is written, and its blocks dropped | -       |
 //!
 //! | block of a stripe | cause                                                    | next   |
 //! |---------|--------------------------------------------------------------------|--------|
@@ -67,7 +71,7 @@ struct Part {
 
 #[derive(Clone, Debug, Default)]
 struct Cluster {
-    /// By stripe; those that went home are gone.
+    /// By stripe; destaged ones are removed.
     parts: BTreeMap<u64, Part>,
     was_read: bool,
 }
@@ -76,21 +80,22 @@ struct Cluster {
 struct Stripe {
     /// The oldest first.
     clusters: Vec<u32>,
-    /// Of these, how many have to be read: its correlation.
+    /// The number of these clusters that have to be read: its correlation.
     unread: u32,
-    /// Its blocks that are here, or coming.
+    /// Its blocks that are in memory, or being read.
     held: u64,
     begun: bool,
 }
 
-/// A read of a cluster, and the stripes of which it brings what is kept.
+/// A read of a cluster, and the stripes whose blocks stay in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Fetch {
     pub cluster: u32,
     pub keep: Vec<u64>,
 }
 
-/// What is done next: blocks are dropped from memory, clusters are read in this order, and then the stripe is written.
+/// The next step: blocks are dropped from memory, clusters are read in this order, and then the stripe is
+/// written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     pub stripe: u64,
@@ -99,28 +104,28 @@ pub struct Step {
     pub reads: Vec<Fetch>,
 }
 
-/// A way home for all that some clusters hold.
+/// A destage of all that some clusters hold.
 #[derive(Default)]
 pub struct Destage {
     order: DestageOrder,
     /// Blocks.
     memory: u64,
     used: u64,
-    /// Of these, how many could be dropped: they are here, and their stripes wait.
+    /// Those of them that could be dropped: they are in memory, and their stripes wait.
     spare: u64,
     clusters: Vec<Cluster>,
     stripes: BTreeMap<u64, Stripe>,
     /// Stripes that wait, by their rank, lowest first.
     queue: BTreeSet<(u32, u64)>,
-    /// Those of them that have blocks here, or coming.
+    /// Those stripes that have blocks in memory, or being read.
     keeping: BTreeSet<(u32, u64)>,
     reads: u64,
     read_again: u64,
 }
 
 impl Destage {
-    /// `blocks`: how many blocks of a stripe a cluster holds, by cluster from the oldest on, and stripe; each pair once.
-    /// None if some stripe has more blocks than memory.
+    /// `blocks`: the number of blocks of a stripe in a cluster, by cluster from the oldest on, and stripe;
+    /// each pair once. None if some stripe has more blocks than memory.
     pub fn new(
         order: DestageOrder,
         memory: u64,
@@ -156,7 +161,7 @@ impl Destage {
         stripe.unread += 1;
     }
 
-    /// Begins the next stripe. None if none waits, or there is no room for it before others are written.
+    /// Begins the next stripe. None if none waits, or if there is no room for it before others are written.
     pub fn next_stripe(&mut self) -> Option<Step> {
         let &(rank, number) = self.queue.first()?;
         let stripe = &self.stripes[&number];
@@ -188,7 +193,7 @@ impl Destage {
         })
     }
 
-    /// A read has ended: what it brought is here.
+    /// A read has ended: its blocks are in memory.
     pub fn arrived(&mut self, fetch: &Fetch) {
         for stripe in &fetch.keep {
             let part = self.part(fetch.cluster, *stripe);
@@ -200,7 +205,7 @@ impl Destage {
         }
     }
 
-    /// A stripe is home: its blocks are needed no more.
+    /// A stripe is written: its blocks are no longer needed.
     ///
     /// # Panics
     /// If it was not begun, or some of its reads have not ended.
@@ -215,12 +220,12 @@ impl Destage {
         self.used -= gone.held;
     }
 
-    /// Whether every stripe is home.
+    /// Whether every stripe is written.
     pub fn is_over(&self) -> bool {
         self.stripes.is_empty()
     }
 
-    /// Of those, how many had been read before.
+    /// Those of them that had been read before.
     pub fn read_again(&self) -> u64 {
         self.read_again
     }
@@ -238,7 +243,7 @@ impl Destage {
         parts.get_mut(&stripe).expect("they meet")
     }
 
-    /// Blocks of a stripe that are away.
+    /// Blocks of a stripe that are not in memory.
     fn missing(&self, number: u64, stripe: &Stripe) -> u64 {
         self.blocks(number, stripe, Held::Away)
     }
@@ -250,8 +255,8 @@ impl Destage {
         such.map(|part| part.blocks).sum()
     }
 
-    /// Reads a cluster for a stripe that was begun. What it brings of others is kept where there is room, or where it is wanted
-    /// sooner than what has the room.
+    /// Reads a cluster for a stripe that was begun. Blocks of other stripes stay in memory where there is
+    /// room, or where they are needed sooner than the blocks that have the room.
     fn read(&mut self, cluster: u32, stripe: u64, dropped: &mut Vec<(u32, u64)>) -> Fetch {
         let found = &mut self.clusters[cluster as usize];
         self.reads += 1;
@@ -269,7 +274,8 @@ impl Destage {
         Fetch { cluster, keep }
     }
 
-    /// The stripes that wait, and of which a cluster has blocks that are away: with the rank that they would have had they these.
+    /// The waiting stripes of which a cluster has blocks that are not in memory, with the rank that they
+    /// would have with these.
     fn others_in(&self, cluster: u32) -> Vec<(u32, u64)> {
         let parts = self.clusters[cluster as usize].parts.iter();
         let away = parts.filter(|(_, part)| part.held == Held::Away);
@@ -284,8 +290,8 @@ impl Destage {
         others
     }
 
-    /// Drops blocks of stripes that wait, the last first, until so many fit: of those whose turn comes after another's, or of any.
-    /// False if they do not fit.
+    /// Drops blocks of waiting stripes, the last first, until this many fit: of those whose turn comes after
+    /// another's, or of any. False if they do not fit.
     fn make_room(
         &mut self,
         blocks: u64,
@@ -336,7 +342,7 @@ impl Destage {
         });
     }
 
-    /// A stripe that waits changes, and so may its place among the others.
+    /// A waiting stripe changes, and so may its place among the others.
     fn change(&mut self, number: u64, change: impl FnOnce(&mut Stripe)) {
         let mut stripe = self.stripes.remove(&number).expect("it waits");
         let before = self.rank(&stripe);
@@ -357,7 +363,7 @@ mod tests {
     use super::*;
     use alloc::vec;
 
-    /// The paper's Table 1: clusters 1 to 7, of which stripes each has blocks.
+    /// The paper's Table 1: clusters 1 to 7, and the stripes of which each has blocks.
     const TABLE: [(u32, &[u64]); 7] = [
         (1, &[1, 2, 4, 7]),
         (2, &[3, 8]),
@@ -373,7 +379,8 @@ mod tests {
         rows.flat_map(|(cluster, stripes)| stripes.iter().map(move |stripe| (cluster, *stripe, 1)))
     }
 
-    /// All steps, so many stripes begun at once, with the bound held and every block written once from memory.
+    /// All steps, with this many stripes begun at once. The bound holds, and every block is written once from
+    /// memory.
     fn run_at_once(mut destage: Destage, most: usize) -> (Vec<Step>, u64) {
         let (mut steps, mut begun) = (Vec::new(), Vec::new());
         let mut here: BTreeSet<(u32, u64)> = BTreeSet::new();
@@ -414,7 +421,8 @@ mod tests {
         run_at_once(destage, 1)
     }
 
-    /// The paper's worked example (3.4.2): stripe 8 with cluster 2, then stripe 3 with cluster 5; each cluster is read once.
+    /// The paper's worked example (3.4.2): stripe 8 with cluster 2, then stripe 3 with cluster 5; each
+    /// cluster is read once.
     #[test]
     fn the_paper_s_example_goes_as_it_says() {
         let destage = Destage::new(DestageOrder::Mcfd, 100, table()).expect("room for all");
@@ -447,7 +455,8 @@ mod tests {
         assert!(Destage::new(DestageOrder::Mcfd, 5, table()).is_some());
     }
 
-    /// The bound holds at every size; what is read again is counted, and none is where there is room for all.
+    /// The bound holds at every size. Repeated reads are counted, and there are none where all blocks have
+    /// room.
     #[test]
     fn the_bound_holds_in_all_orders() {
         let mut state = 7_u64;
@@ -481,7 +490,7 @@ mod tests {
         }
     }
 
-    /// What the order is for: in little memory fewer clusters are read again than by address.
+    /// The purpose of the order: in little memory fewer clusters are read again than by address.
     #[test]
     fn the_least_correlation_reads_less_again() {
         let again = |order| {

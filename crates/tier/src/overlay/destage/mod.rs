@@ -71,7 +71,7 @@ pub struct Destaging {
     stripes: Option<Stripes>,
     /// The last destage runs, or is about to begin: writes that meet the log are held up.
     closing: bool,
-    /// Requests that are held up, and those that go on because the destage is over.
+    /// Requests that are held up, and those that continue because the destage has ended.
     held_up: Vec<u32>,
     released: Vec<u32>,
     /// The destage that ended last was cut short.
@@ -96,7 +96,7 @@ impl Destaging {
         }
     }
 
-    /// How far the destage has come that is running.
+    /// The progress of the running destage.
     pub fn destage_stage(&self) -> Option<DestageStage> {
         Some(match self.destage?.stage {
             Stage::Copying(_) => DestageStage::Writing,
@@ -140,7 +140,7 @@ impl Destaging {
         core::mem::take(&mut self.held_up)
     }
 
-    /// A destage that ended, if one did: whether everything was destaged, and the writes that go on.
+    /// A destage that ended, if one did: whether everything was destaged, and the writes that continue.
     pub(super) fn take_ended(&mut self) -> Option<(bool, Vec<u32>)> {
         let whole = self.ended.take()?;
         Some((whole, core::mem::take(&mut self.released)))
@@ -197,7 +197,7 @@ impl Destaging {
         true
     }
 
-    /// A destage is over: writes that waited for it go on.
+    /// A destage has ended: writes that waited for it continue.
     pub(super) fn end_destage(&mut self, whole: bool) {
         self.fell_short = !whole;
         self.destage = None;

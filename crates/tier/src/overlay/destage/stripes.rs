@@ -1,5 +1,5 @@
 //! Destage of packed writes, stripe by stripe: pieces all over the log are read by clusters into memory, and
-//! each stripe of the main set is written when memory has all that there is of it (RERAID, section 3.4).
+//! each stripe of the main set is written when memory has all of its pieces (RERAID, section 3.4).
 //!
 //! [`Destage`] decides the order, and what stays in memory. As many stripes as memory has room for are begun
 //! at once: a drive that has to read the log and write the main set in turns does little else than seek.
@@ -7,12 +7,12 @@
 //! | batch    | cause                                                              | next     |
 //! |----------|--------------------------------------------------------------------|----------|
 //! | none     | stripes are left: as many as fit are begun                         | fetching |
-//! | fetching | their clusters were read, in the log's order, and pieces kept      | writing  |
+//! | fetching | their clusters were read, in the log's order, and pieces staged    | writing  |
 //! | writing  | in the order of addresses, adjacent pieces joined; all are written | none     |
 //!
-//! Memory is a help, no promise: a piece that could not be read with its cluster, or found no room, is read
-//! for itself when its turn comes. The map decides when a stripe's turn comes what of it is still to be
-//! written.
+//! A piece is not guaranteed to be in memory: one that could not be read with its cluster, or found no room,
+//! is read separately when its turn comes. When a stripe's turn comes, the map decides which of its pieces
+//! are still to be written.
 
 use crate::overlay::effect::{Effect, PartTag};
 use crate::overlay::limits::{FETCHES, Packing, StripeDestage};
@@ -29,7 +29,7 @@ use restripe_array::PAGE_SECTORS;
 struct Places {
     destage: StripeDestage,
     below: u64,
-    /// In the log, the oldest first.
+    /// The places in the log, the oldest first.
     clusters: Vec<Range<u64>>,
     /// The first of each segment, by its number.
     first_of: BTreeMap<u32, u32>,
@@ -41,10 +41,11 @@ pub(super) struct Stripes {
     order: Destage,
     /// Begun, and being fetched.
     begun: Vec<u64>,
-    /// Reads whose turn has yet to come, and those in flight.
+    /// Reads that wait for their turn, and those in flight.
     fetches: VecDeque<Fetch>,
     fetching: Vec<(PartTag, Fetch)>,
-    /// Of stripes in memory: what has yet to be written, and how much of each is not written.
+    /// The runs of stripes in memory that are still to be written, and the number of unwritten runs of each
+    /// stripe.
     runs: VecDeque<(u64, Vec<Extent>)>,
     left: BTreeMap<u64, (u32, Range<u64>)>,
 }

@@ -1,18 +1,18 @@
-//! Anchors: which records of each segment are void, or cut off, and the shape of the log.
+//! Anchors: which records of each segment are obsolete, or cut off, and the shape of the log.
 //!
-//! One anchor tells of [`SEGMENTS_PER_PAGE`] segments, under a version of its own. It has two homes, and a
-//! version is written to the one that does not have the version before. So a write that is torn leaves the
-//! older one.
+//! One anchor describes [`SEGMENTS_PER_PAGE`] segments, and has its own version. It has two places, and a
+//! version is written to the place that does not have the version before. So a torn write leaves the older
+//! version.
 //!
 //! | segment | cause                                                  | next   |
 //! |---------|--------------------------------------------------------|--------|
 //! | open    | [`AnchorTable::close`]: nothing more will be written   | closed |
 //! | closed  | [`AnchorTable::void`] of all of it                     | open   |
-//! | closed  | [`AnchorTable::begin`], if nothing in it counts        | open   |
+//! | closed  | [`AnchorTable::begin`], if nothing in it is valid      | open   |
 //!
-//! In an open segment the records from `obsolete_below` on may count. Only an open segment is written.
-//! Records behind the `end` of a closed segment must not count again when it opens; so opening declares all
-//! below D obsolete (see the [format](super)), not only the requested ones.
+//! In an open segment the records from `obsolete_below` on may be valid. Only an open segment is written.
+//! Records behind the `end` of a closed segment must not become valid again when it opens; so opening
+//! declares all below D obsolete (see the [format](super)), not only the requested ones.
 
 use super::{LogLayout, LogOwner, check_found, check_owner, check_zero};
 use alloc::vec;
@@ -28,7 +28,7 @@ pub const MAGIC: [u8; 8] = *b"RstrpAnc";
 /// Bytes in front of the segments' entries.
 pub const HEADER_BYTES: usize = 128;
 pub const ENTRY_BYTES: usize = 16;
-/// Segments that one anchor tells of.
+/// The number of segments that one anchor describes.
 pub const SEGMENTS_PER_PAGE: usize = (PAGE_BYTES - HEADER_BYTES) / ENTRY_BYTES;
 
 restripe_array::offsets! {
@@ -53,11 +53,11 @@ restripe_array::offsets! {
     }
 }
 
-/// Why a log cannot be opened: no home of an anchor holds one that is sound and of this log.
+/// Why a log cannot be opened: no place of an anchor holds one that is sound and of this log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AnchorError {
     pub index: u32,
-    /// Of the home that tells more. `None`: neither could be read.
+    /// The more specific cause of the two places. `None`: neither could be read.
     pub cause: Option<MetaError>,
 }
 
@@ -71,7 +71,7 @@ impl fmt::Display for AnchorError {
     }
 }
 
-/// Which records of a segment count.
+/// Which records of a segment are valid.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Entry {
     obsolete_below: u64,
@@ -104,23 +104,24 @@ struct PageState {
     under_way: bool,
 }
 
-/// All anchors of a log, as they are to be.
+/// All anchors of a log, as they should be.
 pub struct AnchorTable {
     owner: LogOwner,
     layout: LogLayout,
-    /// All records below this sequence are flushed, or never count.
+    /// All records below this sequence are flushed, or never valid.
     durable: u64,
     /// By segment.
     entries: Vec<Entry>,
     pages: Vec<PageState>,
-    /// Anchors of which one home could not be read.
+    /// Anchors of which one place could not be read.
     doubted: Vec<u32>,
-    /// Records may be appended. Until then D does not stand above all that is to be cut off.
+    /// Records may be appended. Until then D may not be above all records that are to be cut off.
     begun: bool,
 }
 
 impl AnchorTable {
-    /// Of a new log, whose first record has sequence 1. The log exists when all its anchors are durable.
+    /// The anchors of a new log, whose first record has sequence 1. The log exists when all its anchors are
+    /// durable.
     pub fn new(owner: LogOwner, layout: LogLayout) -> AnchorTable {
         let page = PageState {
             changed: true,
@@ -137,11 +138,11 @@ impl AnchorTable {
         }
     }
 
-    /// From what lies on the surrogate. `homes` has the two homes of each anchor in turn: even versions, odd
+    /// The anchors of the log set. `homes` has the two places of each anchor in turn: even versions, odd
     /// versions; `None` for one that cannot be read.
     ///
     /// # Panics
-    /// If there are not two homes for each.
+    /// If there are not two places for each.
     pub fn load(
         owner: LogOwner,
         layout: LogLayout,
@@ -177,18 +178,19 @@ impl AnchorTable {
         &self.layout
     }
 
-    /// Anchors of which one home could not be read: it may have been the newer one, and have voided more.
+    /// Anchors of which one place could not be read: it may have had the newer version, with more records
+    /// obsolete.
     pub fn doubted(&self) -> &[u32] {
         &self.doubted
     }
 
-    /// All records below this sequence are flushed, or never count.
+    /// All records below this sequence are flushed, or never valid.
     pub fn durable(&self) -> u64 {
         self.durable
     }
 
-    /// Whether a record with this sequence counts if it lies in this segment. A segment must not be written
-    /// with one that does not.
+    /// Whether a record with this sequence is valid in this segment. A record that is not valid there must
+    /// not be written to the segment.
     pub fn counts(&self, segment: u32, sequence: u64) -> bool {
         let entry = &self.entries[segment as usize];
         sequence >= entry.obsolete_below && (entry.is_open() || sequence < entry.end)
@@ -200,18 +202,18 @@ impl AnchorTable {
         (!entry.is_open()).then_some(entry.end)
     }
 
-    /// Whether nothing that lies in a segment counts, whatever it is.
+    /// Whether no record of a segment is valid, whatever is stored there.
     pub fn is_void(&self, segment: u32) -> bool {
         self.entries[segment as usize].is_closed_and_void()
     }
 
-    /// All records below this sequence are flushed. It goes out with the next anchor that is written.
+    /// All records below this sequence are flushed. The next anchor that is written records it.
     pub fn flushed(&mut self, below: u64) {
         self.durable = self.durable.max(below);
     }
 
-    /// The segment's records below a sequence are void: they are home, or superseded, and what came in their
-    /// place is durable. A closed segment of which nothing is left opens: once this is durable it can be
+    /// The segment's records below a sequence are obsolete: they are destaged, or replaced, and the
+    /// replacement is durable. A closed segment without valid records opens: once this is durable it can be
     /// written.
     ///
     /// # Panics
@@ -231,15 +233,15 @@ impl AnchorTable {
         self.set(segment, new);
     }
 
-    /// The records below a sequence are void, in whatever segment: as [`AnchorTable::void`] of each.
+    /// The records below a sequence are obsolete, in every segment: as [`AnchorTable::void`] of each.
     pub(crate) fn void_all(&mut self, below: u64) {
         for segment in 0..self.layout.segments() {
             self.void(segment, below);
         }
     }
 
-    /// Nothing more is written to a segment, whose last record is the one before `end`. It need not be told;
-    /// but of a closed segment a start sees when records are missing from its end.
+    /// Nothing more is written to a segment, whose last record is the one before `end`. The call is optional,
+    /// but of a closed segment a start can detect that records are missing from its end.
     ///
     /// # Panics
     /// If not all below the end is [flushed](AnchorTable::flushed).
@@ -257,16 +259,16 @@ impl AnchorTable {
         self.set(segment, new);
     }
 
-    /// Nothing that lies in a segment counts, but it must not be written yet.
+    /// No record of a segment is valid, but it must not be written yet.
     pub(super) fn cut(&mut self, segment: u32) {
         self.set(segment, self.shut());
     }
 
-    /// Records are appended from this sequence on, once this is durable: the last step of a start. Nothing
-    /// that lies on the surrogate may have this sequence or a higher one.
+    /// Records are appended from this sequence on, once this is durable: the last step of a start. No record
+    /// in the log set may have this sequence or a higher one.
     ///
     /// # Panics
-    /// If what was changed before is not yet [durable](AnchorTable::written).
+    /// If an earlier change is not yet [durable](AnchorTable::written).
     pub fn begin(&mut self, next: u64) {
         let waiting = |page: &PageState| page.changed || page.under_way;
         assert!(
@@ -312,12 +314,12 @@ impl AnchorTable {
         Some(index)
     }
 
-    /// Writes an anchor into a page, and tells the sector of the surrogate that it goes to. Until it is
-    /// [durable](AnchorTable::written), the same anchor is not written again: the other home has the version
+    /// Writes an anchor into a page, and returns its sector of the log set. Until it is
+    /// [durable](AnchorTable::written), the same anchor is not written again: the other place has the version
     /// before. If it cannot be made durable, the log is at an end.
     ///
     /// # Panics
-    /// If it is under way already.
+    /// If its write is in flight already.
     pub fn encode(&mut self, index: u32, page: &mut Page) -> u64 {
         let state = &mut self.pages[index as usize];
         assert!(!state.under_way, "one write of an anchor at a time");
@@ -354,13 +356,13 @@ impl AnchorTable {
     }
 }
 
-/// The segments that an anchor tells of.
+/// The segments that an anchor describes.
 fn segments_of(layout: &LogLayout, index: u32) -> core::ops::Range<usize> {
     let first = index as usize * SEGMENTS_PER_PAGE;
     first..(first + SEGMENTS_PER_PAGE).min(layout.segments() as usize)
 }
 
-/// Of the two homes of an anchor, the one that holds; the more telling error if neither does.
+/// The valid one of the two places of an anchor; the more specific error if neither is valid.
 fn newest(
     owner: &LogOwner,
     layout: &LogLayout,
@@ -381,13 +383,13 @@ fn newest(
     Err(AnchorError { index, cause })
 }
 
-/// Whether a home of an anchor, by its number among the homes of all, holds one.
+/// Whether a place of an anchor, by its number among the places of all, holds one.
 pub(crate) fn is_sound(owner: &LogOwner, layout: &LogLayout, home: usize, page: &Page) -> bool {
     let (index, parity) = (home as u32 / 2, home as u64 % 2);
     decode(owner, layout, index, parity, page).is_ok()
 }
 
-/// Reads what lies at the home for versions of this parity.
+/// Reads the anchor at the place for versions of this parity.
 fn decode(
     owner: &LogOwner,
     layout: &LogLayout,

@@ -1,8 +1,8 @@
-//! A record's header page: which home sectors its payload has copies of, in the payload's order.
+//! A record's header page: which sectors of the main set its payload has copies of, in the payload's order.
 //!
 //! The payload begins behind the header page, without a gap between extents, and is padded to whole pages.
-//! Its checksum leaves the padding out. A header knows its own place in the log, so that a copy of one, in a
-//! payload or an old segment, is none.
+//! Its checksum leaves the padding out. A header contains its own place in the log, so a copy of a header, in
+//! a payload or an old segment, is not valid.
 
 use super::super::{Extent, Kind, LOG_SECTORS_MAX};
 use super::{LogOwner, check_owner, check_zero};
@@ -16,7 +16,7 @@ pub const MAGIC: [u8; 8] = *b"RstrpOvl";
 /// Bytes in front of the extents.
 pub const HEADER_BYTES: usize = 96;
 pub const EXTENT_BYTES: usize = 16;
-/// Extents of one record at most.
+/// The largest number of extents of one record.
 pub const EXTENTS_MAX: usize = (PAGE_BYTES - HEADER_BYTES) / EXTENT_BYTES;
 
 restripe_array::offsets! {
@@ -43,7 +43,7 @@ restripe_array::offsets! {
     }
 }
 
-/// What a header page says, without its extents.
+/// The fields of a header page, without its extents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RecordHeader {
     /// From 1 on, one series for the whole log.
@@ -58,13 +58,13 @@ pub struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// Where in the log the payload begins.
+    /// The sector of the log at which the payload begins.
     pub fn payload_at(&self) -> u64 {
         self.at + PAGE_SECTORS
     }
 }
 
-/// Writes a header page. The extents are those that the record will be mapped by.
+/// Writes a header page. The extents are those that the map will have for the record.
 ///
 /// # Panics
 /// If they do not follow each other through the payload, or break another rule that [`decode`] checks.
@@ -121,7 +121,7 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// The entries of a page as extents. A kind that is none ends them. The header is in range, so sums cannot
+/// The entries of a page as extents. An invalid kind ends them. The header is in range, so sums cannot
 /// overflow.
 fn placed(
     page: &Page,
@@ -143,8 +143,8 @@ fn placed(
     })
 }
 
-/// Reads the header page at this sector of the log. The payload is the caller's to check. That home has these
-/// sectors, too: the log does not know how large it is.
+/// Reads the header page at this sector of the log. The caller has to check the payload. It also has to check
+/// that the main set has these sectors, because the log does not record the main set's size.
 pub fn decode<'a>(
     owner: &LogOwner,
     place: u64,
@@ -173,7 +173,7 @@ pub fn decode<'a>(
     })
 }
 
-/// What of the entries is lost as they become extents: kinds, and bytes that mean nothing.
+/// Checks the fields of entries that extents do not have: kinds, and bytes that mean nothing.
 fn check_entries(bytes: &[u8], count: usize) -> Result<(), MetaError> {
     check_zero("record reserved", &bytes[at::RESERVED..at::EXTENTS])?;
     let (entries, _) = bytes[at::EXTENTS..].as_chunks::<EXTENT_BYTES>();
@@ -187,7 +187,7 @@ fn check_entries(bytes: &[u8], count: usize) -> Result<(), MetaError> {
     check_zero("record unused extents", unused.as_flattened())
 }
 
-/// The rules of a header, alike for what is written and what is read; as those of its extents.
+/// The rules of a header, the same for writing and for reading, as are those of its extents.
 fn check_header(record: &RecordHeader, count: usize) -> Result<(), MetaError> {
     check_counter("record sequence", record.sequence)?;
     if record.sequence == 0 || record.durable > record.sequence {
@@ -202,8 +202,8 @@ fn check_header(record: &RecordHeader, count: usize) -> Result<(), MetaError> {
     }
 }
 
-/// Each is in range, all together are the payload, and no two have a sector of home in common. Of
-/// [`EXTENTS_MAX`] at most.
+/// Each extent is in range, all together are the payload, and no two have a sector of the main set in common.
+/// For at most [`EXTENTS_MAX`] extents.
 fn check_extents(
     payload_sectors: u32,
     extents: impl Iterator<Item = Extent>,

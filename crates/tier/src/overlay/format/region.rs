@@ -1,7 +1,7 @@
-//! Where things lie in a log's region: first the anchors' homes, then the segments, then perhaps a rest.
+//! The layout of a log's region: first the anchors' places, then the segments, then perhaps a rest.
 //!
-//! All begins and ends at the edges of *grains*: pages, or the whole rows of a set that is written by whole
-//! rows only.
+//! All parts begin and end at the edges of *grains*: pages, or the whole rows of a set that is written by
+//! whole rows only.
 
 use super::super::LOG_SECTORS_MAX;
 use super::RecordHeader;
@@ -10,17 +10,17 @@ use core::fmt;
 use restripe_array::PAGE_SECTORS;
 use restripe_array::meta::log::total_sectors;
 
-/// The least that a log works with: one to write, and one for cleaning.
+/// The least number of segments with which a log works: one to write, and one for cleaning.
 pub const SEGMENTS_MIN: u32 = 2;
 
-/// Sectors of a surrogate that a log has.
+/// The sectors of a log set that a log has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogRegion {
     pub start: u64,
     pub sectors: u64,
 }
 
-/// A region cut in segments. The same region and size of segment always give the same.
+/// A region divided into segments. The same region and segment size always give the same layout.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogLayout {
     start: u64,
@@ -29,12 +29,12 @@ pub struct LogLayout {
     segments: u32,
 }
 
-/// Why a log cannot be there.
+/// Why a region cannot have a log.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RegionError {
     /// The region begins within a page, or ends beyond [`LOG_SECTORS_MAX`].
     Place(LogRegion),
-    /// A segment is whole grains, and a record fits it.
+    /// A segment has to be whole grains, and fit a record.
     SegmentSectors(u32),
     TooSmall {
         sectors: u64,
@@ -63,12 +63,12 @@ impl fmt::Display for RegionError {
 }
 
 impl LogRegion {
-    /// Cuts it in as many segments as it has room for, with their anchors.
+    /// Divides the region into as many segments as it has room for, with their anchors.
     pub fn cut(&self, segment_sectors: u32) -> Result<LogLayout, RegionError> {
         self.cut_in_grains(segment_sectors, PAGE_SECTORS as u32)
     }
 
-    /// The same in grains of so many sectors: whole pages.
+    /// As `cut`, in grains of this many sectors: whole pages.
     pub(crate) fn cut_in_grains(
         &self,
         segment_sectors: u32,
@@ -101,7 +101,7 @@ impl LogRegion {
     }
 }
 
-/// An anchor goes with each [`SEGMENTS_PER_PAGE`] segments or what is left of so many.
+/// Each [`SEGMENTS_PER_PAGE`] segments have an anchor, and so do the remaining ones.
 fn segments_in(sectors: u64, segment: u64, homes: u64) -> u64 {
     let each = SEGMENTS_PER_PAGE as u64;
     let group = homes + each * segment;
@@ -118,22 +118,22 @@ impl LogLayout {
         self.segments
     }
 
-    /// How many anchors there are.
+    /// The number of anchors.
     pub fn anchors(&self) -> u32 {
         self.segments.div_ceil(SEGMENTS_PER_PAGE as u32)
     }
 
-    /// The sector of the surrogate at which an anchor of this version lies.
+    /// The sector of the log set for an anchor of this version.
     pub(crate) fn anchor_home(&self, index: u32, version: u64) -> u64 {
         self.start + (2 * u64::from(index) + (version & 1)) * u64::from(self.grain)
     }
 
-    /// Sectors of a grain: what is written begins and ends at the edge of one.
+    /// Sectors of a grain: a write begins and ends at the edge of one.
     pub fn grain(&self) -> u32 {
         self.grain
     }
 
-    /// Sectors that a record with a payload of so many takes.
+    /// Sectors that a record with a payload of this many takes.
     pub fn footprint(&self, payload: u32) -> u32 {
         (total_sectors(payload) as u32).next_multiple_of(self.grain)
     }
@@ -144,17 +144,17 @@ impl LogLayout {
         record.at + sectors.next_multiple_of(u64::from(self.grain))
     }
 
-    /// The sector of the surrogate that a sector of the log is.
+    /// Converts a sector of the log's data space into a sector of the log set.
     pub fn sector(&self, at: u64) -> u64 {
         self.start + 2 * u64::from(self.anchors()) * u64::from(self.grain) + at
     }
 
-    /// Where in the log a segment begins.
+    /// The sector of the log at which a segment begins.
     pub(crate) fn segment_start(&self, segment: u32) -> u64 {
         u64::from(segment) * u64::from(self.segment_sectors)
     }
 
-    /// The segment that a sector of the log lies in.
+    /// The segment of a sector of the log.
     ///
     /// # Panics
     /// If the log has no such sector.
@@ -165,7 +165,7 @@ impl LogLayout {
         segment
     }
 
-    /// More records than can lie in the log at once.
+    /// More records than the log can have at once.
     pub(crate) fn records_limit(&self) -> u64 {
         u64::from(self.segments) * u64::from(self.segment_sectors) / total_sectors(1) + 1
     }
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(refused, Err(RegionError::SegmentSectors(244)));
     }
 
-    /// As many as fit, and not one less: against counting up.
+    /// As many as fit, and not one fewer: compared with counting up.
     #[test]
     fn segments_fill_the_region() {
         let needs = |count: u64, segment: u64| {

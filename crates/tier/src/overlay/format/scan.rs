@@ -1,20 +1,20 @@
-//! What of a log counts after a crash, found by reading it. No input or output of its own: it says what to
-//! read.
+//! Finds the valid records of a log after a crash, by reading it. It does no input or output of its own: it
+//! says what to read.
 //!
 //! | phase    | reads                                                | then     |
 //! |----------|------------------------------------------------------|----------|
 //! | headers  | the first page of each segment, and the page behind each record found | behind |
 //! | behind   | where a chain ends and its next sequence is nowhere else, the pages that its next record would have filled | payloads |
-//! | payloads | those of the records from D on, up to the first sequence that is missing; near what had to be repaired, of all | done |
+//! | payloads | those of the records from D on, up to the first missing sequence; near repaired places, of all records | done |
 //!
-//! A header that is there no more ends a chain like the log's end does. But if behind it, within a record's
-//! length, lies the header of a record that counts, and all below that are told to be flushed, then a flushed
-//! record is missing, and that is damage. A crash leaves none such, nor does a segment that is used again:
-//! its anchor has voided what lies in it.
+//! A missing header ends a chain like the log's end does. But if a valid record's header is found behind it,
+//! within a record's length, and all records below that are recorded as flushed, a flushed record is missing,
+//! and that is damage. A crash leaves no such state, nor does a segment that is used again: its anchor has
+//! made its records obsolete.
 //!
-//! Which records count is told in the [format](super). Within a segment the chain of records ends at the
+//! The [format](super) defines which records are valid. Within a segment the chain of records ends at the
 //! first page that is no header of this log and place with a sequence above the one before. The reads of a
-//! phase may be under way all at once, and answers come in any order: the outcome is the same.
+//! phase may be in flight all at once, and answers come in any order: the outcome is the same.
 
 use super::anchor::SEGMENTS_PER_PAGE;
 use super::record::{self, RecordHeader, RecordView};
@@ -26,7 +26,7 @@ use core::ops::Range;
 use restripe_array::meta::MetaError;
 use restripe_array::{PAGE_SECTORS, Page, zeroed_page};
 
-/// What to read next.
+/// The next read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Read {
     /// The page at a sector of the log, for [`Scan::header`].
@@ -35,54 +35,55 @@ pub enum Read {
     Payload(RecordHeader),
 }
 
-/// What a payload turned out to be.
+/// The result of reading a payload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PayloadFound {
     /// Its checksum is right.
     Sound,
     /// Its checksum is wrong: the crash came before it was written.
     Torn,
-    /// Some of it cannot be read, so nobody can tell.
+    /// Some of it cannot be read: whether it was written is unknown.
     Unreadable,
 }
 
-/// Records may be lost with what they held, or count that were void. A start should be refused, unless it is
-/// told to go on nevertheless.
+/// Records may be lost with their data, or obsolete records may be valid. A start should be refused, unless
+/// it is configured to continue nevertheless.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Damage {
     pub segment: u32,
-    /// The sector of the log that lacks a header, or lacks its own; of an anchor, the first that it tells of.
+    /// The sector of the log that lacks a header, or lacks its own; of an anchor, the first that it
+    /// describes.
     pub at: u64,
     pub cause: Cause,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Cause {
-    /// One home of the anchor of this segment and those behind it cannot be read, and may have been the newer
-    /// one: what it called void may be among what counts.
+    /// One place of the anchor of this segment and those behind it cannot be read, and may have had the newer
+    /// version: records that it made obsolete may be among the valid ones.
     Anchor { index: u32 },
-    /// The page cannot be read. Nobody can tell whether a record begins there.
+    /// The page cannot be read. Whether a record begins there is unknown.
     Unreadable,
-    /// The segment was closed behind its records, and some from this sequence on, below `end`, are not there.
+    /// The segment was closed behind its records, and some from this sequence on, below `end`, are missing.
     Missing { from: u64, end: u64 },
     /// Another record has the same sequence. This one is left out.
     Twice { sequence: u64 },
 }
 
-/// What was found.
+/// The result of a scan.
 pub struct Recovered {
-    /// The anchors. In this order: flush what was found; write those that are
+    /// The anchors. In this order: flush the records that were found; write the anchors that are
     /// [changed](AnchorTable::changed), and flush them; [begin](AnchorTable::begin) with `next`, and again
     /// write and flush those that are changed; append.
     pub table: AnchorTable,
-    /// What counts, of every kind, in the order in which the map takes it. Whoever goes on from here leaves
-    /// the clean ones out: they may be of bytes that a crash took back at home ([`crate::overlay`], rule 7 of
-    /// its front).
+    /// The valid extents, of every kind, in the order in which the map takes them. The caller leaves the
+    /// clean ones out: a crash may have undone their bytes in the main set ([`crate::overlay`], rule 7 of its
+    /// machine).
     pub extents: Vec<Extent>,
-    /// Records that count though their payload could not be read: what the map still has of these sequences
-    /// in the end is lost. Rising.
+    /// Valid records whose payload could not be read: extents that the map still has of these sequences in
+    /// the end are lost. Rising.
     pub unread: Vec<u64>,
-    /// The segments with records that count, the oldest first. The others are free.
+    /// The segments with valid records, the oldest first. The others are free.
     pub segments: Vec<u32>,
     /// The sequence of the next record: above everything that was ever written.
     pub next: u64,
@@ -100,20 +101,20 @@ enum Phase {
 /// How far the chain of a segment is known.
 #[derive(Clone, Copy, Default)]
 struct Chain {
-    /// Of its last record; 0 before the first.
+    /// The sequence of its last record; 0 before the first.
     last: u64,
     /// Its next page is being read, or to be read.
     open: bool,
     /// The page behind its last record, if that is no header.
     broken: Option<u64>,
-    /// Its payloads are looked at, whatever is known to be flushed.
+    /// Its payloads are checked, even those that are known to be flushed.
     mistrusted: bool,
 }
 
-/// A record that its anchor lets count.
+/// A record that its anchor does not exclude.
 struct Found {
     header: RecordHeader,
-    /// Which of the scan's extents are its own.
+    /// The indices of its extents among the scan's.
     extents: Range<usize>,
     unread: bool,
 }
@@ -121,7 +122,7 @@ struct Found {
 pub struct Scan {
     table: AnchorTable,
     phase: Phase,
-    /// To be handed out.
+    /// Reads to be started.
     reads: VecDeque<Read>,
     under_way: usize,
     /// By segment.
@@ -130,16 +131,16 @@ pub struct Scan {
     extents: Vec<Extent>,
     /// The highest *durable* found.
     durable: u64,
-    /// The highest that a record tells: an anchor's may stand above what a start that was cut short had yet
+    /// The highest *durable* of a record: an anchor's may be above records that an interrupted start had yet
     /// to cut off.
     told: u64,
     /// The highest sequence found.
     highest: u64,
-    /// The first sequence from which on nothing counts, as far as is known: in the second phase.
+    /// The first sequence from which on no record is valid, as far as is known: in the second phase.
     gap: u64,
-    /// What counts ends here in any case.
+    /// Records from this sequence on are not valid in any case.
     cut: u64,
-    /// The sectors of a record at most; 0 until it is told.
+    /// The sectors of a record at most; 0 until it is set.
     longest: u32,
     /// Headers found behind broken chains: their place, and their sequence.
     behind: Vec<(u64, u64)>,
@@ -180,32 +181,31 @@ impl Scan {
         scan
     }
 
-    /// Records from this sequence on are not to count, whatever they are: what they had is lost, and known to
-    /// be.
+    /// Records from this sequence on are treated as invalid: their data is lost, and known to be.
     pub fn cut_at(&mut self, sequence: u64) {
         self.cut = sequence;
     }
 
-    /// A record has no more sectors than this, its header with it: so far behind a chain's end it is looked
-    /// whether one is missing.
+    /// Sets the largest number of sectors of a record, its header included: up to this distance behind a
+    /// chain's end the scan checks whether a record is missing.
     pub(crate) fn look_behind(&mut self, longest: u32) {
         self.longest = longest;
     }
 
-    /// The first sequence from which on nothing counts. Once it is done.
+    /// The first sequence from which on no record is valid. Known once the scan is done.
     pub fn gap(&self) -> u64 {
         self.gap
     }
 
-    /// The first record that counts though its payload could not be read.
+    /// The first valid record whose payload could not be read.
     pub(crate) fn unread_from(&self) -> Option<u64> {
         let counts = |found: &&Found| found.unread && found.header.sequence < self.gap;
         let found = self.records.iter().find(counts);
         found.map(|found| found.header.sequence)
     }
 
-    /// Whether a record from elsewhere may be written into the log where it says: within a segment in which
-    /// it counts, and over none that does.
+    /// Whether a record from elsewhere may be written into the log at its place: within a segment in which it
+    /// is valid, and over no valid record.
     pub fn has_place(&self, record: &RecordHeader) -> bool {
         let layout = self.table.layout();
         let grain = u64::from(layout.grain());
@@ -246,7 +246,7 @@ impl Scan {
         self.table.layout()
     }
 
-    /// A read to begin, as many as one likes at once. `None`: answers are awaited first, or it [is
+    /// A read to start; any number may be in flight. `None`: answers are awaited first, or the scan [is
     /// done](Scan::is_done).
     pub(crate) fn next_read(&mut self) -> Option<Read> {
         if self.phase == Phase::Headers && self.reads.is_empty() && self.under_way == 0 {
@@ -265,18 +265,18 @@ impl Scan {
         None
     }
 
-    /// Nothing is to be read any more, and nothing is being read.
+    /// All reads are started, and none is in flight.
     pub fn is_done(&self) -> bool {
         let waiting = self.reads.iter().any(|read| !self.is_behind_gap(read));
         self.phase == Phase::Payloads && !waiting && self.under_way == 0
     }
 
-    /// Payloads are asked for in the order of their sequences, so none is read that cannot count any more.
+    /// Payloads are read in the order of their sequences, so none is read that can no longer be valid.
     fn is_behind_gap(&self, read: &Read) -> bool {
         matches!(read, Read::Payload(record) if record.sequence >= self.gap)
     }
 
-    /// Whether a page that was asked for is the header of the next record in its segment; or just looked at.
+    /// Whether a page that was read is the header of the next record in its segment, or is only examined.
     pub(crate) fn expects(&self, at: u64, page: &Page) -> bool {
         if self.phase == Phase::Behind {
             return true;
@@ -286,8 +286,8 @@ impl Scan {
         view.is_ok_and(|view| self.continues(segment, &view.header))
     }
 
-    /// What a member holds at this sector was wrong, and may be elsewhere near it: all payloads of its
-    /// segment and the two beside it are looked at.
+    /// A member's content at this sector was wrong, and may be wrong near it: all payloads of its segment and
+    /// of its two neighbours are checked.
     pub(crate) fn mistrust(&mut self, at: u64) {
         let segment = self.table.layout().segment_of(at);
         let last = self.chains.len() as u32 - 1;
@@ -296,10 +296,10 @@ impl Scan {
         }
     }
 
-    /// The page that was asked for, or `None` if it cannot be read.
+    /// The page that was requested, or `None` if it cannot be read.
     ///
     /// # Panics
-    /// If it was not asked for.
+    /// If it was not requested.
     pub fn header(&mut self, at: u64, page: Option<&Page>) {
         self.under_way -= 1;
         let segment = self.table.layout().segment_of(at);
@@ -320,7 +320,7 @@ impl Scan {
         }
     }
 
-    /// Whether a record is the next of its segment, and lies within it.
+    /// Whether a record is the next of its segment, and is within it.
     fn continues(&self, segment: u32, record: &RecordHeader) -> bool {
         let end = self.segment_end(segment);
         let fits = self.table.layout().end_of(record) <= end;
@@ -376,7 +376,8 @@ impl Scan {
         }
     }
 
-    /// All chains are known, and are not longer than they seem if what comes next is elsewhere.
+    /// All chains are known. Next the scan checks whether a chain whose next record is not elsewhere is
+    /// longer than it seems.
     fn begin_behind(&mut self) {
         self.phase = Phase::Behind;
         self.records
@@ -412,7 +413,7 @@ impl Scan {
         }
     }
 
-    /// What follows it may tell more.
+    /// Reads the page behind a record, which may show more.
     fn follow(&mut self, segment: u32, record: &RecordHeader) {
         let broken = self.chains[segment as usize].broken.unwrap_or(0);
         let next = self.table.layout().end_of(record);
@@ -421,8 +422,8 @@ impl Scan {
         }
     }
 
-    /// Of a record behind a broken chain, the one before it must have stood there, too, and is not found. It
-    /// is missed if it counted, and was flushed.
+    /// The record before one that was found behind a broken chain must have been there, too. If it is not
+    /// found, and it was valid and flushed, it is missing.
     fn judge_behind(&mut self) {
         let behind = core::mem::take(&mut self.behind);
         for &(at, sequence) in &behind {
@@ -441,7 +442,7 @@ impl Scan {
         self.damage.push(Damage { segment, at, cause });
     }
 
-    /// All headers are known. The payloads to look at are those from D on, without a gap.
+    /// All headers are known. The payloads to check are those from D on, without a gap.
     fn begin_payloads(&mut self) {
         self.phase = Phase::Payloads;
         self.drop_twins();
@@ -462,7 +463,7 @@ impl Scan {
         }
     }
 
-    /// Where a record of this sequence is, or would be.
+    /// The index of a record of this sequence, or of the place for it.
     fn position(&self, sequence: u64) -> usize {
         self.records
             .partition_point(|found| found.header.sequence < sequence)
@@ -482,10 +483,10 @@ impl Scan {
         self.records = records;
     }
 
-    /// What became of a payload that was asked for.
+    /// The result of a payload that was requested.
     ///
     /// # Panics
-    /// If it was not asked for.
+    /// If it was not requested.
     pub fn payload(&mut self, sequence: u64, found: PayloadFound) {
         self.under_way -= 1;
         let index = self.position(sequence);
@@ -493,14 +494,14 @@ impl Scan {
         assert_eq!(record.header.sequence, sequence, "a payload is asked for");
         match found {
             PayloadFound::Sound => {}
-            // It was flushed, and is no more what it was.
+            // It was flushed, and has changed since.
             PayloadFound::Torn if sequence < self.durable => record.unread = true,
             PayloadFound::Torn => self.gap = self.gap.min(sequence),
             PayloadFound::Unreadable => record.unread = true,
         }
     }
 
-    /// The outcome. An error is a log that no writer made: its sequences leave no room to go on.
+    /// The outcome. An error is a log that no writer made: its sequences leave no room to continue.
     ///
     /// # Panics
     /// If it is not done.
@@ -525,9 +526,9 @@ impl Scan {
         })
     }
 
-    /// Closes every segment in which there was something to count, behind the last record that does, and cuts
-    /// off the others: records may lie there that no chain led to, or that parity has and their member not,
-    /// and D is going to stand above them.
+    /// Closes every segment with valid records, behind the last of them, and cuts off the others. Records may
+    /// be there that no chain led to, or that parity has and their member not, and D is going to be above
+    /// them.
     fn close_segments(&mut self) -> Vec<u32> {
         self.table.flushed(self.gap);
         let mut lasts = alloc::vec![None; self.chains.len()];

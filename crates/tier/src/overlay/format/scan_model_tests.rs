@@ -1,5 +1,5 @@
-//! Scanning a log against a model that knows what was written: through crashes that leave any part of what was not
-//! flushed, in the middle of starting as well, again and again.
+//! Compares the scan of a log with a model that records all writes: through crashes that leave any part of
+//! the unflushed writes, also in the middle of a start, again and again.
 
 use super::record::encode;
 use super::*;
@@ -25,7 +25,7 @@ fn layout(segments: u64) -> LogLayout {
     region.cut(SEGMENT_SECTORS).expect("room")
 }
 
-/// The surrogate: pages, and those that a crash may keep from it or tear.
+/// The log set: pages, and those that a crash may undo or tear.
 #[derive(Clone)]
 struct Disk {
     pages: Vec<Page>,
@@ -88,12 +88,12 @@ fn tear(random: &mut Random, old: &mut Page, new: &Page) {
 struct Written {
     sequence: u64,
     segment: u32,
-    /// Where, what, and how much of it is not padding.
+    /// Place, content, and the bytes of it that are not padding.
     pages: Vec<(u64, Page, usize)>,
     extents: Vec<Extent>,
 }
 
-/// An anchor as it was written, with what the model says its segments void.
+/// An anchor as it was written, with the obsolete records of its segments in the model.
 struct Anchored {
     index: u32,
     sector: u64,
@@ -101,13 +101,13 @@ struct Anchored {
     void: Vec<u64>,
 }
 
-/// What a test has come across, so that it is not about nothing.
+/// Counts the cases that a test has met, so that it cannot pass without them.
 #[derive(Default, Debug)]
 struct Met {
     starts: u64,
     /// Crashes that tore a record with sound ones behind it.
     gaps: u64,
-    /// Starts that a crash broke off.
+    /// Starts that a crash interrupted.
     broken_off: u64,
     reused: u64,
     found: u64,
@@ -119,16 +119,16 @@ struct World {
     table: AnchorTable,
     /// Segments that are written, of a log that may have more.
     usable: Vec<u32>,
-    /// Where the next record goes.
+    /// The place of the next record.
     open: Option<(u32, u64)>,
     free: Vec<u32>,
-    /// Void as a whole, but not yet durably.
+    /// Obsolete as a whole, but not yet durably.
     freed: Vec<u32>,
     next: u64,
     /// All below is flushed.
     flushed: u64,
     highest: u64,
-    /// By sequence: what was written and can count.
+    /// By sequence: records that were written and can be valid.
     records: Vec<Written>,
     void: Vec<u64>,
     anchored: Vec<Anchored>,
@@ -290,7 +290,7 @@ impl World {
         Some(last.sequence)
     }
 
-    /// Some records of a segment go home, be it the one that is being written.
+    /// Some records of a segment are destaged, perhaps of the one that is being written.
     fn void_some(&mut self) {
         let segment = self.any_segment();
         if let Some(last) = self.last_of(segment)
@@ -317,7 +317,7 @@ impl World {
         }
     }
 
-    /// All that was flushed goes home, or its oldest.
+    /// All flushed records are destaged, or the oldest of them.
     fn void_all(&mut self) {
         let below = self.flushed - self.random.below(6).min(self.flushed);
         self.table.flushed(below);
@@ -365,7 +365,7 @@ impl World {
         }
     }
 
-    /// `None`: the power failed in its midst.
+    /// `None`: the power failed during the start.
     fn start(&mut self) -> Option<()> {
         self.met.starts += 1;
         self.expect();
@@ -398,7 +398,8 @@ impl World {
         Some(())
     }
 
-    /// The records become those that count: no look at the format, only at which writes reached the disk.
+    /// The model's records become the valid ones: computed only from the writes that reached the disk, not
+    /// from the format.
     fn expect(&mut self) {
         self.under_way.clear();
         let reached = |disk: &Disk, record: &Written| {
@@ -474,7 +475,7 @@ impl World {
     }
 }
 
-/// Carries a scan's reads out, some at a time, and answers in any order.
+/// Carries out a scan's reads, some at a time, and answers in any order.
 fn run(mut scan: Scan, disk: &Disk, random: &mut Random) -> Result<Recovered, MetaError> {
     let mut reads: Vec<Read> = Vec::new();
     while !scan.is_done() {
@@ -526,8 +527,8 @@ fn live(seeds: core::ops::Range<u64>, steps: u64, segments: u64, usable: &[u32])
     met
 }
 
-/// Exactly those records count that reached the disk before the first that did not, and are not void; whatever else lies
-/// in the log, from before however many crashes.
+/// Exactly those records are valid that reached the disk before the first that did not, and are not obsolete,
+/// whatever else the log has from before any number of crashes.
 #[test]
 fn what_counts_is_found_after_any_crash() {
     let met = live(0..300, 600, 4, &[0, 1, 2, 3]);

@@ -1,4 +1,5 @@
-//! What a scan makes of logs put down page by page: what it reads, what counts, what it calls damage.
+//! Scans logs that are written page by page: what is read, which records are valid, what is reported as
+//! damage.
 
 use super::record::encode;
 use super::*;
@@ -17,7 +18,7 @@ const OWNER: LogOwner = LogOwner {
 const RECORD_SECTORS: u64 = 16;
 const SEGMENT_SECTORS: u64 = 4 * RECORD_SECTORS;
 
-/// A log of four segments. Payloads are sound unless told otherwise.
+/// A log of four segments. Payloads are sound unless set otherwise.
 struct Log {
     table: AnchorTable,
     /// By sector of the log; blank where there is none.
@@ -29,7 +30,7 @@ struct Log {
     longest: u32,
 }
 
-/// What was read, and what came of it.
+/// The reads of a scan, and its result.
 struct Outcome {
     headers: Vec<u64>,
     payloads: Vec<u64>,
@@ -131,7 +132,8 @@ fn a_new_log_is_empty() {
     assert!(outcome.recovered.next > 1);
 }
 
-/// Below D nobody looks: the highest *durable* of any record is it, also of one that does not count itself.
+/// Payloads below D are not read: D is the highest *durable* of any record, also of one that is not valid
+/// itself.
 #[test]
 fn only_payloads_that_may_be_torn_are_read() {
     let mut log = Log::new();
@@ -163,7 +165,7 @@ fn a_missing_sequence_ends_what_counts_everywhere() {
     assert!(next > 6);
 }
 
-/// A header rotted. What lies behind it says that it was flushed, or does not.
+/// A header rotted. The record behind it records that it was flushed, or does not.
 #[test]
 fn a_flushed_record_that_is_missing_in_a_chain_is_damage() {
     let damage = |records: &[(u64, u64)], rotten: u64| {
@@ -192,7 +194,7 @@ fn a_flushed_record_that_is_missing_in_a_chain_is_damage() {
     );
 }
 
-/// What an anchor has voided since, and what was found elsewhere, nobody misses.
+/// Records that an anchor has made obsolete since, and records that were found elsewhere, are not missing.
 #[test]
 fn what_was_voided_is_missed_by_nobody() {
     let mut log = Log::new();
@@ -215,7 +217,7 @@ fn a_torn_payload_ends_what_counts_everywhere() {
     assert_eq!(outcome.sequences(), [1, 2]);
 }
 
-/// Segments 1 and 3 had the records 3 to 6, which went home; 1 was written again since.
+/// Segments 1 and 3 had the records 3 to 6, which were destaged; segment 1 was rewritten since.
 #[test]
 fn sequences_of_freed_segments_are_missed_by_nobody() {
     let mut log = Log::new();
@@ -231,8 +233,8 @@ fn sequences_of_freed_segments_are_missed_by_nobody() {
     assert_eq!(outcome.recovered.segments, [0, 1]);
 }
 
-/// Segment 0 had the records 1 to 4, all of them superseded by 5 to 8, which only memory knows to be flushed. Then it was
-/// written again, and its first header torn.
+/// Segment 0 had the records 1 to 4, all of them replaced by 5 to 8, which only memory knows to be flushed.
+/// Then it was rewritten, and its first header torn.
 #[test]
 fn a_segment_that_is_torn_as_it_is_written_again_leaves_no_gap() {
     let mut log = Log::new();
@@ -244,7 +246,7 @@ fn a_segment_that_is_torn_as_it_is_written_again_leaves_no_gap() {
     assert_eq!(outcome.recovered.segments, [1]);
 }
 
-/// What is left of a segment's earlier use lies behind its new records.
+/// Records of a segment's earlier use are behind its new records.
 #[test]
 fn older_records_end_a_chain() {
     let mut log = Log::new();
@@ -281,7 +283,7 @@ fn a_record_lies_within_its_segment() {
     assert_eq!(log.scan().sequences(), [1, 2]);
 }
 
-/// Nothing behind its end is read, and nothing of it if it is void.
+/// Nothing behind its end is read, and nothing of it if it is obsolete.
 #[test]
 fn a_closed_segment_is_read_to_its_end() {
     let mut log = Log::new();
@@ -333,7 +335,7 @@ fn a_header_that_cannot_be_read_is_damage() {
     assert_eq!(outcome.recovered.damage, expected);
 }
 
-/// The other home is sound, but which of them was the newer one?
+/// The other place is sound, but which of them was the newer one?
 #[test]
 fn an_anchor_s_home_that_cannot_be_read_is_damage() {
     let mut log = Log::new();
@@ -352,7 +354,8 @@ fn an_anchor_s_home_that_cannot_be_read_is_damage() {
     assert_eq!(outcome.recovered.damage, [doubted]);
 }
 
-/// It may have been flushed, and its home be old: it counts, and what the map still has of it is lost.
+/// It may have been flushed, and its sectors in the main set be stale: it is valid, and extents that the map
+/// still has of it are lost.
 #[test]
 fn a_payload_that_cannot_be_read_counts() {
     let mut log = Log::new();

@@ -1,14 +1,14 @@
-//! The slots of a log's buffer: what was gathered in memory, and users flushed, before the log has it.
+//! The slots of a log's NVRAM set: records that were packed in memory, and flushed by clients, before the log
+//! has them.
 //!
-//! A record's slot is its sequence modulo their number. It has two halves of 64 KiB, each with a page like a
-//! record's header and a payload behind it: *versions* of one record, as more and more comes into it, go by
-//! turns into one and the other. So the last version that a flush covered lies there whole whatever becomes
-//! of the next.
+//! A record's slot is its sequence modulo the number of slots. It has two halves of 64 KiB, each with a page
+//! like a record's header and a payload behind it. *Versions* of one record, as it fills, go into the two
+//! halves in turn. So the last version that a flush covered is whole, whatever happens to the next one.
 //!
-//! What counts, after a crash: from the first sequence that the log lacks on, so many records as slots have
-//! versions of just these sequences, up to the first that has none. Behind one that was not closed there are
-//! others only if it was closed with nothing new: a start brings what comes up to it into the log, reads that
-//! again, and goes on with them.
+//! Valid after a crash: from the first sequence that the log lacks on, as many records as have versions of
+//! just these sequences in the slots, up to the first that has none. Behind a record that was not closed
+//! there are others only if it was closed with nothing new. A start brings the records up to it into the log,
+//! reads the log again, and continues with the next ones.
 
 use super::record::{self, RecordHeader};
 use super::{LogOwner, check_zero};
@@ -20,9 +20,9 @@ use restripe_array::{Page, zeroed_page};
 
 pub const MAGIC: [u8; 8] = *b"RstrpBuf";
 
-/// Sectors of a half: a record at most, with its header.
+/// Sectors of a half: the largest record, with its header.
 pub const HALF_SECTORS: u64 = 128;
-/// Slots at most.
+/// The largest number of slots.
 pub const SLOTS_MAX: u64 = 64;
 
 restripe_array::offsets! {
@@ -35,14 +35,14 @@ restripe_array::offsets! {
     }
 }
 
-/// Where the slots of a buffer lie.
+/// The layout of the slots of an NVRAM set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SlotLayout {
     slots: u64,
 }
 
 impl SlotLayout {
-    /// In a buffer of so many sectors.
+    /// For an NVRAM set of this many sectors.
     pub fn of(sectors: u64) -> SlotLayout {
         SlotLayout {
             slots: (sectors / (2 * HALF_SECTORS)).min(SLOTS_MAX),
@@ -58,12 +58,12 @@ impl SlotLayout {
         2 * self.slots()
     }
 
-    /// The sector of the buffer at which a half begins.
+    /// The sector of the NVRAM set at which a half begins.
     pub(crate) fn half_at(&self, half: u32) -> u64 {
         u64::from(half) * HALF_SECTORS
     }
 
-    /// The half that a version of a record lies in.
+    /// The half for a version of a record.
     ///
     /// # Panics
     /// If there are no slots.
@@ -75,11 +75,11 @@ impl SlotLayout {
 /// A version of a record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Version {
-    /// As it would stand in the log. Its *durable* says nothing.
+    /// The header, as in the log. Its *durable* means nothing.
     pub header: RecordHeader,
-    /// Of its versions, from 1 on.
+    /// The number of the version, from 1 on.
     pub version: u32,
-    /// Nothing more came into it.
+    /// Nothing more comes into the record.
     pub closed: bool,
     pub extents: Vec<Extent>,
 }
@@ -97,10 +97,10 @@ pub fn encode(owner: &LogOwner, version: &Version, page: &mut Page) {
     header::seal(bytes);
 }
 
-/// Reads the page of a version. The payload is the caller's to check.
+/// Reads the page of a version. The caller has to check the payload.
 ///
 /// # Errors
-/// If it is none of this log.
+/// If the page is no version of this log.
 pub fn decode(owner: &LogOwner, page: &Page) -> Result<Version, MetaError> {
     header::check(&page[..], MAGIC, owner.array)?;
     check_zero("slot reserved", &page[at::RESERVED..record::at::EXTENTS])?;

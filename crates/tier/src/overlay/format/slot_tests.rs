@@ -1,4 +1,4 @@
-//! Slots of a buffer: their pages, and where they lie.
+//! Slots of an NVRAM set: their pages, and their places.
 
 use super::slot::{self, HALF_SECTORS, SlotLayout, Version};
 use super::{LogOwner, RecordHeader, record};
@@ -48,7 +48,7 @@ fn a_version_comes_back_as_it_was() {
     }
 }
 
-/// Neither is taken for the other: a slot's page for a record's header, in a log, or that for a version.
+/// A slot's page is not accepted as a record's header in a log, nor the reverse.
 #[test]
 fn a_version_is_no_record_and_a_record_no_version() {
     let one = version(1, true);
@@ -94,7 +94,8 @@ fn what_is_damaged_or_of_another_is_no_version() {
     }
 }
 
-/// Records that may be in memory at once have slots of their own, and two versions of one have halves of their own.
+/// Records that may be in memory at once have slots of their own, and two versions of a record have halves of
+/// their own.
 #[test]
 fn no_two_versions_that_may_count_share_a_half() {
     for (sectors, slots) in [(255, 0), (256, 1), (2560, 10), (1 << 20, 64)] {

@@ -24,7 +24,7 @@ fn reseal(page: &mut Page) {
     header::seal(&mut page[..]);
 }
 
-/// Extents that are a shuffled and thinned cut of home, as a record at this place has them.
+/// Extents that are a shuffled and thinned cut of the main set, as a record at this place has them.
 fn any_record(random: &mut Random, count: usize) -> (RecordHeader, Vec<Extent>) {
     let sequence = 1 + random.below(1 << 40);
     let at = random.below(1 << 40) * 8;
@@ -151,7 +151,7 @@ fn records_of_others_are_told_apart() {
     assert_eq!(other(LogOwner { array, ..OWNER }), MetaError::OtherArray);
 }
 
-/// Two extents, of 16 and 8 sectors, the second behind the first at home.
+/// Two extents, of 16 and 8 sectors, the second behind the first in the main set.
 fn small_record() -> Page {
     let extent = |home, sectors, at, kind| Extent {
         home,
@@ -176,7 +176,7 @@ fn small_record() -> Page {
     page
 }
 
-/// The small record, of which eight bytes are others.
+/// The small record, with eight bytes changed.
 fn hostile_record(offset: usize, value: u64) -> MetaError {
     let mut page = small_record();
     put_u64(&mut page[..], offset, value);
@@ -232,7 +232,7 @@ fn hostile_counts_of_extents_are_refused() {
     }
 }
 
-/// A place that is odd or beyond the log's sectors is refused though header and asker agree on it.
+/// A place that is odd or beyond the log's sectors is refused though header and caller agree on it.
 #[test]
 fn hostile_places_are_refused() {
     let (_, page) = record_page(&mut Random::new(6), 2);
@@ -307,7 +307,7 @@ fn layout(segments: u64) -> LogLayout {
     region.cut(64).unwrap()
 }
 
-/// A surrogate's anchors: both homes of each.
+/// A log set's anchors: both places of each.
 struct Homes(Vec<Option<Page>>);
 
 impl Homes {
@@ -319,7 +319,7 @@ impl Homes {
         ((sector - layout.anchor_home(0, 0)) / 8) as usize
     }
 
-    /// Writes all that is changed, and tells to which homes.
+    /// Writes all changed anchors, and returns their places.
     fn write(&mut self, table: &mut AnchorTable) -> Vec<usize> {
         let mut written = Vec::new();
         while let Some(index) = table.changed() {
@@ -337,7 +337,7 @@ impl Homes {
     }
 }
 
-/// A table with something in every entry, its anchors, and a model of what counts.
+/// A table with something in every entry, its anchors, and a model of the valid records.
 fn any_table(random: &mut Random, segments: u64) -> (AnchorTable, Homes) {
     let layout = layout(segments);
     let mut table = AnchorTable::new(OWNER, layout);
@@ -414,7 +414,7 @@ fn an_entry_says_what_counts() {
     assert!(table.counts(3, 15) && !table.counts(3, 14), "D is 15");
 }
 
-/// Homes alternate; and whatever becomes of the newer one, the older holds.
+/// Places alternate. Whatever happens to the newer version, the older one is valid.
 #[test]
 fn a_torn_anchor_leaves_the_one_before() {
     let layout = layout(300);
@@ -506,7 +506,7 @@ fn a_log_of_another_shape_or_epoch_is_refused() {
     assert_eq!(name(later, *table.layout()), "overlay epoch");
 }
 
-/// Of four segments: one closed, one voided, two untouched.
+/// Of four segments: one closed, one obsolete, two untouched.
 fn small_anchor() -> Page {
     let mut table = AnchorTable::new(OWNER, layout(4));
     table.flushed(30);
@@ -586,7 +586,7 @@ fn lines(page: &Page) -> Vec<String> {
     page[..used].chunks(16).map(line).collect()
 }
 
-/// A surrogate has these bytes already: changing them is changing the format.
+/// Log sets have these bytes already: a change of them is a change of the format.
 #[test]
 fn the_format_stays() {
     let record = [

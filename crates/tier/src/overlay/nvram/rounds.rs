@@ -63,7 +63,7 @@ impl NvramRounds {
         }
         match fua {
             true => self.flush_sealed(part, SealCause::Fua),
-            // Not a flush for space: it would make none, again and again.
+            // A flush for space would make none, again and again.
             false if self.planted(Bug::FlushUnsealed) => {
                 let until = self.acknowledged();
                 self.flushes.push_back((until, part));
@@ -73,7 +73,8 @@ impl NvramRounds {
         }
     }
 
-    /// Goes on with what flushes wait for. Those that end are in [`NvramRounds::take_durable_flushes`].
+    /// Continues with the work that flushes wait for. Those that end are in
+    /// [`NvramRounds::take_durable_flushes`].
     pub(in crate::overlay) fn advance_round(&mut self) {
         if self.broken && self.stage() != Stage::Over {
             return self.end_nvram();

@@ -1,7 +1,7 @@
-//! Which records a slot of NVRAM has, or is to have: a floor above the records, beneath packing.
+//! Which records a slot of NVRAM has, or is to have: a floor above the records, below packing.
 //!
-//! A record is *safe* when it is durable in the log. Until then it keeps its slot, so the number of records
-//! that are not safe is at most the number of slots.
+//! A record is *safe* when it is durable in the log. Until then it occupies its slot, so the number of
+//! records that are not safe is at most the number of slots.
 
 use crate::overlay::Extent;
 use crate::overlay::records::Records;
