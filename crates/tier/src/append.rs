@@ -1,5 +1,4 @@
-//! A record into the log: the payload's checksum is computed, its header is put into a buffer, and both are
-//! written.
+//! Writes a record into the log: computes the payload's checksum, puts its header into a buffer, writes both.
 //!
 //! Owns the records that wait. The regions of a record are *marked* once the main set's members record
 //! durably that the log set may have sectors of them, so no start continues without the log. A clean copy
@@ -70,11 +69,11 @@ impl Appends {
             return false;
         };
         let extent = append.extent;
-        let announced = match extent.kind {
+        let marked = match extent.kind {
             Kind::Clean => Some(Ok(())),
-            Kind::Instead | Kind::Also => self.announced(&[extent]),
+            Kind::Instead | Kind::Also => self.marked(&[extent]),
         };
-        match announced {
+        match marked {
             None => return false,
             Some(Err(error)) => {
                 self.appends.pop_front();
@@ -98,9 +97,8 @@ impl Appends {
         true
     }
 
-    /// Whether the main set has recorded durably that the log set may have these sectors. If not, that is
-    /// started.
-    pub(crate) fn is_announced(&mut self, lba: u64, sectors: u64) -> bool {
+    /// Whether the main set has durably marked that the log set may have these sectors. If not, that starts.
+    pub(crate) fn is_marked(&mut self, lba: u64, sectors: u64) -> bool {
         let home = &mut self.sets[Site::Home];
         let Noted { durable, in_turn } = home.announce_redirect(lba, sectors);
         // A write that is in progress ends without an event of its own.
@@ -110,10 +108,10 @@ impl Appends {
 
     /// Marks the regions of all these extents, also of the last ones if the first has to wait: marks that are
     /// set together become durable together. `None` until they are; an error if they never will be.
-    pub(crate) fn announced(&mut self, extents: &[Extent]) -> Option<Result<(), RequestError>> {
+    pub(crate) fn marked(&mut self, extents: &[Extent]) -> Option<Result<(), RequestError>> {
         let mut all = true;
         for extent in extents {
-            all &= self.is_announced(extent.home, u64::from(extent.sectors));
+            all &= self.is_marked(extent.home, u64::from(extent.sectors));
         }
         match (all, self.home().halted()) {
             (true, _) => Some(Ok(())),
@@ -200,12 +198,12 @@ impl Appends {
     }
 
     /// Makes the records below a sequence obsolete, in one segment or in all.
-    pub(crate) fn void(&mut self, part: PartTag, segment: Option<u32>, below: u64) {
+    pub(crate) fn make_obsolete(&mut self, part: PartTag, segment: Option<u32>, below: u64) {
         let table = self.table();
         table.flushed(below);
         match segment {
-            Some(segment) => table.void(segment, below),
-            None => table.void_all(below),
+            Some(segment) => table.make_obsolete(segment, below),
+            None => table.make_all_obsolete(below),
         }
         self.rounds.next.push(part);
     }

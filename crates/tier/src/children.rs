@@ -19,18 +19,18 @@ use restripe_array::{
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     /// A client, whose request goes to the main set directly.
-    User(RequestTag),
+    Client(RequestTag),
     /// The overlay: a part of its work, unchanged.
     Part(PartTag),
     /// The overlay reads from a primary copy what the log has, too.
-    FirstPart {
+    PrimaryPart {
         part: PartTag,
         home: u64,
         at: u64,
         buf: BufRef,
     },
     /// A write to the primary copies of the data that goes into this record.
-    Beside(u64),
+    Primaries(u64),
     /// The overlay reads from the log the current copy of sector `home` of the main set.
     LogPart {
         part: PartTag,
@@ -54,8 +54,7 @@ struct Child {
     copies: Copies,
 }
 
-/// A set has answered a command of the tier's own. The rest of the set's actions in this step is taken up
-/// after that.
+/// A set has answered a command of the tier's own. Then the rest of the set's actions is taken up.
 pub(crate) struct Answer {
     pub(crate) site: Site,
     pub(crate) result: Result<(), CommandError>,
@@ -65,8 +64,7 @@ pub(crate) struct Answer {
 pub(crate) struct Children {
     pub(crate) below: Facts,
     under_way: Slab<Child>,
-    /// Requests of the log that found no space there, and are issued to it again ([`super::revive`]): the
-    /// oldest first.
+    /// Requests of the log that found no space, to be issued again ([`super::revive`]): the oldest first.
     shelved: VecDeque<(Request, Copies)>,
     /// Requests by [`Site`] for which its engine has no room yet.
     waiting: PerSet<VecDeque<(Request, Copies)>>,
@@ -162,13 +160,13 @@ impl Children {
 
     pub(crate) fn request_ended(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
         let child = self.under_way.remove(tag.0 as u32);
-        let owner = child.expect("it was asked for once").owner;
+        let owner = child.expect("it was requested once").owner;
         self.ended.push_back((owner, result));
     }
 
     fn child_of(&self, tag: RequestTag) -> &Child {
         let child = self.under_way.get(tag.0 as u32);
-        child.expect("it was asked for once")
+        child.expect("it was requested once")
     }
 
     /// A request that failed is issued to its set again later.
@@ -197,8 +195,8 @@ impl Children {
         any
     }
 
-    /// Issues shelved requests to the log if it takes them again, or fails them if it never will. Returns
-    /// false if there are none.
+    /// Issues shelved requests to the log again, or fails them if it never takes them. False if there are
+    /// none.
     pub(crate) fn unshelve(&mut self) -> bool {
         if !self.attempt.rests() || self.shelves(Site::Log) {
             return false;
@@ -230,7 +228,7 @@ impl Children {
             }
             if let Some((request, copies)) = self.next_waiting(site) {
                 self.delivered = true;
-                self.tell_by(site, |set, now, actions| {
+                self.step_set_by(site, |set, now, actions| {
                     set.step_request(now, request, copies, actions);
                 });
                 return true;
@@ -242,17 +240,18 @@ impl Children {
     /// The next request that a set may have.
     fn next_waiting(&mut self, site: Site) -> Option<(Request, Copies)> {
         let all = !self.withholds(site);
-        let some = all || self.lets_users_end();
+        let some = all || self.lets_clients_end();
         let mut waiting = self.waiting[site].iter();
-        let index = waiting.position(|(request, _)| all || some && self.is_of_user(request.tag))?;
+        let index =
+            waiting.position(|(request, _)| all || some && self.is_of_client(request.tag))?;
         self.waiting[site].remove(index)
     }
 
     /// Whether a request is a client's own.
-    fn is_of_user(&self, tag: RequestTag) -> bool {
+    fn is_of_client(&self, tag: RequestTag) -> bool {
         match self.child_of(tag).owner {
-            Owner::User(_) => true,
-            Owner::Part(part) | Owner::FirstPart { part, .. } | Owner::LogPart { part, .. } => {
+            Owner::Client(_) => true,
+            Owner::Part(part) | Owner::PrimaryPart { part, .. } | Owner::LogPart { part, .. } => {
                 let overlay = self.overlay.as_ref();
                 overlay.is_some_and(|one| one.is_of_client(part))
             }
@@ -264,7 +263,7 @@ impl Children {
     /// Only clients' own requests fail.
     fn child_replied(&mut self, site: Site, tag: RequestTag, result: Result<(), RequestError>) {
         let writes = self.child_of(tag).request.op != RequestOp::Read;
-        match result.is_err() && writes && !self.is_of_user(tag) && self.shelves(site) {
+        match result.is_err() && writes && !self.is_of_client(tag) && self.shelves(site) {
             true => self.shelve(tag),
             false => self.request_ended(tag, result),
         }
@@ -273,11 +272,11 @@ impl Children {
     // ----------------------------------------------------------------------------------- events, actions
 
     /// Gives a set an event, and takes up its actions.
-    pub(crate) fn tell(&mut self, site: Site, event: Event) {
-        self.tell_by(site, |set, now, actions| set.step(now, event, actions));
+    pub(crate) fn step_set(&mut self, site: Site, event: Event) {
+        self.step_set_by(site, |set, now, actions| set.step(now, event, actions));
     }
 
-    fn tell_by(&mut self, site: Site, step: impl FnOnce(&mut Part, Nanos, &mut Actions)) {
+    fn step_set_by(&mut self, site: Site, step: impl FnOnce(&mut Part, Nanos, &mut Actions)) {
         let mut actions = core::mem::take(&mut self.scratch);
         let now = self.now;
         step(&mut self.sets[site], now, &mut actions);
@@ -295,8 +294,7 @@ impl Children {
         }
     }
 
-    /// Takes up a set's actions, up to an answer to a command of the tier's own. Returns false if there is
-    /// one.
+    /// Takes up a set's actions, up to an answer to a command of the tier's own. False if there is one.
     fn take_up_all(&mut self, site: Site, actions: &mut Actions) -> bool {
         let mut actions = actions.drain(..);
         while let Some(action) = actions.next() {
@@ -319,13 +317,12 @@ impl Children {
         }
     }
 
-    /// Another run has one of the sets, and so it has the others, or soon will: the end of that set decides
-    /// nothing.
+    /// Another run has one of the sets, and so has the others, or soon will: that set's end decides nothing.
     fn all_disowned(&mut self, halt: Halt) {
         for site in SITES {
             let set = &self.sets[site];
             if set.serving() && !set.halted() {
-                self.tell_by(site, |set, now, actions| {
+                self.step_set_by(site, |set, now, actions| {
                     set.step_by(now, actions, |core| core.halt_for(halt));
                 });
             }
@@ -347,7 +344,7 @@ impl Children {
             }
             Action::Fact(fact) => {
                 let fact = self.route.fact_of(site, fact);
-                self.tell_of(site, fact);
+                self.report_of(site, fact);
             }
             action => {
                 let action = self.route.action_of(site, action);
@@ -371,9 +368,8 @@ impl Children {
         outcome
     }
 
-    /// A device arrived or departed while sets are restarted: the former engines, which may be put back, get
-    /// the event, too.
-    pub(crate) fn tell_former(&mut self, site: Site, event: &Event) {
+    /// A device arrived or departed during a restart: the former engines get the event, too.
+    pub(crate) fn step_former_set(&mut self, site: Site, event: &Event) {
         let now = self.now;
         let (Attempt::Starting(former) | Attempt::Failing(former)) = &mut self.attempt else {
             return;
@@ -395,7 +391,7 @@ impl Children {
     }
 
     /// Neither the main set nor the log has these sectors.
-    pub(crate) fn lose_for_good(&mut self, lba: u64, sectors: u64) {
+    pub(crate) fn lose_everywhere(&mut self, lba: u64, sectors: u64) {
         self.at_home(|home| home.lose(lba, sectors));
         self.out.push(Action::Fact(Fact::Lost { lba, sectors }));
     }
@@ -404,7 +400,7 @@ impl Children {
     pub(crate) fn forget_redirects(&mut self) {
         let overlay = self.overlay.as_ref();
         let holds_nothing = overlay.is_some_and(|one| one.holds_nothing_instead());
-        if holds_nothing && !self.home().mode().read_only && !self.keeps_announced() {
+        if holds_nothing && !self.home().mode().read_only && !self.marks_stay() {
             self.at_home(|home| home.redirects_home());
         }
     }

@@ -12,7 +12,7 @@ use super::facts::Stage;
 use super::redirect::hot_zones::HotZones;
 use super::works::Job;
 use crate::overlay::{Oldest, Overlay, PartTag, Site};
-use crate::policy::cleaning::{self, Standing};
+use crate::policy::cleaning::{self, Fill};
 use alloc::collections::VecDeque;
 use restripe_array::{BufRef, RequestError, SECTOR_BYTES};
 
@@ -25,7 +25,7 @@ pub(crate) struct Cleaning {
 floor!(Cleaning over HotZones { moves });
 
 fn pays(overlay: &Overlay, oldest: &Oldest) -> bool {
-    cleaning::pays(&Standing {
+    cleaning::pays(&Fill {
         live: overlay.sectors_instead(),
         log: overlay.log_sectors(),
         oldest_live: oldest.live,

@@ -28,10 +28,12 @@ impl Tier {
             Command::AddToBuffer(_) if self.surrogate.buffer_members == 0 => {
                 self.answer_busy(tag, NO_BUFFER);
             }
-            Command::AddToSurrogate(_) | Command::AddToBuffer(_) if self.stage == Stage::Alone => {
+            Command::AddToSurrogate(_) | Command::AddToBuffer(_)
+                if self.stage == Stage::MainOnly =>
+            {
                 self.answer_busy(tag, "the surrogate was not started with the array");
             }
-            _ if !matches!(self.stage, Stage::Serving | Stage::Alone) => {
+            _ if !matches!(self.stage, Stage::Serving | Stage::MainOnly) => {
                 self.answer_busy(tag, "the array is not serving");
             }
             Command::LogSet(None) => self.begin_leaving(tag),
@@ -80,8 +82,7 @@ impl Tier {
             Command::Replace { old, new } => {
                 let (site, old) = self.route.set_of(old);
                 let new = self.move_to(site, new);
-                // In a log set a missing member is replaced as well: devices are otherwise added to the main
-                // set.
+                // A log set replaces a missing member as well: devices otherwise go to the main set.
                 match site != Site::Home && self.sets[site].slot_of(old).is_none() {
                     true => (site, Command::Add(new)),
                     false => (site, Command::Replace { old, new }),
@@ -107,7 +108,7 @@ impl Tier {
 
     pub(super) fn arrived(&mut self, info: MemberInfo) {
         self.route.arrived(info, Site::Home);
-        self.tell_former(Site::Home, &Event::Arrived(info));
+        self.step_former_set(Site::Home, &Event::Arrived(info));
         self.deliver(Site::Home, Event::Arrived(info));
     }
 }

@@ -13,8 +13,7 @@ pub struct Config {
     pub limits: Limits,
     /// The last members are the log set of the others.
     pub surrogate: Option<SurrogateConfig>,
-    /// A member that completes nothing for this time fails; so does one that keeps an operation four times as
-    /// long.
+    /// A member that completes nothing for this time fails; so does one with an operation four times as long.
     pub io_timeout: Nanos,
     /// A planted bug, for tests of the tests.
     pub bug: Option<restripe_array::Bug>,
@@ -61,8 +60,7 @@ pub struct SurrogateLimits {
     pub ios: u32,
     /// Extents of the map (IDO's D_Map), 31 bytes each.
     pub extents: u32,
-    /// Or, if that is more, as many extents of this length, in sectors, as the log holds, up to 2,097,152. 0:
-    /// no.
+    /// If that is more, as many extents of this length in sectors as the log holds, up to 2,097,152. 0: no.
     pub extent_sectors: u32,
     /// Destage writes in flight, and as many copies on their way into the log.
     pub copies: u32,
@@ -204,8 +202,7 @@ pub struct Destage {
 pub struct Sleep {
     /// This time after they were last used.
     pub after: Nanos,
-    /// How often a day at most, by the drives' rating of starts and stops. Further ones wait until the budget
-    /// has grown.
+    /// Times a day at most, by the drives' rating of starts and stops. More wait until the budget has grown.
     pub starts_a_day: u32,
 }
 
@@ -246,14 +243,12 @@ pub enum Redirect {
     None,
     /// Every write, and reads of what was read before (WorkOut: Wu et al., FAST 2009).
     WorkOut,
-    /// Writes of cells of a missing member, and every read (Victim Disk First for a surrogate, IDO, section
-    /// 4).
+    /// Writes of cells of a missing member, and every read (Victim Disk First for a log set, IDO, section 4).
     Vdf,
     /// Every write, and the zones that clients read most, as they are restored (IDO, section 3.4).
     #[default]
     Ido,
-    /// Every write, at all times. The log is destaged when it is nearly full, or clients have been idle
-    /// (RERAID).
+    /// Every write, at all times. The log is destaged when nearly full, or when clients are idle (RERAID).
     Reraid,
     /// Every write, and to the primary copies as well. The secondary copies are in standby, and are written
     /// when the log is nearly full (GRAID: Mao et al., MASCOTS 2008).

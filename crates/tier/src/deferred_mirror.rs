@@ -1,6 +1,5 @@
 //! GRAID and ERAID: a write reaches the primary copies in the main set first. The secondary copies get it
-//! later, so their members may be in standby. A log set has a second copy of such writes (GRAID), or no
-//! member has (ERAID).
+//! later, so their members may be in standby. A log set has a second copy (GRAID), or no member has (ERAID).
 //!
 //! | state     | cause                                                            | next         |
 //! |-----------|------------------------------------------------------------------|--------------|
@@ -9,8 +8,7 @@
 //! | untrusted | all copies are present and in sync, and the log is empty         | trusted      |
 //!
 //! While the primary copies are trusted, a write goes to them and into the log. Reads use the primary copies,
-//! and so does the destage to the secondary copies. So a log that fails costs nothing: the primary copies
-//! have its data.
+//! as does the destage to the others. So a log that fails costs nothing: the primary copies have its data.
 //!
 //! While they are untrusted, only the log is valid, as after every start. So a primary copy that fails costs
 //! nothing: the log and the mirror have all data. Then a new write goes into the log only if it overlaps data
@@ -41,50 +39,49 @@ use restripe_array::{
 pub(crate) struct DeferredMirror {
     pub(crate) below: Nvram,
     /// Writes to primary copies, of data that goes into records, whose regions are not marked yet.
-    pub(crate) besides: VecDeque<(u64, Request, Copies)>,
+    pub(crate) primary_writes: VecDeque<(u64, Request, Copies)>,
     /// A write to the primary copies failed while they were trusted.
-    pub(crate) beside_failed: bool,
-    /// The acknowledged sequence and the superblock version of the main set when the primary copies were last
-    /// checked.
-    pub(crate) firsts_seen: Option<(u64, u64)>,
+    pub(crate) primary_write_failed: bool,
+    /// The acknowledged sequence and the superblock version of the main set at the last check of the primary
+    /// copies.
+    pub(crate) primaries_checked: Option<(u64, u64)>,
     /// Commands that wait until the log is empty.
     commands_waiting: Vec<(CommandTag, Command)>,
 }
 
-floor!(DeferredMirror over Nvram { besides, beside_failed, firsts_seen, commands_waiting });
+floor!(DeferredMirror over Nvram { primary_writes, primary_write_failed, primaries_checked, commands_waiting });
 
 impl DeferredMirror {
     /// Queues a write of a record's data to the primary copies, or to all copies.
-    pub(crate) fn write_beside(&mut self, sequence: u64, request: Request, all: bool) {
+    pub(crate) fn queue_primary_write(&mut self, sequence: u64, request: Request, all: bool) {
         let copies = if all { Copies::All } else { Copies::First };
-        self.besides.push_back((sequence, request, copies));
+        self.primary_writes.push_back((sequence, request, copies));
     }
 
     pub(crate) fn primaries_written(&mut self, sequence: u64, result: Result<(), RequestError>) {
-        self.beside_failed |= result.is_err();
+        self.primary_write_failed |= result.is_err();
         self.overlay_mut().primaries_written(sequence, result);
     }
 
-    pub(crate) fn next_beside(&mut self) -> bool {
-        let Some((sequence, request, copies)) = self.besides.front().copied() else {
+    pub(crate) fn next_primary_write(&mut self) -> bool {
+        let Some((sequence, request, copies)) = self.primary_writes.front().copied() else {
             return false;
         };
         let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
         let needless = copies == Copies::All || self.is_logless();
-        let announced = needless || self.is_announced(lba, sectors);
-        if !announced && !self.home().halted() {
+        let marked = needless || self.is_marked(lba, sectors);
+        if !marked && !self.home().halted() {
             return false;
         }
-        self.besides.pop_front();
-        if announced {
-            // A lost sector is rewritten on all copies together. If a member is missing, no copy is written
-            // first.
+        self.primary_writes.pop_front();
+        if marked {
+            // A lost sector is rewritten on all copies together. With a member missing, no copy is first.
             let home = self.home();
             let copies = match home.complete() && home.lost_in(lba, sectors).is_none() {
                 true => copies,
                 false => Copies::All,
             };
-            let owner = Owner::Beside(sequence);
+            let owner = Owner::Primaries(sequence);
             self.ask_copies(Site::Home, owner, request, copies);
         } else {
             let error = Err(self.home().refusal(RequestOp::Write));
@@ -94,7 +91,7 @@ impl DeferredMirror {
     }
 
     /// Whether a write goes into the log, and to the primary copies.
-    pub(crate) fn goes_ahead(&self) -> bool {
+    pub(crate) fn defers_writes(&self) -> bool {
         let overlay = self.overlay();
         let home = self.home();
         let on_record = home.records_primary_first() && home.partner_durable();
@@ -121,25 +118,24 @@ impl DeferredMirror {
             && (!overlay.is_broken() || overlay.is_logless())
             && !overlay.is_destaging()
             && !self.home().compares_copies()
-            && overlay.is_void();
-        let (alone, void) = (overlay.is_alone(), overlay.is_void());
+            && overlay.is_drained();
+        let (primary_only, drained) = (overlay.is_primary_only(), overlay.is_drained());
         let trusts = match trusted {
-            true => whole && !self.beside_failed || alone,
+            true => whole && !self.primary_write_failed || primary_only,
             false => begins && self.all_called_dirty() && self.is_on_record(),
         };
-        if void && !trusted && !begins {
+        if drained && !trusted && !begins {
             // The copies do not differ any more.
             self.sets[Site::Home].clean_by_and_by();
         }
         if trusts == trusted {
             return self.settle_lapse() || self.release_held();
         }
-        self.beside_failed = false;
+        self.primary_write_failed = false;
         if !trusts {
             self.at_home(|core| {
                 core.set_ahead(false);
-                // Blocks that were read from the primary copies equal the log's, except blocks that were
-                // being written.
+                // Blocks read from the primary copies equal the log's, except those that were being written.
                 core.cache_forgets();
             });
         }
@@ -152,7 +148,7 @@ impl DeferredMirror {
     /// If the array records nothing more, the records are refused.
     fn settle_lapse(&mut self) -> bool {
         let halted = self.home().halted();
-        if self.settle_alone() {
+        if self.settle_primary_only() {
             return true;
         }
         let durable = !halted && self.home().partner_durable();
@@ -168,15 +164,15 @@ impl DeferredMirror {
     }
 
     /// Whether the map of a stopping array has all data that only the primary copies have.
-    pub(crate) fn knows_what_is_ahead(&self) -> bool {
+    pub(crate) fn knows_deferred(&self) -> bool {
         let trusted = |one: &Overlay| one.is_logless() && one.trusts() && !one.is_destaging();
         let home = self.home();
         let on_record = home.records_primary_first() && home.partner_durable();
-        let in_step = home.copies_are_whole() && !home.owes_resync();
-        self.overlay.as_ref().is_some_and(trusted) && on_record && in_step
+        let in_sync = home.copies_are_whole() && !home.owes_resync();
+        self.overlay.as_ref().is_some_and(trusted) && on_record && in_sync
     }
 
-    pub(crate) fn leave_ahead(&mut self) {
+    pub(crate) fn record_deferred(&mut self) {
         let overlay = self.overlay();
         let extents = overlay.map().extents_from(0);
         let extents: Vec<Range<u64>> = extents.map(|one| one.home..one.end()).collect();
@@ -184,25 +180,24 @@ impl DeferredMirror {
     }
 
     /// Records that only the primary copies are to be trusted. Returns false if that is recorded.
-    fn settle_alone(&mut self) -> bool {
+    fn settle_primary_only(&mut self) -> bool {
         let overlay = self.overlay();
-        let (alone, logless) = (overlay.is_alone(), overlay.is_logless());
-        let (void, home) = (overlay.is_void() && !overlay.is_destaging(), self.home());
-        let (ahead, whole) = (home.records_primary_first(), home.copies_are_whole());
-        if !alone || home.halted() {
+        let (primary_only, logless) = (overlay.is_primary_only(), overlay.is_logless());
+        let (drained, home) = (overlay.is_drained() && !overlay.is_destaging(), self.home());
+        let (primary_first, whole) = (home.records_primary_first(), home.copies_are_whole());
+        if !primary_only || home.halted() {
             return false;
         }
-        if !logless && ahead && !home.records_primary_only() && !void {
+        if !logless && primary_first && !home.records_primary_only() && !drained {
             self.at_home(|home| home.set_alone());
             return true;
         }
-        // With a primary copy lost, only the secondary copies are left, and no write may go to primary copies
-        // first.
-        if ahead && void && !whole {
+        // With a primary copy lost, only secondary copies are left, and no write may go to primaries first.
+        if primary_first && drained && !whole {
             self.at_home(|core| core.set_ahead(false));
             return true;
         }
-        if !ahead && logless && whole {
+        if !primary_first && logless && whole {
             self.at_home(|core| core.set_ahead(true));
             return true;
         }
@@ -226,39 +221,37 @@ impl DeferredMirror {
         self.home().partner_durable()
     }
 
-    /// Whether a log failed whose data is not missed: the primary copies are trusted, or the main set has all
-    /// data.
+    /// Whether a log failed that is not missed: the primary copies are trusted, or the main set has all data.
     pub(crate) fn goes_on_without_log(&self) -> bool {
         let Some(overlay) = &self.overlay else {
             return false;
         };
         let failed = overlay.is_broken() && !overlay.is_logless();
-        let ahead = self.surrogate.redirect.goes_ahead();
-        ahead && failed && (overlay.is_alone() || overlay.is_void())
+        let defers = self.surrogate.redirect.goes_ahead();
+        defers && failed && (overlay.is_primary_only() || overlay.is_drained())
     }
 
-    /// Declares lost the data that only primary copies on lost members had, before anything could be rebuilt
-    /// there from older copies.
-    pub(crate) fn lose_firsts(&mut self) {
+    /// Declares lost the data of primary copies on lost members, before older copies could be rebuilt there.
+    pub(crate) fn lose_primaries(&mut self) {
         if self.home().complete() {
             return;
         }
-        let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_alone()) else {
+        let Some(overlay) = self.overlay.as_mut().filter(|one| one.is_primary_only()) else {
             return;
         };
         overlay.doubt_records();
         let seen = (overlay.acknowledged(), self.home().sequence());
-        if self.firsts_seen.replace(seen) == Some(seen) {
+        if self.primaries_checked.replace(seen) == Some(seen) {
             return;
         }
-        for range in self.firsts_gone() {
-            self.lose_for_good(range.start, range.end - range.start);
+        for range in self.lost_primaries() {
+            self.lose_everywhere(range.start, range.end - range.start);
             self.overlay_mut().forget(range);
         }
     }
 
     /// The data that only primary copies on lost members have.
-    fn firsts_gone(&self) -> Vec<Range<u64>> {
+    fn lost_primaries(&self) -> Vec<Range<u64>> {
         let overlay = self.overlay();
         let chunk = self.home().layout().chunk_sectors();
         let mut gone = Vec::new();
@@ -278,10 +271,10 @@ impl DeferredMirror {
     /// Whether the log is to be destaged permanently.
     pub(crate) fn wants_log_empty(&self) -> bool {
         let overlay = self.overlay();
-        let ahead = self.surrogate.redirect.goes_ahead();
+        let defers = self.surrogate.redirect.goes_ahead();
         let compares = !self.commands_waiting.is_empty() || self.home().compares_copies();
         let fails = overlay.is_broken() && !overlay.is_logless() || !self.home().copies_are_whole();
-        self.is_leaving() || ahead && (!overlay.trusts() || fails || compares)
+        self.is_leaving() || defers && (!overlay.trusts() || fails || compares)
     }
 
     /// A command fails the log disk. It is allowed while the primary copies have all of the log's data.
@@ -291,8 +284,8 @@ impl DeferredMirror {
             return false;
         };
         let (site, member) = self.route.set_of(member);
-        let ahead = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
-        if site != Site::Log || !ahead || !self.log().indispensable(member) {
+        let defers = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
+        if site != Site::Log || !defers || !self.log().indispensable(member) {
             return false;
         }
         let overlay = self.overlay();
@@ -312,8 +305,8 @@ impl DeferredMirror {
 
     /// Holds a command that compares copies until they are the same. Returns false if it need not wait.
     pub(crate) fn hold(&mut self, tag: CommandTag, command: &Command) -> bool {
-        let ahead = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
-        let holds = ahead && matches!(command, Command::Scrub(_));
+        let defers = self.stage == Stage::Serving && self.surrogate.redirect.goes_ahead();
+        let holds = defers && matches!(command, Command::Scrub(_));
         if holds {
             self.commands_waiting.push((tag, *command));
         }
@@ -323,12 +316,12 @@ impl DeferredMirror {
     /// Releases the commands once the copies are the same, or will not be. Returns false if none waits.
     fn release_held(&mut self) -> bool {
         let overlay = self.overlay();
-        let over = overlay.is_void() || !overlay.trusts() || self.home().halted();
+        let over = overlay.is_drained() || !overlay.trusts() || self.home().halted();
         if self.commands_waiting.is_empty() || !over {
             return false;
         }
         for (tag, command) in core::mem::take(&mut self.commands_waiting) {
-            self.tell(Site::Home, Event::Command(tag, command));
+            self.step_set(Site::Home, Event::Command(tag, command));
         }
         true
     }

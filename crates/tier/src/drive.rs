@@ -1,7 +1,7 @@
 //! Starts the work that is due by time, by space, or by the state of the sets.
 
 use super::facts::{Stage, Stopping};
-use super::remove::NOT_HOME;
+use super::remove::NOT_DESTAGED;
 use crate::overlay::{Overlay, Pressure};
 use crate::tier::Tier;
 use restripe_array::report::ArrayState;
@@ -17,7 +17,7 @@ impl Tier {
             return true;
         }
         if self.lacks_room() {
-            self.keep_surrogate(NOT_HOME);
+            self.cancel_removal(NOT_DESTAGED);
             let overlay = self.overlay_mut();
             let error = RequestError::NoSpace;
             return overlay.refuse_waiting(error) | overlay.refuse_clients(error);
@@ -27,11 +27,11 @@ impl Tier {
             let overlay = self.overlay.as_mut();
             return overlay.is_some_and(|overlay| overlay.refuse_waiting(refusal));
         }
-        self.lose_firsts();
+        self.lose_primaries();
         if !(self.stage == Stage::Serving || self.drains_writes()) || self.home().mode().read_only {
             return false;
         }
-        let moving = self.moves_users() && !self.is_leaving();
+        let moving = self.redirects_clients() && !self.is_leaving();
         self.choose(moving);
         let log_failed = self.log().state() == ArrayState::Failed;
         let overlay = self.overlay_mut();
@@ -49,7 +49,7 @@ impl Tier {
         }
         if self.going && !self.overlay().is_destaging() {
             self.going = false;
-            self.came_home();
+            self.destage_ended();
             return true;
         }
         let overlay = self.overlay();
@@ -68,7 +68,7 @@ impl Tier {
             self.route.wake_own(at);
             return false;
         }
-        let last = !moving && self.destages_for_good();
+        let last = !moving && self.is_last_destage();
         let overlay = self.overlay_mut();
         if last {
             overlay.destage_for_good();
@@ -86,11 +86,11 @@ impl Tier {
     }
 
     /// A destage has ended, completely or not.
-    fn came_home(&mut self) {
+    fn destage_ended(&mut self) {
         if self.overlay.as_ref().is_some_and(|one| one.fell_short()) {
             self.not_before = self.now.after(RETRY);
         }
-        self.leaving_came_home();
+        self.removal_destage_ended();
         self.forget_redirects();
     }
 }

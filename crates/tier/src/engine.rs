@@ -49,8 +49,7 @@ impl Engine {
     }
 
     /// The first piece of a trim or a write of zeros, which may be as large as the array. A reactor takes one
-    /// piece at a time, so that other requests have their turns meanwhile. A piece is a request like any
-    /// other.
+    /// piece at a time, so that other requests have their turns. A piece is a request like any other.
     pub fn piece(&self, request: &Request) -> Work {
         match &self.kind {
             Kind::Single(set) => set.piece(request),

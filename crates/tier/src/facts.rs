@@ -24,7 +24,7 @@ pub(crate) enum Stage {
     Starting,
     Serving,
     /// Without the log set: the main set has all data.
-    Alone,
+    MainOnly,
     Stopping(Stopping),
     Stopped,
 }
@@ -45,12 +45,12 @@ pub(crate) enum Stopping {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Leaving {
     #[default]
-    Kept,
+    Attached,
     /// The command's answer is still to come.
     Emptying {
         tag: CommandTag,
         /// A destage has ended since.
-        came_home: bool,
+        destaged_once: bool,
     },
     Gone,
 }
@@ -73,7 +73,7 @@ pub(crate) struct Former {
     pub(crate) absent: Option<CommandError>,
     pub(crate) buffer_absent: Option<CommandError>,
     /// The overlay stays as it is.
-    pub(crate) keeps_overlay: bool,
+    pub(crate) overlay_stays: bool,
     /// The overlay, unless it stays.
     pub(crate) overlay: Option<Overlay>,
     pub(crate) home: Ties,
@@ -172,7 +172,7 @@ impl Facts {
     /// Whether the overlay waits for a set that is being started.
     pub(crate) fn holds_overlay(&self) -> bool {
         let former = self.attempt.former();
-        former.is_some_and(|former| former.keeps_overlay)
+        former.is_some_and(|former| former.overlay_stays)
     }
 
     pub(crate) fn home(&self) -> &Part {
@@ -198,37 +198,33 @@ impl Facts {
         sites.filter(|site| self.has_no_space(*site))
     }
 
-    pub(crate) fn gathers_writes(&self) -> bool {
+    pub(crate) fn packs_writes(&self) -> bool {
         let overlay = self.overlay.as_ref();
         overlay.is_some_and(|one| one.pack_state().is_some() && !one.is_broken())
     }
 
-    /// Whether a code cache takes no writes, since its log or the main set has no space. Its log is not
-    /// broken.
+    /// Whether a code cache takes no writes, since a set has no space. Its log is not broken.
     pub(crate) fn lacks_room(&self) -> bool {
-        self.stage == Stage::Serving
-            && self.gathers_writes()
-            && self.halted_sites().next().is_some()
+        self.stage == Stage::Serving && self.packs_writes() && self.halted_sites().next().is_some()
     }
 
     /// Whether failed writes of the tier to this set are shelved: also while another set is restarted.
     pub(crate) fn shelves(&self, site: Site) -> bool {
         let goes_on = self.stage == Stage::Serving || !self.attempt.rests();
-        site == Site::Log && goes_on && self.gathers_writes() && self.has_no_space(Site::Log)
+        site == Site::Log && goes_on && self.packs_writes() && self.has_no_space(Site::Log)
     }
 
-    /// Whether a withheld set still gets requests that clients wait for: these end before the set is
-    /// restarted.
-    pub(crate) fn lets_users_end(&self) -> bool {
+    /// Whether a withheld set still gets requests that clients wait for: these end before the restart.
+    pub(crate) fn lets_clients_end(&self) -> bool {
         matches!(self.attempt, Attempt::Draining)
     }
 
     /// Whether the requests of a set have to wait until it is restarted.
     pub(crate) fn withholds(&self, site: Site) -> bool {
         match &self.attempt {
-            Attempt::Draining => self.gathers_writes() && self.has_no_space(site),
+            Attempt::Draining => self.packs_writes() && self.has_no_space(site),
             Attempt::Starting(former) | Attempt::Failing(former) => {
-                former.keeps_overlay && former.sets[site].is_some()
+                former.overlay_stays && former.sets[site].is_some()
             }
             Attempt::Rests => false,
         }
@@ -249,7 +245,7 @@ impl Facts {
 
     /// Whether nothing more may go into the log.
     pub(crate) fn is_leaving(&self) -> bool {
-        self.leaving != Leaving::Kept
+        self.leaving != Leaving::Attached
     }
 
     /// Whether the log is permanently empty, and all copies are the same.
@@ -259,9 +255,10 @@ impl Facts {
 
     /// Whether the next destage is the last one. Writes wait for the last destage, so it should be short. But
     /// if clients rewrite the same sectors repeatedly, it must start regardless.
-    pub(crate) fn destages_for_good(&self) -> bool {
+    pub(crate) fn is_last_destage(&self) -> bool {
         let overlay = self.overlay();
-        let pressed = matches!(self.leaving, Leaving::Emptying { came_home, .. } if came_home);
+        let pressed =
+            matches!(self.leaving, Leaving::Emptying { destaged_once, .. } if destaged_once);
         pressed || overlay.extents_instead() <= LAST_EXTENTS
     }
 
@@ -281,7 +278,7 @@ impl Facts {
     }
 
     /// Whether the main set still marks an empty log as needed: mirrors in standby cannot record otherwise.
-    pub(crate) fn keeps_announced(&self) -> bool {
+    pub(crate) fn marks_stay(&self) -> bool {
         !self.log_is_broken()
             && !self.is_leaving()
             && self.surrogate.destage.sleep.is_some()
@@ -289,7 +286,7 @@ impl Facts {
     }
 
     /// Reports a fact of a set. A fact of a set that an attempt started is reported only once the set serves.
-    pub(crate) fn tell_of(&mut self, site: Site, fact: Fact) {
+    pub(crate) fn report_of(&mut self, site: Site, fact: Fact) {
         match self.former_set(site).is_some() {
             true => self.attempt_facts.push(Action::Fact(fact)),
             false => self.out.push(Action::Fact(fact)),
@@ -297,7 +294,7 @@ impl Facts {
     }
 
     /// Reports the progress of a start. A fact of an attempt is reported only once it serves.
-    pub(crate) fn tell_of_start(&mut self, fact: Fact) {
+    pub(crate) fn report_of_start(&mut self, fact: Fact) {
         match self.attempt.former() {
             Some(_) => self.attempt_facts.push(Action::Fact(fact)),
             None => self.out.push(Action::Fact(fact)),
@@ -308,17 +305,17 @@ impl Facts {
     pub(crate) fn lost_at_home(&mut self, lba: u64, sectors: u64) {
         match &mut self.lost {
             Some(lost) => lost.push((lba, sectors)),
-            None => self.tell_lost(lba, sectors),
+            None => self.report_lost(lba, sectors),
         }
     }
 
-    pub(crate) fn tell_lost(&mut self, lba: u64, sectors: u64) {
+    pub(crate) fn report_lost(&mut self, lba: u64, sectors: u64) {
         let lost = match self.overlay.as_ref().or(self.former_overlay()) {
             Some(overlay) => overlay.not_instead(lba..lba + sectors),
             None => alloc::vec![(lba, sectors)],
         };
         for (lba, sectors) in lost {
-            self.tell_of(Site::Home, Fact::Lost { lba, sectors });
+            self.report_of(Site::Home, Fact::Lost { lba, sectors });
         }
     }
 

@@ -1,5 +1,4 @@
-//! An array of a main set and a log set, each a complete set, and the path of requests between them and
-//! clients.
+//! An array of a main set and a log set, both complete, and the path of requests between them and clients.
 //!
 //! [`Engine`] is the interface for reactors: one set, or a main set with a log set. Its contract is that of
 //! [`restripe_array`], where a set has no knowledge of a log set.

@@ -28,7 +28,7 @@ use restripe_array::{
 };
 
 /// A version that is being written to the NVRAM set.
-struct Keeping {
+struct VersionWrite {
     version: Version,
     header: Buf,
     /// Writes in flight.
@@ -42,14 +42,14 @@ pub(crate) struct Buffer {
     pub(crate) used: bool,
     /// Versions whose places are not marked yet, or that lack memory: the oldest first.
     waiting: VecDeque<Version>,
-    under_way: Slab<Keeping>,
+    under_way: Slab<VersionWrite>,
     /// The log is recording that the NVRAM set holds nothing valid.
-    forgoing: bool,
+    disabling: bool,
 }
 
 impl Buffer {
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way.is_empty() && !self.forgoing
+        self.waiting.is_empty() && self.under_way.is_empty() && !self.disabling
     }
 }
 
@@ -104,7 +104,7 @@ impl Nvram {
     }
 
     /// Queues a version for the NVRAM set; its checksum is computed later.
-    pub(crate) fn keep_version(&mut self, wanted: NvramVersion) {
+    pub(crate) fn queue_version(&mut self, wanted: NvramVersion) {
         // The record's memory stays until the version is written.
         self.memory.begin_reading(wanted.sequence);
         let header = RecordHeader {
@@ -127,19 +127,19 @@ impl Nvram {
         let Some(version) = self.buffer.waiting.pop_front() else {
             return false;
         };
-        let announced = self.announced(&version.extents);
-        if let Some(Err(error)) = announced {
-            self.version_kept(version.header.sequence, Err(error));
+        let marked = self.marked(&version.extents);
+        if let Some(Err(error)) = marked {
+            self.version_ended(version.header.sequence, Err(error));
             return true;
         }
-        let header = announced.and_then(|_| self.buffers.take_free(Size::Small));
+        let header = marked.and_then(|_| self.buffers.take_free(Size::Small));
         let Some(header) = header else {
             self.buffer.waiting.push_front(version);
             return false;
         };
         let sequence = version.header.sequence;
         let sectors = u64::from(version.header.payload_sectors);
-        let index = self.buffer.under_way.insert(Keeping {
+        let index = self.buffer.under_way.insert(VersionWrite {
             version,
             header,
             writes: 0,
@@ -151,27 +151,27 @@ impl Nvram {
         true
     }
 
-    fn keeping(&mut self, index: u32) -> &mut Keeping {
+    fn version_write(&mut self, index: u32) -> &mut VersionWrite {
         let found = self.buffer.under_way.get_mut(index);
-        found.expect("it is under way")
+        found.expect("it is in flight")
     }
 
     pub(crate) fn put_version(&mut self, job: u32, index: u32, payload_crc: u32) {
         let mut page = self.jobs.boxes.page();
         let owner = *self.table().owner();
-        let keeping = self.keeping(index);
-        keeping.version.header.payload_crc = payload_crc;
-        slot::encode(&owner, &keeping.version, &mut page);
-        let header = keeping.header;
+        let write = self.version_write(index);
+        write.version.header.payload_crc = payload_crc;
+        slot::encode(&owner, &write.version, &mut page);
+        let header = write.header;
         self.put_page(job, page, header);
     }
 
     pub(crate) fn write_version(&mut self, job: u32, index: u32) {
         let slots = self.slots();
-        let keeping = self.keeping(index);
-        keeping.writes = 2;
-        let header = BufRef::new(keeping.header, 0, SMALL_BYTES);
-        let (record, version) = (keeping.version.header, keeping.version.version);
+        let write = self.version_write(index);
+        write.writes = 2;
+        let header = BufRef::new(write.header, 0, SMALL_BYTES);
+        let (record, version) = (write.version.header, write.version.version);
         // Whole pages: the memory behind the payload does not change meanwhile.
         let sectors = u64::from(record.payload_sectors).next_multiple_of(PAGE_SECTORS);
         let payload = self.memory.payload(record.sequence, sectors);
@@ -187,42 +187,42 @@ impl Nvram {
         index: u32,
         result: Result<(), RequestError>,
     ) {
-        let keeping = self.keeping(index);
-        keeping.writes -= 1;
-        keeping.failed = keeping.failed.or(result.err());
-        if keeping.writes > 0 {
+        let write = self.version_write(index);
+        write.writes -= 1;
+        write.failed = write.failed.or(result.err());
+        if write.writes > 0 {
             return;
         }
         self.jobs.list.remove(job);
         let over = self.buffer.under_way.remove(index).expect("just seen");
         self.buffers.release(over.header);
         let result = over.failed.map_or(Ok(()), Err);
-        self.version_kept(over.version.header.sequence, result);
+        self.version_ended(over.version.header.sequence, result);
     }
 
-    fn version_kept(&mut self, sequence: u64, result: Result<(), RequestError>) {
+    fn version_ended(&mut self, sequence: u64, result: Result<(), RequestError>) {
         self.memory.end_reading(sequence);
         self.overlay_mut().nvram_written(result);
     }
 
-    pub(crate) fn forgo_buffer(&mut self) {
-        self.buffer.forgoing = true;
+    pub(crate) fn disable_buffer(&mut self) {
+        self.buffer.disabling = true;
         self.out.push(Action::Fact(Fact::BufferFailed));
     }
 
     /// Continues to record that the NVRAM set holds nothing valid. False if that has to wait.
-    pub(crate) fn next_forgo(&mut self) -> bool {
-        if !self.buffer.forgoing || self.lacks_room() {
+    pub(crate) fn advance_disable(&mut self) -> bool {
+        if !self.buffer.disabling || self.lacks_room() {
             return false;
         }
-        let forgone = match self.mark_buffer(BufferMark::Idle) {
+        let recorded = match self.mark_buffer(BufferMark::Idle) {
             Ok(false) => return false,
-            forgone => forgone,
+            recorded => recorded,
         };
-        self.buffer.forgoing = false;
+        self.buffer.disabling = false;
         self.buffer.used = false;
         let overlay = self.overlay_mut();
-        if forgone.is_err() {
+        if recorded.is_err() {
             overlay.break_log();
         }
         overlay.nvram_disabled();

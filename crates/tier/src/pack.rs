@@ -16,7 +16,7 @@
 
 use super::append::Appends;
 use super::children::Owner;
-use super::works::{Gathered, Job, Sealed, part_of};
+use super::works::{Job, MemoryRecord, Sealed, part_of};
 use crate::overlay::format::{RecordHeader, record};
 use crate::overlay::{Extent, PackTag, Site};
 use alloc::collections::VecDeque;
@@ -54,7 +54,7 @@ impl Packs {
     }
 
     /// The number of records that wait for a mark before they are written.
-    pub(crate) fn announcing(&self) -> u32 {
+    pub(crate) fn waiting_for_marks(&self) -> u32 {
         self.sealing.len() as u32
     }
 
@@ -89,7 +89,7 @@ impl Packs {
             return false;
         };
         self.replace_at(at);
-        self.memory.records.push(Gathered {
+        self.memory.records.push(MemoryRecord {
             sequence,
             at,
             buf,
@@ -101,8 +101,7 @@ impl Packs {
         true
     }
 
-    /// Another record takes this place in the log: the former records of the place are not read from memory
-    /// any more.
+    /// Another record takes this place in the log: its former records are not read from memory any more.
     fn replace_at(&mut self, at: u64) {
         let room = self.overlay.as_ref().map_or(0, |one| one.record_sectors());
         let end = at + PAGE_SECTORS + u64::from(room);
@@ -136,13 +135,13 @@ impl Packs {
         let sealed = self.memory.table_of(sequence);
         let payload = u64::from(sealed.payload_sectors);
         let extents = core::mem::take(&mut sealed.extents);
-        let announced = self.announced(&extents);
+        let marked = self.marked(&extents);
         self.memory.table_of(sequence).extents = extents;
-        let Some(announced) = announced else {
+        let Some(marked) = marked else {
             return false;
         };
         self.sealing.pop_front();
-        if let Err(error) = announced {
+        if let Err(error) = marked {
             self.sealed(sequence, Err(error));
             return true;
         }

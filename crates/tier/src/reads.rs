@@ -2,8 +2,8 @@
 //!
 //! The read cache is above the overlay: a block is held by its place in the main set, wherever its current
 //! copy is, and stays held when it is destaged. The main set owns the cache and knows the cost of a miss.
-//! While the tier serves, only clients' requests change the cache. A part of a read is divided into held and
-//! missing blocks:
+//! While the tier serves, only clients' requests change the cache. A part of a read has held and missing
+//! blocks:
 //!
 //! | part    | cause                                                              | next    |
 //! |---------|--------------------------------------------------------------------|---------|
@@ -95,7 +95,7 @@ impl Reads {
         match copy {
             None => self.read_part(Owner::Part(part), Site::Home, home, buf),
             Some((Kind::Also, at)) => {
-                let owner = Owner::FirstPart {
+                let owner = Owner::PrimaryPart {
                     part,
                     home,
                     at,
@@ -107,7 +107,7 @@ impl Reads {
             Some((_, at)) if !is_logged(at) => {
                 self.part_done(part, Err(RequestError::Unavailable));
             }
-            Some((kind, at)) if !self.read_gathered(part, at, buf) => {
+            Some((kind, at)) if !self.read_from_memory(part, at, buf) => {
                 let owner = Owner::LogPart {
                     part,
                     home,
@@ -138,7 +138,7 @@ impl Reads {
 
     /// A primary copy was read. If the read failed, or the copies are not trusted any more, the log has the
     /// data. If the log set was removed, all copies have it.
-    pub(crate) fn first_read(
+    pub(crate) fn primary_read(
         &mut self,
         part: PartTag,
         home: u64,
@@ -210,7 +210,7 @@ impl Reads {
         if read.left > 0 {
             return None;
         }
-        if read.result.is_ok() && self.keep_missing(part) {
+        if read.result.is_ok() && self.admit_missing(part) {
             return None;
         }
         let read = self.cached.remove(&part);
@@ -218,7 +218,7 @@ impl Reads {
     }
 
     /// Starts to copy the missing blocks into the cache. Returns false if none are admitted.
-    fn keep_missing(&mut self, part: PartTag) -> bool {
+    fn admit_missing(&mut self, part: PartTag) -> bool {
         let read = self.cached.get_mut(&part).expect("it has ended");
         let (begun, missing) = (read.begun, core::mem::take(&mut read.missing));
         let mut copies = Vec::new();
@@ -235,7 +235,7 @@ impl Reads {
         any
     }
 
-    pub(crate) fn gathered_read(&mut self, job: u32, part: PartTag, sequence: u64) {
+    pub(crate) fn memory_read(&mut self, job: u32, part: PartTag, sequence: u64) {
         self.jobs.list.remove(job);
         self.memory.end_reading(sequence);
         self.part_done(part, Ok(()));

@@ -2,10 +2,10 @@
 //!
 //! | state    | cause                                                        | next     |
 //! |----------|--------------------------------------------------------------|----------|
-//! | kept     | the command                                                  | emptying |
+//! | attached | the command                                                  | emptying |
 //! | emptying | the log is empty, and nothing is on its way there            | gone     |
-//! | emptying | the array stops, or the log cannot be destaged               | kept     |
-//! | emptying | the main set halts: its answer says why                      | kept     |
+//! | emptying | the array stops, or the log cannot be destaged               | attached |
+//! | emptying | the main set halts: its answer says why                      | attached |
 //!
 //! A tier that does not serve, or has no log set any more, leaves the answer to the main set.
 //!
@@ -15,8 +15,7 @@
 //! the log after the last check.
 //!
 //! Once the log set is removed, nothing goes there any more. Only then the main set records that it has no
-//! log set. After a crash before that record the log is needed or empty; after a later crash the array never
-//! had one.
+//! log set. A crash before that record finds the log needed or empty; a later one finds no trace of it.
 //!
 //! Owns no state: every floor may read [`Leaving`].
 
@@ -32,7 +31,7 @@ pub(crate) struct Removal {
 
 floor!(Removal over Destaging {});
 
-pub(crate) const NOT_HOME: &str = "the surrogate's log could not be destaged";
+pub(crate) const NOT_DESTAGED: &str = "the surrogate's log could not be destaged";
 
 impl Removal {
     /// Starts the removal that a command requested.
@@ -42,10 +41,10 @@ impl Removal {
             return self.answer_busy(tag, "a removal of its surrogate is already running");
         }
         let served = self.stage == Stage::Serving && !self.is_logless();
-        if served && self.leaving == Leaving::Kept && !self.home().mode().read_only {
+        if served && self.leaving == Leaving::Attached && !self.home().mode().read_only {
             self.leaving = Leaving::Emptying {
                 tag,
-                came_home: false,
+                destaged_once: false,
             };
         } else {
             self.let_home_answer(tag);
@@ -55,7 +54,7 @@ impl Removal {
     /// The main set decides whether the removal may be recorded, and answers.
     fn let_home_answer(&mut self, tag: CommandTag) {
         let command = Command::LogSet(None);
-        self.tell(Site::Home, Event::Command(tag, command));
+        self.step_set(Site::Home, Event::Command(tag, command));
     }
 
     /// Continues the removal. Returns false if it has to wait.
@@ -65,10 +64,10 @@ impl Removal {
         };
         let overlay = self.overlay();
         if self.home().halted() {
-            self.leaving = Leaving::Kept;
+            self.leaving = Leaving::Attached;
             self.let_home_answer(tag);
-        } else if overlay.is_stuck() && !overlay.is_void() {
-            self.keep_surrogate(NOT_HOME);
+        } else if overlay.is_stuck() && !overlay.is_drained() {
+            self.cancel_removal(NOT_DESTAGED);
         } else if self.has_emptied() {
             self.take_leave(tag);
         } else {
@@ -82,8 +81,8 @@ impl Removal {
         let overlay = self.overlay();
         let hasty = self.home().planted(Bug::RemovedUnderWay) && overlay.extents_instead() == 0;
         // Secondary copies are being brought in sync from the primary copies, which stay trusted until then.
-        let in_step = self.home().sectors_in_doubt() == 0;
-        in_step && (overlay.is_empty() || hasty)
+        let in_sync = self.home().sectors_in_doubt() == 0;
+        in_sync && (overlay.is_empty() || hasty)
     }
 
     /// Only the main set is valid from now on. It records the removal and answers.
@@ -103,21 +102,20 @@ impl Removal {
         self.let_home_answer(tag);
     }
 
-    /// A destage has ended. It may have been cut short, by an error or because the primary copies are no
-    /// longer trusted.
-    pub(crate) fn leaving_came_home(&mut self) {
+    /// A destage has ended. It may have been cut short, by an error or a loss of trust in primary copies.
+    pub(crate) fn removal_destage_ended(&mut self) {
         if self.overlay.as_ref().is_some_and(|one| one.fell_short()) {
-            self.keep_surrogate(NOT_HOME);
+            self.cancel_removal(NOT_DESTAGED);
         }
-        if let Leaving::Emptying { came_home, .. } = &mut self.leaving {
-            *came_home = true;
+        if let Leaving::Emptying { destaged_once, .. } = &mut self.leaving {
+            *destaged_once = true;
         }
     }
 
     /// Cancels the removal: the log set stays in use.
-    pub(crate) fn keep_surrogate(&mut self, why: &'static str) {
+    pub(crate) fn cancel_removal(&mut self, why: &'static str) {
         if let Leaving::Emptying { tag, .. } = self.leaving {
-            self.leaving = Leaving::Kept;
+            self.leaving = Leaving::Attached;
             self.answer_busy(tag, why);
         }
     }

@@ -47,16 +47,14 @@ impl Status {
         self.disks().chain(buffer.flat_map(|one| &one.set.members))
     }
 
-    /// Whether flushes can make data durable: true unless a member that is current, or is to become so, is
-    /// volatile.
+    /// Whether flushes can make data durable: true unless a current or future member is volatile.
     pub fn is_durable(&self) -> bool {
         let counts =
             |one: &MemberStatus| !matches!(one.state, MemberState::Failed | MemberState::Foreign);
         !self.all_members().any(|one| one.volatile && counts(one))
     }
 
-    /// The members of the main set and of the log set, which may be drives with spindles; those of NVRAM are
-    /// not.
+    /// The members of the main set and of the log set, which may have spindles; those of NVRAM have none.
     pub fn disks(&self) -> impl Iterator<Item = &MemberStatus> {
         let of_surrogate = self.surrogate.iter().flat_map(|one| &one.set.members);
         self.members.iter().chain(of_surrogate)
@@ -98,8 +96,7 @@ pub struct OverlayStatus {
     pub broken: bool,
     /// The log failed, and the primary copies have all that it had: writes go on without it (GRAID).
     pub without_log: bool,
-    /// The log has no room, and is not destaged: it failed for want of space, or the last destage was cut
-    /// short.
+    /// The log has no room, and is not destaged: it lacked space, or the last destage was cut short.
     pub full: bool,
     /// The primary copies are trusted to have what goes into the log (GRAID).
     pub ahead: bool,

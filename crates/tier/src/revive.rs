@@ -53,8 +53,7 @@ use restripe_array::{
     Command, CommandError, Event, Fact, Halt, Nanos, Request, RequestOp, SECTOR_BYTES, StartMode,
 };
 
-/// The time between two attempts while the primary copies serve without their log: the mirrors spin up for
-/// each attempt.
+/// The time between two attempts while primary copies serve without their log: each spins the mirrors up.
 const RETRY_OF_LOG: Nanos = Nanos::from_secs(10);
 
 #[derive(Default)]
@@ -117,8 +116,7 @@ impl Revival {
         }
     }
 
-    /// Whether the log serves, but takes no more writes: in a set without redundancy a write finds no space,
-    /// and nothing halts.
+    /// Whether the log serves, but takes no more writes: without redundancy a full set does not halt.
     fn is_log_left(&self) -> bool {
         let (log, overlay) = (self.log(), self.overlay.as_ref());
         let broken = overlay.is_some_and(|one| one.is_broken() && !one.is_logless());
@@ -131,7 +129,7 @@ impl Revival {
         let asks = matches!(event, Event::Request(_) | Event::Command(..));
         if self.attempt.rests() && self.calls_for_it(&event) {
             self.attempt = Attempt::Draining;
-            if !self.gathers_writes()
+            if !self.packs_writes()
                 && let Some(overlay) = &mut self.overlay
             {
                 overlay.rest();
@@ -151,7 +149,7 @@ impl Revival {
         if self.halted_sites().next().is_none() && !self.is_log_left() {
             return false;
         }
-        let serves = matches!(self.stage, Stage::Serving | Stage::Alone);
+        let serves = matches!(self.stage, Stage::Serving | Stage::MainOnly);
         let may_write = !self.revive.mode.read_only && !self.is_leaving();
         let asks = match event {
             Event::Request(request) => {
@@ -162,14 +160,14 @@ impl Revival {
             _ => false,
         };
         let overlay = self.overlay.as_ref();
-        let unlogged = overlay.is_some_and(|one| one.is_alone() && !one.is_void());
-        let held_ahead = unlogged && !self.is_logless() && !self.home().halted();
+        let unlogged = overlay.is_some_and(|one| one.is_primary_only() && !one.is_drained());
+        let held_unlogged = unlogged && !self.is_logless() && !self.home().halted();
         let fit = self.only_space_is_missing() && !self.has_lost_touch();
-        serves && may_write && asks && !held_ahead && fit
+        serves && may_write && asks && !held_unlogged && fit
     }
 
-    /// Whether the log of a code cache failed for another reason. Then writes may be in memory only, and no
-    /// attempt may drop them.
+    /// Whether a code cache's log failed for another reason. Then no attempt may drop writes that only memory
+    /// has.
     fn has_lost_touch(&self) -> bool {
         let overlay = self.overlay.as_ref();
         overlay.is_some_and(|one| one.pack_state().is_some() && one.is_broken())
@@ -183,11 +181,10 @@ impl Revival {
         halts.iter().all(fits)
     }
 
-    /// Whether clients need the halted set. Flushes need a broken log, and so do writes over the data that it
-    /// has.
+    /// Whether clients need the halted set. Flushes need a broken log, as do writes over its data.
     fn needs_revival(&self, request: &Request) -> bool {
-        let ahead = self.surrogate.redirect.goes_ahead();
-        let all = self.has_no_space(Site::Home) || self.gathers_writes() || ahead;
+        let defers = self.surrogate.redirect.goes_ahead();
+        let all = self.has_no_space(Site::Home) || self.packs_writes() || defers;
         let flushes = request.op == RequestOp::Flush;
         all || flushes || self.refused_write || self.meets_log(request)
     }
@@ -241,27 +238,27 @@ impl Revival {
         if !self.halted_sites().all(quiet) {
             return false;
         }
-        if self.gathers_writes() {
+        if self.packs_writes() {
             let users = self.overlay.as_ref().is_none_or(|one| one.is_idle());
-            return users && self.keeping.is_idle();
+            return users && self.read_parts.is_idle();
         }
         self.overlay.as_ref().is_none_or(Overlay::is_quiet)
             && self.works_idle()
             && self.children_idle()
-            && self.keeping.is_idle()
+            && self.read_parts.is_idle()
             && self.clean_copies.is_empty()
     }
 
     fn begin_revival(&mut self) {
         let home = self.home().ties();
-        let stays = self.gathers_writes();
+        let stays = self.packs_writes();
         let mut former = Former {
             sets: PerSet::default(),
             started: self.started,
             stage: self.stage,
             absent: self.absent.take(),
             buffer_absent: self.buffer_absent.take(),
-            keeps_overlay: stays,
+            overlay_stays: stays,
             overlay: None,
             home,
         };
@@ -300,7 +297,7 @@ impl Revival {
             unreachable!("just seen");
         };
         let former = *former;
-        if self.stage == Stage::Alone && former.stage == Stage::Serving {
+        if self.stage == Stage::MainOnly && former.stage == Stage::Serving {
             // The log is not there yet.
             self.attempt = Attempt::Starting(Box::new(former));
             return self.refuse_revival(CommandError::NoSpace);
@@ -310,7 +307,7 @@ impl Revival {
                 self.sets[site].go_on_after(set);
             }
         }
-        if !former.keeps_overlay {
+        if !former.overlay_stays {
             self.at_home(|home| home.cache_forgets());
             self.begin_destaging_anew();
         }
@@ -340,7 +337,7 @@ impl Revival {
             .into_iter()
             .filter(|site| former.sets[*site].is_some());
         let mut quiet = renewed.map(|site| self.sets[site].idle_but_for_orphans());
-        let above = former.keeps_overlay || self.works_idle() && self.children_idle();
+        let above = former.overlay_stays || self.works_idle() && self.children_idle();
         quiet.all(|quiet| quiet) && above
     }
 

@@ -73,7 +73,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// The first `homes` members are the main set's, the next `logs` the log set's, and the others the NVRAM
+    /// The first `homes` members are the main set's, the next `logs` the log set's, the others the NVRAM
     /// set's.
     pub(crate) fn new(members: &[MemberInfo], homes: usize, logs: usize) -> Route {
         let mut route = Route {
@@ -115,8 +115,7 @@ impl Route {
         Some(info)
     }
 
-    /// The set of a device, and its number there. An unknown device goes to the main set, which does not know
-    /// it either.
+    /// The set of a device, and its number there. An unknown device counts as the main set's.
     pub(crate) fn set_of(&self, member: Member) -> (Site, Member) {
         match self.places.get(usize::from(member.0)) {
             Some(place) => (place.site, place.local),

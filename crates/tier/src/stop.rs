@@ -28,7 +28,7 @@ floor!(Stops over Starting { stop });
 
 impl Stops {
     pub(crate) fn begin_stop(&mut self, tag: CommandTag) {
-        if !matches!(self.stage, Stage::Serving | Stage::Alone) {
+        if !matches!(self.stage, Stage::Serving | Stage::MainOnly) {
             return self.answer_busy(tag, "the array is not serving");
         }
         self.stop = Some(Stop {
@@ -37,7 +37,7 @@ impl Stops {
         });
         self.stage = Stage::Stopping(Stopping::Draining);
         self.refuse_held();
-        self.keep_surrogate("the array is stopping");
+        self.cancel_removal("the array is stopping");
         if let Some(overlay) = &mut self.overlay {
             overlay.rest();
         }
@@ -60,7 +60,7 @@ impl Stops {
         let works = !self.works_idle()
             || !self.packs_idle()
             || !self.buffer.is_idle()
-            || !self.keeping.is_idle()
+            || !self.read_parts.is_idle()
             || !self.clean_copies.is_empty();
         if !quiet || works || !self.children_idle() {
             return false;
@@ -68,16 +68,15 @@ impl Stops {
         self.forget_redirects();
         let overlay = self.overlay.as_ref();
         let empty = overlay.is_none_or(|one| one.holds_nothing_instead());
-        // While secondary copies are brought in sync from the primary copies, writes still go to the primary
-        // copies first.
+        // While secondary copies are brought in sync, writes still go to the primary copies first.
         if empty && self.home().records_primary_first() && self.home().sectors_in_doubt() == 0 {
             self.at_home(|core| {
                 core.set_ahead(false);
                 core.clean_by_and_by();
             });
         }
-        if self.home().is_all_dirty() && self.knows_what_is_ahead() {
-            self.leave_ahead();
+        if self.home().is_all_dirty() && self.knows_deferred() {
+            self.record_deferred();
             self.number_stop();
             return true;
         }
@@ -95,8 +94,8 @@ impl Stops {
     /// The log has all sectors in which the main set's copies may differ, or is invalid. It also has all
     /// records of the NVRAM set.
     pub(crate) fn stop_flushed(&mut self, result: Result<(), RequestError>) {
-        let alone = result.is_err() || self.home().records_primary_only();
-        match (self.home().is_all_dirty(), alone) {
+        let primary_only = result.is_err() || self.home().records_primary_only();
+        match (self.home().is_all_dirty(), primary_only) {
             (true, true) => self.at_home(|home| home.set_alone()),
             (true, false) => self.at_home(|home| home.clean_by_and_by()),
             (false, _) => {}
@@ -129,8 +128,7 @@ impl Stops {
         writes && self.overlay.is_some() && !self.is_logless() && sets.iter().all(tied)
     }
 
-    /// False while a number is being recorded. A set that cannot be written gets none: the sets stop as they
-    /// are.
+    /// False while a number is being recorded. If a set cannot be written, the sets stop as they are.
     fn number_on(&mut self, session: u32, last: u32) -> bool {
         match self.number_sets(session) {
             Ok(false) => return false,
@@ -145,7 +143,7 @@ impl Stops {
 
     fn stop_set(&mut self, site: Site) {
         self.stage = Stage::Stopping(Stopping::Set(site));
-        self.tell(site, Event::Command(child_command(site), Command::Stop));
+        self.step_set(site, Event::Command(child_command(site), Command::Stop));
     }
 
     /// A set has answered a command of the tier's own. Errors name members by the tier's numbers.
@@ -168,8 +166,7 @@ impl Stops {
         }
     }
 
-    /// An error of an empty log set is ignored: a log set that could not be marked clean is detected at its
-    /// next start.
+    /// An error of an empty log set is ignored: its next start detects that it was not marked clean.
     fn note_log_stop(&mut self, site: Site, result: Result<(), CommandError>) {
         let holds = self.overlay.as_ref();
         if site == Site::Home || holds.is_some_and(|one| !one.holds_nothing_instead()) {
@@ -179,7 +176,7 @@ impl Stops {
 
     /// Stores the first error of the sets for the answer.
     fn note_stop(&mut self, result: Result<(), CommandError>) {
-        let stop = self.stop.as_mut().expect("one is under way");
+        let stop = self.stop.as_mut().expect("one is in progress");
         if stop.result.is_ok() {
             stop.result = result;
         }
@@ -187,7 +184,7 @@ impl Stops {
 
     fn stopped(&mut self) {
         self.stage = Stage::Stopped;
-        let Stop { tag, result } = self.stop.take().expect("one is under way");
+        let Stop { tag, result } = self.stop.take().expect("one is in progress");
         if result.is_ok() {
             self.out.push(Action::Fact(Fact::Stopped));
         }

@@ -109,7 +109,7 @@ impl Tier {
             Event::Arrived(info) => self.arrived(info),
             Event::Departed(member) => {
                 let (site, member) = self.route.set_of(member);
-                self.tell_former(site, &Event::Departed(member));
+                self.step_former_set(site, &Event::Departed(member));
                 self.deliver(site, Event::Departed(member));
             }
             Event::Command(tag, command) => self.command(tag, command),
@@ -123,7 +123,7 @@ impl Tier {
 
     /// Gives a set an event, and attends to its answer.
     pub(crate) fn deliver(&mut self, site: Site, event: Event) {
-        self.tell(site, event);
+        self.step_set(site, event);
         self.attend();
     }
 
@@ -239,8 +239,8 @@ impl Tier {
         }
         match self.stage {
             Stage::Serving => self.request_overlaid(request),
-            Stage::Alone => {
-                let owner = Owner::User(request.tag);
+            Stage::MainOnly => {
+                let owner = Owner::Client(request.tag);
                 self.ask(Site::Home, owner, request);
             }
             _ => self.reply(request.tag, Err(RequestError::Unavailable)),
@@ -255,11 +255,11 @@ impl Tier {
             return self.reply(request.tag, Err(error));
         }
         if request.op == RequestOp::Read {
-            self.begin_keeping(&request);
+            self.begin_read_copies(&request);
         }
         let redirect = request.op.changes() && self.redirects(&request);
         if redirect && self.surrogate.redirect == crate::Redirect::Reraid {
-            self.note_gathered();
+            self.note_packed();
         }
         self.overlay_mut().request(request, redirect);
     }
@@ -269,7 +269,7 @@ impl Tier {
         match (&self.overlay, self.stage) {
             _ if !self.attempt.rests() => self.revive.has_room(self.config.limits.requests),
             (Some(overlay), Stage::Serving) => overlay.ready(),
-            (_, Stage::Alone) => self.none_waits_for(Site::Home) && self.home().has_room(),
+            (_, Stage::MainOnly) => self.none_waits_for(Site::Home) && self.home().has_room(),
             _ => true,
         }
     }
@@ -288,7 +288,7 @@ impl Tier {
                 sequence,
                 request,
                 all,
-            } => self.write_beside(sequence, request, all),
+            } => self.queue_primary_write(sequence, request, all),
             Effect::Pass { part, request } => {
                 self.ask(Site::Home, Owner::Part(part), request);
             }
@@ -310,25 +310,25 @@ impl Tier {
                 payload_sectors,
                 durable,
             } => self.seal(sequence, extents, payload_sectors, durable),
-            Effect::WriteNvram(wanted) => self.keep_version(wanted),
-            Effect::DisableNvram => self.forgo_buffer(),
+            Effect::WriteNvram(wanted) => self.queue_version(wanted),
+            Effect::DisableNvram => self.disable_buffer(),
             Effect::Fetch { part, pieces } => self.fetch(part, pieces),
             Effect::Move { part, at, sectors } => self.moves.push_back((part, at, sectors)),
             Effect::Moved { buf } => self.release_moved(buf),
-            Effect::Forget { home, log } => self.forget_kept(home, &log),
+            Effect::Forget { home, log } => self.forget_staged(home, &log),
             Effect::ExpectWrites { home, soon } => {
                 self.at_home(|core| core.foresee_writes(home, soon))
             }
-            Effect::Destage { part, extents } => self.send_home(part, extents),
-            Effect::Void { part, below } => self.void(part, None, below),
+            Effect::Destage { part, extents } => self.queue_copy(part, extents),
+            Effect::Void { part, below } => self.make_obsolete(part, None, below),
             Effect::Reuse {
                 part,
                 segment,
                 durable,
-            } => self.void(part, Some(segment), durable),
+            } => self.make_obsolete(part, Some(segment), durable),
             Effect::Copied(copy, result) => self.copied(copy, result),
             Effect::Reply(tag, result) => {
-                if !self.keeps(tag, result) {
+                if !self.holds_reply(tag, result) {
                     self.answer(tag, result);
                 }
             }
@@ -338,9 +338,9 @@ impl Tier {
     /// Starts work that waited for a mark, for its time or for a buffer. Returns false if none could start.
     fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
-        let packs = packs | self.next_version() | self.next_forgo();
+        let packs = packs | self.next_version() | self.advance_disable();
         let destages = self.next_fetch() | self.next_copy() | self.next_move();
-        packs | self.next_beside() | self.next_append() | destages | self.next_anchors()
+        packs | self.next_primary_write() | self.next_append() | destages | self.next_anchors()
     }
 
     fn computed(&mut self, tag: Tag, mut compute: Box<Compute>, verdict: Verdict) {
@@ -360,8 +360,8 @@ impl Tier {
                 self.jobs.list.remove(tag.0);
                 self.overlay_mut().packed(pack);
             }
-            (Some(Job::Gathered { part, sequence }), _) => {
-                self.gathered_read(tag.0, part, sequence);
+            (Some(Job::ReadMemory { part, sequence }), _) => {
+                self.memory_read(tag.0, part, sequence);
             }
             (Some(Job::Seal(sequence)), Verdict::Checksum(crc)) => {
                 self.put_sealed_header(tag.0, sequence, crc);
@@ -371,11 +371,11 @@ impl Tier {
                 self.put_version(tag.0, index, crc);
             }
             (Some(Job::Version(index)), _) => self.write_version(tag.0, index),
-            (Some(Job::Keep(load)), _) => self.piece_kept(tag.0, load),
+            (Some(Job::Stage(load)), _) => self.piece_staged(tag.0, load),
             (Some(Job::Cached { part, memory, way }), _) => {
                 self.cached_copied(tag.0, part, memory, way);
             }
-            (Some(Job::CopyHome(copy)), _) => self.copy_moved(tag.0, copy, Ok(())),
+            (Some(Job::DestageCopy(copy)), _) => self.copy_moved(tag.0, copy, Ok(())),
             (Some(Job::Append(_)), Verdict::Checksum(crc)) => self.put_header(tag.0, crc),
             (Some(Job::Append(_)), _) => self.write_record(tag.0),
             (Some(Job::Anchor(page)), _) => self.put_anchor(tag.0, page),
@@ -386,20 +386,20 @@ impl Tier {
 
     fn child_ended(&mut self, owner: Owner, result: Result<(), RequestError>) {
         let result = match owner {
-            Owner::Job(job) if self.reads_first(job) => result,
+            Owner::Job(job) if self.reads_primary(job) => result,
             Owner::LogPart { .. } | Owner::Job(_) => result.map_err(|error| self.of_log(error)),
             _ => result,
         };
         match owner {
-            Owner::User(tag) => self.reply(tag, result),
+            Owner::Client(tag) => self.reply(tag, result),
             Owner::Part(part) => self.part_done(part, result),
-            Owner::FirstPart {
+            Owner::PrimaryPart {
                 part,
                 home,
                 at,
                 buf,
-            } => self.first_read(part, home, at, buf, result),
-            Owner::Beside(sequence) => self.primaries_written(sequence, result),
+            } => self.primary_read(part, home, at, buf, result),
+            Owner::Primaries(sequence) => self.primaries_written(sequence, result),
             // The main set has the data, too.
             Owner::LogPart {
                 part,
@@ -426,7 +426,7 @@ impl Tier {
     fn job_child_ended(&mut self, job: u32, result: Result<(), RequestError>) {
         match self.jobs.list.get(job).copied() {
             Some(Job::Append(_)) => self.append_written(job, result),
-            Some(Job::CopyHome(copy)) => self.copy_moved(job, copy, result),
+            Some(Job::DestageCopy(copy)) => self.copy_moved(job, copy, result),
             Some(Job::Anchor(page)) => {
                 let all = self.anchor_written(job, page, result);
                 if let Some(result) = all.filter(|_| self.start.is_some()) {
@@ -444,12 +444,12 @@ impl Tier {
             Some(
                 Job::CopyOut(_)
                 | Job::Pack(_)
-                | Job::Gathered { .. }
-                | Job::Keep(_)
+                | Job::ReadMemory { .. }
+                | Job::Stage(_)
                 | Job::Cached { .. },
             )
             | None => {
-                unreachable!("it asked for nothing, or is over")
+                unreachable!("it requested nothing, or has ended")
             }
         }
     }

@@ -32,7 +32,7 @@ impl Tier {
         let mut set = self.set_status(Site::Home);
         set.state = match self.stage {
             Stage::Idle | Stage::Starting => ArrayState::Starting,
-            Stage::Serving | Stage::Alone => set.state,
+            Stage::Serving | Stage::MainOnly => set.state,
             Stage::Stopping(_) => ArrayState::Stopping,
             Stage::Stopped => ArrayState::Stopped,
         };
@@ -127,7 +127,7 @@ impl Tier {
             without_log: self.goes_on_without_log(),
             full: self.log_has_no_space() || self.does_not_empty(overlay),
             ahead: overlay.trusts(),
-            alone: overlay.is_alone(),
+            alone: overlay.is_primary_only(),
             logless: overlay.is_logless(),
             mirrors_asleep,
             mirrors_restless: self.home().mirrors_in(Power::Restless),
@@ -145,7 +145,7 @@ impl Tier {
         let home = self.home();
         Some(CodeCacheStatus {
             gathering: overlay.pack_state()?,
-            announcing: self.announcing(),
+            announcing: self.waiting_for_marks(),
             short: overlay.pressure() >= Pressure::Reclaim,
             starved: overlay.is_starved(),
             destaging: self.is_destaging(),

@@ -106,14 +106,15 @@ impl Works {
     /// The memory of the oldest record that is in the log and that no read uses.
     pub(crate) fn forget_oldest(&mut self) -> Option<Buf> {
         let overlay = self.overlay.as_ref();
-        let held = |one: &Gathered| overlay.is_some_and(|overlay| overlay.is_held(one.sequence));
-        let idle = |one: &Gathered| one.landed && one.readers == 0 && !held(one);
+        let held =
+            |one: &MemoryRecord| overlay.is_some_and(|overlay| overlay.is_held(one.sequence));
+        let idle = |one: &MemoryRecord| one.landed && one.readers == 0 && !held(one);
         let index = self.memory.records.iter().position(idle)?;
         Some(self.memory.records.remove(index).buf)
     }
 
     /// Serves a read of the log from memory, if the record is there.
-    pub(crate) fn read_gathered(&mut self, part: PartTag, sector: u64, buf: BufRef) -> bool {
+    pub(crate) fn read_from_memory(&mut self, part: PartTag, sector: u64, buf: BufRef) -> bool {
         if self.home().planted(Bug::BufferMissed) {
             return false;
         }
@@ -124,7 +125,7 @@ impl Works {
         };
         one.readers += 1;
         let (sequence, source) = (one.sequence, part_of(one, sector, sectors));
-        self.copy(Job::Gathered { part, sequence }, Some(source), buf);
+        self.copy(Job::ReadMemory { part, sequence }, Some(source), buf);
         true
     }
 }
@@ -166,7 +167,7 @@ pub(crate) enum Job {
     /// A copy into a record in memory.
     Pack(PackTag),
     /// A read of a record in memory.
-    Gathered {
+    ReadMemory {
         part: PartTag,
         sequence: u64,
     },
@@ -178,7 +179,7 @@ pub(crate) enum Job {
     Slot,
     /// A read of part of the log for a destage, and a copy out of it into staged pages: by the load's number.
     Load(u32),
-    Keep(u32),
+    Stage(u32),
     /// A copy between a client's buffer and the read cache.
     Cached {
         part: PartTag,
@@ -187,7 +188,7 @@ pub(crate) enum Job {
     },
     Append(Append),
     /// By its number in [`super::destage`].
-    CopyHome(u32),
+    DestageCopy(u32),
     Anchor(AnchorPage),
     CopyOut(CopyOut),
     /// Part of the log that is read to be moved.
@@ -214,7 +215,7 @@ pub(crate) struct Sealed {
 }
 
 #[derive(Debug)]
-pub(crate) struct Gathered {
+pub(crate) struct MemoryRecord {
     pub(crate) sequence: u64,
     /// The place of its header in the log.
     pub(crate) at: u64,
@@ -230,7 +231,7 @@ pub(crate) struct Gathered {
 #[derive(Default)]
 pub(crate) struct Memory {
     /// The oldest first.
-    pub(crate) records: Vec<Gathered>,
+    pub(crate) records: Vec<MemoryRecord>,
 }
 
 impl Memory {
@@ -259,7 +260,7 @@ impl Memory {
         found.expect("it is in memory")
     }
 
-    pub(crate) fn of(&mut self, sequence: u64) -> &mut Gathered {
+    pub(crate) fn of(&mut self, sequence: u64) -> &mut MemoryRecord {
         let index = self.index_of(sequence);
         &mut self.records[index]
     }
@@ -270,10 +271,10 @@ impl Memory {
         sealed.expect("it was sealed")
     }
 
-    /// The record in memory that has these sectors of the log. A record that is being filled has room for a
-    /// payload of `room`.
-    pub(crate) fn at(&mut self, sector: u64, sectors: u64, room: u64) -> Option<&mut Gathered> {
-        let has = |one: &&mut Gathered| {
+    /// The record in memory that has these sectors of the log. One being filled has room for a payload of
+    /// `room`.
+    pub(crate) fn at(&mut self, sector: u64, sectors: u64, room: u64) -> Option<&mut MemoryRecord> {
+        let has = |one: &&mut MemoryRecord| {
             let payload = match &one.sealed {
                 Some(sealed) => PAGE_SECTORS + u64::from(sealed.payload_sectors),
                 None => PAGE_SECTORS + room,
@@ -285,7 +286,7 @@ impl Memory {
 }
 
 /// The part of a record's memory that has these sectors of the log.
-pub(crate) fn part_of(one: &Gathered, at: u64, sectors: u64) -> BufRef {
+pub(crate) fn part_of(one: &MemoryRecord, at: u64, sectors: u64) -> BufRef {
     let whole = BufRef::new(one.buf, 0, LARGE_BYTES);
     let offset = (at - one.at) * SECTOR_BYTES;
     whole.part(offset as u32, (sectors * SECTOR_BYTES) as u32)

@@ -1,8 +1,7 @@
-//! Copies into the main set. Data that is adjacent there is collected from memory and from the log, and
-//! written in one request.
+//! Copies into the main set. Data that is adjacent there is collected from memory and log, and written at
+//! once.
 //!
-//! Owns the copies that wait for their time or a buffer, and those in flight. While clients are busy, copies
-//! go at a minimum rate.
+//! Owns the copies that wait or are in flight. While clients are busy, copies go at a minimum rate.
 
 use super::staging::Staging;
 use crate::children::Owner;
@@ -21,7 +20,7 @@ const IDLE: Nanos = Nanos::from_millis(20);
 
 /// A copy into the main set, of extents that are adjacent there.
 #[derive(Clone, Debug)]
-pub(crate) struct CopyHome {
+pub(crate) struct DestageCopy {
     part: PartTag,
     extents: Vec<Extent>,
     buf: Buf,
@@ -34,7 +33,7 @@ pub(crate) struct CopyHome {
     failed: Option<RequestError>,
 }
 
-impl CopyHome {
+impl DestageCopy {
     pub(crate) fn sectors(&self) -> u32 {
         self.extents.iter().map(|extent| extent.sectors).sum()
     }
@@ -45,7 +44,7 @@ impl CopyHome {
     }
 
     /// Whether the primary copies have the data.
-    fn is_first(&self) -> bool {
+    fn is_primary(&self) -> bool {
         self.extents[0].kind == Kind::Also
     }
 
@@ -53,7 +52,7 @@ impl CopyHome {
         self.extents.iter().all(|extent| is_logged(extent.at))
     }
 
-    fn forgo_first(&mut self) {
+    fn use_log_copy(&mut self) {
         for extent in &mut self.extents {
             extent.kind = Kind::Instead;
         }
@@ -82,19 +81,19 @@ pub(crate) struct Copies {
     next_copy: Nanos,
     /// Copies that wait for their time, or for a buffer.
     copies_waiting: VecDeque<(PartTag, Vec<Extent>)>,
-    copies_home: Slab<CopyHome>,
+    destage_copies: Slab<DestageCopy>,
 }
 
-floor!(Copies over Staging { next_copy, copies_waiting, copies_home });
+floor!(Copies over Staging { next_copy, copies_waiting, destage_copies });
 
 impl Copies {
     /// Whether no copy is in flight or waits.
     pub(crate) fn copies_idle(&self) -> bool {
-        self.copies_waiting.is_empty() && self.copies_home.is_empty()
+        self.copies_waiting.is_empty() && self.destage_copies.is_empty()
     }
 
     /// Queues a copy of adjacent extents to the main set.
-    pub(crate) fn send_home(&mut self, part: PartTag, extents: Vec<Extent>) {
+    pub(crate) fn queue_copy(&mut self, part: PartTag, extents: Vec<Extent>) {
         self.copies_waiting.push_back((part, extents));
     }
 
@@ -103,14 +102,14 @@ impl Copies {
             return false;
         };
         let sectors = extents.iter().map(|extent| extent.sectors).sum();
-        if !self.may_copy_home(sectors) {
+        if !self.may_copy(sectors) {
             return false;
         }
         let Some(buf) = self.large_buffer() else {
             return false;
         };
         let (part, extents) = self.copies_waiting.pop_front().expect("it was seen");
-        let copy = self.copies_home.insert(CopyHome {
+        let copy = self.destage_copies.insert(DestageCopy {
             part,
             extents,
             buf,
@@ -124,18 +123,17 @@ impl Copies {
         true
     }
 
-    fn copy_home(&mut self, copy: u32) -> &mut CopyHome {
-        let found = self.copies_home.get_mut(copy);
-        found.expect("it is on its way home")
+    fn destage_copy(&mut self, copy: u32) -> &mut DestageCopy {
+        let found = self.destage_copies.get_mut(copy);
+        found.expect("its copy is in flight")
     }
 
-    /// Collects the data that moves now: from memory where that has it, from the log, or from the primary
-    /// copies.
+    /// Collects the data that moves now: from memory if it is there, from the log, or from primary copies.
     fn gather_copy(&mut self, copy: u32) {
-        let found = self.copy_home(copy);
+        let found = self.destage_copy(copy);
         found.writing = false;
-        if found.is_first() {
-            return self.read_firsts(copy);
+        if found.is_primary() {
+            return self.read_primaries(copy);
         }
         let (pieces, home) = (found.pieces(), found.home());
         let whole = copy_of(found.step, found.buf);
@@ -143,15 +141,15 @@ impl Copies {
             .into_iter()
             .flat_map(|piece| self.sources_of(piece))
             .collect();
-        self.copy_home(copy).under_way = parts.len() as u32; // a sector each at least
+        self.destage_copy(copy).under_way = parts.len() as u32; // a sector each at least
         for (piece, source) in parts {
             let bytes = (u64::from(piece.sectors) * SECTOR_BYTES) as u32;
             let offset = ((piece.home - home) * SECTOR_BYTES) as u32;
             let target = whole.part(offset, bytes);
             match source {
-                Some(_) => self.copy(Job::CopyHome(copy), source, target),
+                Some(_) => self.copy(Job::DestageCopy(copy), source, target),
                 None => {
-                    let job = self.jobs.list.insert(Job::CopyHome(copy));
+                    let job = self.jobs.list.insert(Job::DestageCopy(copy));
                     let at = self.log_sector(piece.at);
                     self.read(Site::Log, Owner::Job(job), at, target);
                 }
@@ -160,17 +158,17 @@ impl Copies {
     }
 
     /// Reads from the primary copies, for the secondary copies.
-    fn read_firsts(&mut self, copy: u32) {
-        let found = self.copy_home(copy);
+    fn read_primaries(&mut self, copy: u32) {
+        let found = self.destage_copy(copy);
         found.under_way = 1;
         let (home, target) = (found.home(), copy_of(found.step, found.buf));
-        let owner = Owner::Job(self.jobs.list.insert(Job::CopyHome(copy)));
+        let owner = Owner::Job(self.jobs.list.insert(Job::DestageCopy(copy)));
         self.read_copies(Site::Home, owner, home, target, parts::Copies::First);
     }
 
     pub(crate) fn copy_moved(&mut self, job: u32, copy: u32, result: Result<(), RequestError>) {
         self.jobs.list.remove(job);
-        let found = self.copy_home(copy);
+        let found = self.destage_copy(copy);
         found.under_way -= 1;
         if let Err(error) = result {
             // An error that may pass is no loss: it takes precedence.
@@ -181,17 +179,17 @@ impl Copies {
         if found.under_way > 0 {
             return;
         }
-        let again = found.is_first() && !found.writing && found.is_logged();
+        let again = found.is_primary() && !found.writing && found.is_logged();
         let (failed, writing) = (found.failed.take(), found.writing);
         if failed.is_some() && again && !self.log_is_broken() {
             // The log has the data, too. Then all copies are written from there.
-            self.copy_home(copy).forgo_first();
+            self.destage_copy(copy).use_log_copy();
             return self.gather_copy(copy);
         }
-        let found = self.copy_home(copy);
+        let found = self.destage_copy(copy);
         match (failed, writing) {
             (None, false) => self.write_copy(copy),
-            (None, true) => self.piece_home(copy),
+            (None, true) => self.piece_done(copy),
             (Some(RequestError::Lost { .. }), false) if found.step > 1 => {
                 // Sector by sector, so that no sector is lost that could be read.
                 found.step = 1;
@@ -199,28 +197,28 @@ impl Copies {
             }
             (Some(RequestError::Lost { .. }), false) => {
                 let home = found.home();
-                self.lose_for_good(home, 1);
-                self.piece_home(copy);
+                self.lose_everywhere(home, 1);
+                self.piece_done(copy);
             }
             (Some(error), _) => self.end_copy(copy, Err(error)),
         }
     }
 
     fn write_copy(&mut self, copy: u32) {
-        let found = self.copy_home(copy);
+        let found = self.destage_copy(copy);
         (found.writing, found.under_way) = (true, 1);
         let (home, source) = (found.home(), copy_of(found.step, found.buf));
-        let copies = match found.is_first() {
+        let copies = match found.is_primary() {
             true => parts::Copies::Further,
             false => parts::Copies::All,
         };
-        let owner = Owner::Job(self.jobs.list.insert(Job::CopyHome(copy)));
+        let owner = Owner::Job(self.jobs.list.insert(Job::DestageCopy(copy)));
         self.write_copies(Site::Home, owner, home, source, copies);
     }
 
     /// The data that moved is in the main set, or lost.
-    fn piece_home(&mut self, copy: u32) {
-        let found = self.copy_home(copy);
+    fn piece_done(&mut self, copy: u32) {
+        let found = self.destage_copy(copy);
         found.done += found.step;
         if found.done < found.sectors() {
             self.gather_copy(copy);
@@ -230,18 +228,18 @@ impl Copies {
     }
 
     fn end_copy(&mut self, copy: u32, result: Result<(), RequestError>) {
-        let over = self.copies_home.remove(copy);
-        let over = over.expect("it is on its way home");
+        let over = self.destage_copies.remove(copy);
+        let over = over.expect("its copy is in flight");
         self.buffers.release(over.buf);
         self.part_done(over.part, result);
     }
 
     /// Whether a job reads the primary copies.
-    pub(crate) fn reads_first(&self, job: u32) -> bool {
+    pub(crate) fn reads_primary(&self, job: u32) -> bool {
         match self.jobs.list.get(job) {
-            Some(Job::CopyHome(copy)) => {
-                let copy = self.copies_home.get(*copy);
-                copy.is_some_and(|copy| copy.is_first() && !copy.writing)
+            Some(Job::DestageCopy(copy)) => {
+                let copy = self.destage_copies.get(*copy);
+                copy.is_some_and(|copy| copy.is_primary() && !copy.writing)
             }
             _ => false,
         }
@@ -249,7 +247,7 @@ impl Copies {
 
     /// Whether a copy of this many sectors may start now: if clients are idle, if they wait for room, or if
     /// the minimum rate makes it due.
-    fn may_copy_home(&mut self, sectors: u32) -> bool {
+    fn may_copy(&mut self, sectors: u32) -> bool {
         let overlay = self.overlay();
         let short =
             overlay.is_starved() || overlay.is_closing() || overlay.pressure() >= Pressure::Reclaim;

@@ -12,8 +12,7 @@
 //! are not written then. Before they go into standby, the main set records that the log may have the only
 //! current copy of any sector. So nothing has to be recorded while they are in standby.
 //!
-//! Owns the times of all this. [`copies`] writes into the main set, [`staging`] reads the log in advance for
-//! it.
+//! Owns the times of all this. [`copies`] writes into the main set, [`staging`] reads the log for it.
 
 pub(crate) mod copies;
 pub(crate) mod staging;
@@ -45,7 +44,7 @@ enum Stage {
 pub(crate) struct State {
     stage: Stage,
     /// The arrival of the oldest packed write that is not sealed.
-    gathered: Option<Nanos>,
+    packed_since: Option<Nanos>,
     /// The end of the last destage, or the start of the array.
     last: Nanos,
     /// A command requested a destage.
@@ -56,8 +55,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state for a new overlay. A destage that a command waits for stays due. The mirrors retain their
-    /// budget of starts.
+    /// The state for a new overlay. A destage for a command stays due. The mirrors retain their budget.
     pub(crate) fn anew(self) -> State {
         State {
             asked: self.asked || matches!(self.stage, Stage::Sealing(_)),
@@ -90,15 +88,15 @@ impl Destaging {
         self.going = false;
         self.timing = self.timing.anew();
         self.chosen = false;
-        self.beside_failed = false;
-        self.firsts_seen = None;
+        self.primary_write_failed = false;
+        self.primaries_checked = None;
     }
 
     /// Whether no work for the overlay is in flight or waits.
     pub(crate) fn works_idle(&self) -> bool {
         self.jobs.list.is_empty()
             && self.appends_idle()
-            && self.besides.is_empty()
+            && self.primary_writes.is_empty()
             && self.copies_idle()
             && self.moves.is_empty()
     }
@@ -109,9 +107,9 @@ impl Destaging {
     }
 
     /// A client writes into a record in memory.
-    pub(crate) fn note_gathered(&mut self) {
+    pub(crate) fn note_packed(&mut self) {
         let now = self.now;
-        self.timing.gathered.get_or_insert(now);
+        self.timing.packed_since.get_or_insert(now);
     }
 
     /// Requests a destage, however full the log is.
@@ -153,16 +151,16 @@ impl Destaging {
 
     fn seal_in_time(&mut self) {
         if !self.overlay().has_packed() {
-            self.timing.gathered = None;
+            self.timing.packed_since = None;
             return;
         }
         let now = self.now;
-        let since = *self.timing.gathered.get_or_insert(now);
+        let since = *self.timing.packed_since.get_or_insert(now);
         let due = since.after(self.surrogate.destage.seal);
         if self.now < due {
             return self.route.wake_own(due);
         }
-        self.timing.gathered = None;
+        self.timing.packed_since = None;
         self.overlay_mut().seal(SealCause::Age);
     }
 
@@ -242,9 +240,9 @@ impl Destaging {
         if self.surrogate.redirect.goes_ahead() && self.flush_mirrors() {
             return true;
         }
-        let ahead = !self.surrogate.redirect.goes_ahead() || self.goes_ahead();
-        let unannounced = self.home().planted(Bug::SleepUnannounced);
-        if !ahead || !self.home().may_rest() || !(unannounced || self.all_announced()) {
+        let fit = !self.surrogate.redirect.goes_ahead() || self.defers_writes();
+        let unmarked = self.home().planted(Bug::SleepUnannounced);
+        if !fit || !self.home().may_rest() || !(unmarked || self.all_marked()) {
             return false;
         }
         let allowed = self.timing.rest.allowed(now, sleep.starts_a_day);
@@ -264,7 +262,7 @@ impl Destaging {
     }
 
     /// Whether the main set has recorded durably that the log may have any of its sectors.
-    fn all_announced(&mut self) -> bool {
+    fn all_marked(&mut self) -> bool {
         if self.is_logless() {
             return true;
         }
@@ -298,7 +296,7 @@ impl Destaging {
         }
         self.timing.stage = Stage::Home;
         self.timing.begun += 1;
-        let last = self.wants_log_empty() && self.destages_for_good();
+        let last = self.wants_log_empty() && self.is_last_destage();
         let overlay = self.overlay_mut();
         match last {
             true => overlay.destage_for_good(),
@@ -378,7 +376,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_map_goes_home_before_it_is_full() {
+    fn a_map_is_destaged_before_it_is_full() {
         let cases = [(7 << 15, false), ((7 << 15) + 1, true), (1 << 18, true)];
         assert_eq!(
             cases.map(|(held, _)| nearly_full(held, 1 << 18)),
@@ -388,18 +386,18 @@ mod tests {
     }
 
     #[test]
-    fn new_overlay_keeps_what_was_asked_for_and_the_budget() {
+    fn new_overlay_retains_a_requested_destage_and_the_budget() {
         let begin = Nanos::from_secs(5);
         let mut state = State {
             begun: 3,
             last: begin,
-            gathered: Some(begin),
+            packed_since: Some(begin),
             stage: Stage::Sealing(7),
             ..State::default()
         };
         state.rest.allowed(begin, 2);
         let anew = state.anew();
-        assert!(anew.asked && anew.stage == Stage::Logging && anew.gathered.is_none());
+        assert!(anew.asked && anew.stage == Stage::Logging && anew.packed_since.is_none());
         assert_eq!((anew.begun, anew.last), (3, begin));
         assert_eq!(anew.rest.budget(2).left(begin), 1);
         let home = State {
@@ -411,7 +409,7 @@ mod tests {
 
     /// The reported rest may be used at once; the price of a start grows back in its part of a day.
     #[test]
-    fn the_budget_that_is_told_is_the_one_that_is_kept() {
+    fn the_reported_budget_is_the_one_that_applies() {
         let mut rest = Rest::default();
         let (a_day, begin) = (24, Nanos::from_secs(1_000_000));
         for left in (1..=a_day).rev() {

@@ -46,7 +46,7 @@ struct Load {
 }
 
 #[derive(Default)]
-pub(crate) struct Kept {
+pub(crate) struct Staged {
     /// The staged pieces, by their place in the main set.
     pieces: BTreeMap<u64, Piece>,
     bufs: Vec<Buf>,
@@ -57,7 +57,7 @@ pub(crate) struct Kept {
     loading: u32,
 }
 
-impl Kept {
+impl Staged {
     /// Adds a buffer for pages.
     fn add(&mut self, buf: Buf) {
         self.bufs.push(buf);
@@ -67,8 +67,7 @@ impl Kept {
             .extend(pages.map(|page| whole.part(page * PAGE_BYTES, PAGE_BYTES)));
     }
 
-    /// The longest part of an extent, from its first sector on, that has one source: its sectors, and its
-    /// memory, if it is staged.
+    /// The longest first part of an extent that has one source: its sectors, and its memory if staged.
     fn first_of(&self, extent: &Extent, stale: bool) -> (u32, Option<BufRef>) {
         let before = self.pieces.range(..=extent.home).next_back();
         let here = before.and_then(|(home, piece)| {
@@ -108,19 +107,19 @@ fn run_of(pages: &[BufRef], from: u32, bytes: u32) -> BufRef {
 
 pub(crate) struct Staging {
     pub(crate) below: Cleaning,
-    kept: Kept,
+    staged: Staged,
 }
 
-floor!(Staging over Cleaning { kept });
+floor!(Staging over Cleaning { staged });
 
 impl Staging {
     pub(crate) fn fetch(&mut self, part: PartTag, pieces: Vec<Extent>) {
-        self.kept.waiting.push_back((part, pieces));
+        self.staged.waiting.push_back((part, pieces));
     }
 
     /// Starts the next fetch. Returns false if there is none, or if it has to wait.
     pub(crate) fn next_fetch(&mut self) -> bool {
-        let Some((_, pieces)) = self.kept.waiting.front() else {
+        let Some((_, pieces)) = self.staged.waiting.front() else {
             return false;
         };
         let from = pieces.iter().map(|piece| piece.at).min().unwrap_or(0);
@@ -128,17 +127,17 @@ impl Staging {
         let count = (end - from).div_ceil(BAND_SECTORS_MAX) as u32;
         let most = self.surrogate.limits.load_buffers();
         let fits = 0 < count && count <= most;
-        if fits && (self.kept.loading + count > most || !self.reserve_large(count)) {
+        if fits && (self.staged.loading + count > most || !self.reserve_large(count)) {
             return false;
         }
-        let (part, pieces) = self.kept.waiting.pop_front().expect("it was seen");
+        let (part, pieces) = self.staged.waiting.pop_front().expect("it was seen");
         if !fits {
             self.part_done(part, Ok(()));
             return true;
         }
         let bufs = (0..count).map(|_| self.buffers.take(Size::Large)).collect();
-        self.kept.loading += count;
-        let load = self.kept.loads.insert(Load {
+        self.staged.loading += count;
+        let load = self.staged.loads.insert(Load {
             part,
             pieces,
             from,
@@ -165,7 +164,7 @@ impl Staging {
     }
 
     fn load_of(&mut self, load: u32) -> &mut Load {
-        self.kept.loads.get_mut(load).expect("it is under way")
+        self.staged.loads.get_mut(load).expect("it is in flight")
     }
 
     pub(crate) fn load_read(&mut self, job: u32, load: u32, result: Result<(), RequestError>) {
@@ -178,7 +177,7 @@ impl Staging {
         }
         if !found.failed {
             for piece in core::mem::take(&mut found.pieces) {
-                self.keep_piece(load, &piece);
+                self.stage_piece(load, &piece);
             }
         }
         self.load_over(load);
@@ -187,20 +186,20 @@ impl Staging {
     /// Pages for this many sectors; none if there are too few.
     fn pages_for(&mut self, sectors: u32) -> Option<Vec<BufRef>> {
         let wanted = u64::from(sectors).div_ceil(PAGE_SECTORS) as usize;
-        while self.kept.free.len() < wanted {
-            if self.kept.bufs.len() as u32 >= self.surrogate.limits.parts_home {
+        while self.staged.free.len() < wanted {
+            if self.staged.bufs.len() as u32 >= self.surrogate.limits.parts_home {
                 return None;
             }
             let buf = self.large_buffer()?;
-            self.kept.add(buf);
+            self.staged.add(buf);
         }
-        let free = &mut self.kept.free;
+        let free = &mut self.staged.free;
         let pages = free.drain(free.len() - wanted..);
         Some(pages.rev().collect())
     }
 
     /// Copies a piece out of the range that was read, if there is memory for it.
-    fn keep_piece(&mut self, load: u32, extent: &Extent) {
+    fn stage_piece(&mut self, load: u32, extent: &Extent) {
         let Some(pages) = self.pages_for(extent.sectors) else {
             return;
         };
@@ -214,7 +213,7 @@ impl Staging {
             let here = target.bytes.min(LARGE_BYTES - skip as u32);
             let source = BufRef::new(buf, skip as u32, here);
             self.load_of(load).under_way += 1;
-            self.copy(Job::Keep(load), Some(source), target.part(0, here));
+            self.copy(Job::Stage(load), Some(source), target.part(0, here));
             done += here;
         }
         let piece = Piece {
@@ -222,12 +221,12 @@ impl Staging {
             sectors: extent.sectors,
             pages,
         };
-        if let Some(old) = self.kept.pieces.insert(extent.home, piece) {
-            self.kept.free.extend(old.pages);
+        if let Some(old) = self.staged.pieces.insert(extent.home, piece) {
+            self.staged.free.extend(old.pages);
         }
     }
 
-    pub(crate) fn piece_kept(&mut self, job: u32, load: u32) {
+    pub(crate) fn piece_staged(&mut self, job: u32, load: u32) {
         self.jobs.list.remove(job);
         self.load_of(load).under_way -= 1;
         self.load_over(load);
@@ -237,8 +236,8 @@ impl Staging {
         if self.load_of(load).under_way > 0 {
             return;
         }
-        let over = self.kept.loads.remove(load).expect("it was under way");
-        self.kept.loading -= over.bufs.len() as u32;
+        let over = self.staged.loads.remove(load).expect("it was in flight");
+        self.staged.loading -= over.bufs.len() as u32;
         for buf in over.bufs {
             self.buffers.release(buf);
         }
@@ -246,20 +245,20 @@ impl Staging {
     }
 
     /// Frees the memory of pieces that are no longer needed.
-    pub(crate) fn forget_kept(&mut self, home: Range<u64>, log: &Range<u64>) {
+    pub(crate) fn forget_staged(&mut self, home: Range<u64>, log: &Range<u64>) {
         if self.home().planted(Bug::StalePieceKept) {
             return;
         }
-        let found = self.kept.pieces.range(home);
+        let found = self.staged.pieces.range(home);
         let gone = found.filter(|(_, piece)| log.contains(&piece.at));
         let gone: Vec<u64> = gone.map(|(home, _)| *home).collect();
         for home in gone {
-            let piece = self.kept.pieces.remove(&home).expect("it was seen");
-            self.kept.free.extend(piece.pages);
+            let piece = self.staged.pieces.remove(&home).expect("it was seen");
+            self.staged.free.extend(piece.pages);
         }
-        if self.kept.pieces.is_empty() && self.kept.loads.is_empty() {
-            self.kept.free.clear();
-            for buf in core::mem::take(&mut self.kept.bufs) {
+        if self.staged.pieces.is_empty() && self.staged.loads.is_empty() {
+            self.staged.free.clear();
+            for buf in core::mem::take(&mut self.staged.bufs) {
                 self.buffers.release(buf);
             }
         }
@@ -271,7 +270,7 @@ impl Staging {
         let mut sources = Vec::new();
         let mut from = extent.home;
         while let Some(rest) = extent.within(from..extent.end()) {
-            let (sectors, source) = self.kept.first_of(&rest, stale);
+            let (sectors, source) = self.staged.first_of(&rest, stale);
             from += u64::from(sectors);
             let part = rest.within(rest.home..from).expect("a sector or more");
             sources.push((part, source));

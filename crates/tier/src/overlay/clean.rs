@@ -376,35 +376,35 @@ impl Cleaner {
 
     fn make_durable(&mut self, cleaning: &mut Cleaning) {
         if self.planted(Bug::MovedNotAwaited) {
-            return self.void_cleaned(cleaning);
+            return self.make_cleaned_obsolete(cleaning);
         }
         cleaning.stage = Cleans::Flushing;
         self.flush_log(Owner::CleanFlush, SealCause::Flush);
     }
 
-    fn void_cleaned(&mut self, cleaning: &mut Cleaning) {
+    fn make_cleaned_obsolete(&mut self, cleaning: &mut Cleaning) {
         cleaning.stage = Cleans::Voiding;
-        let part = self.begin_part(Owner::CleanVoid);
+        let part = self.begin_part(Owner::CleanObsolete);
         let below = cleaning.below;
         self.emit(Effect::Void { part, below });
     }
 
     /// The log was flushed, or could not be; true if that ends the cleaning.
     pub(super) fn clean_flushed(&mut self, result: Result<(), RequestError>) -> bool {
-        let mut cleaning = self.cleaning.take().expect("it flushes");
+        let mut cleaning = self.cleaning.take().expect("it is flushing");
         let left = |extent: Extent| extent.sequence < cleaning.below;
         let left = self.map.extents_from(0).any(left);
         if result.is_err() || cleaning.failed || self.broken || left {
             return self.end_cleaning(true);
         }
-        self.void_cleaned(&mut cleaning);
+        self.make_cleaned_obsolete(&mut cleaning);
         self.cleaning = Some(cleaning);
         false
     }
 
     /// The old records are obsolete, or could not be made so: the cleaning is over.
     pub(super) fn clean_voided(&mut self, result: Result<(), RequestError>) -> bool {
-        let cleaning = self.cleaning.take().expect("it voids");
+        let cleaning = self.cleaning.take().expect("its anchors are written");
         // If moves took as much as was freed, cleaning would go on for ever.
         let open = match self.pack.as_ref().is_some_and(|pack| pack.filling) {
             true => self.footprint(self.limits.record_sectors),

@@ -2,8 +2,8 @@
 //! floor above packing; where writes are packed there are none.
 //!
 //! The sectors are read first and then appended. A write of some of them that begins in between spoils the
-//! copy. A start ignores clean copies: they may be of bytes that the main set had not made durable, and that
-//! a crash took back.
+//! copy. A start ignores clean copies: they may have bytes that the main set had not made durable, and a
+//! crash undid.
 
 use super::Kind;
 use super::effect::{CopyTag, Effect};

@@ -58,16 +58,15 @@ pub enum Effect {
         /// Every record below is durable.
         durable: u64,
     },
-    /// Writes the bytes of a record to the primary copies of the main set. If `all`, writes them to all
-    /// copies, so that the copies agree on bytes that are not valid in the end. Ends with
-    /// `primaries_written`.
+    /// Writes the bytes of a record to the primary copies of the main set. `all`: to all copies, so that they
+    /// agree on bytes that are not valid in the end. Ends with `primaries_written`.
     WritePrimaries {
         sequence: u64,
         request: Request,
         all: bool,
     },
-    /// Copies part of a client's write, or zeros, into a record in memory, to where the extent says; ends
-    /// with `packed`.
+    /// Copies part of a client's write, or zeros, to the extent's place in a record in memory; ends with
+    /// `packed`.
     Pack {
         tag: PackTag,
         extent: Extent,

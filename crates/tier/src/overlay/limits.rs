@@ -62,12 +62,10 @@ pub struct StripeDestage {
 pub(crate) const FETCHES: usize = 4;
 /// Windows that cleaning reads or packs at once.
 pub(super) const MOVES: usize = 4;
-/// Parts in flight for each request, not counting its records. A read that alternates between log and main
-/// set waits for room.
+/// Parts in flight for each request besides its records. A read of both sets in turn waits for room.
 const PARTS_PER_REQUEST: u32 = 8;
-/// Parts that belong to no request: a flush for space, the two flushes of a destage or its anchors, the reuse
-/// of a segment, clusters that are read; the reads of cleaning, and its flush or anchors; and three for
-/// NVRAM.
+/// Parts of no request: a flush for space, two flushes of a destage or its anchors, the reuse of a segment,
+/// clusters that are read; the reads of cleaning, and its flush or anchors; and three for NVRAM.
 const PARTS_OF_OWN: u32 = 7 + FETCHES as u32 + MOVES as u32 + 1;
 
 /// The records that a start finds in a log. A new log has none, and the first sequence.

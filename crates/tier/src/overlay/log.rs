@@ -147,7 +147,7 @@ impl Log {
     }
 
     /// Whether only the primary copies have what was deferred: the log failed, or there never was one.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub(crate) fn is_primary_only(&self) -> bool {
         self.broken && self.trusts
     }
 
@@ -262,7 +262,7 @@ impl Log {
         }
     }
 
-    /// The map let a piece go: its place is needed until all records below are durable, and reads of it have
+    /// The map let a piece go: its place is needed until all records below are durable, and its reads have
     /// ended.
     fn retire(&mut self, piece: Extent, until: u64) {
         if !is_logged(piece.at) {
@@ -309,7 +309,7 @@ impl Log {
     /// # Panics
     /// If the log is in use: its data is not lost.
     pub fn forget(&mut self, home: Range<u64>) {
-        assert!(self.broken, "first copies alone had it");
+        assert!(self.broken, "only the primary copies had it");
         let mapped = |piece| match piece {
             Piece::Mapped(extent) => Some(extent),
             Piece::Hole { .. } => None,
@@ -328,8 +328,7 @@ impl Log {
 
     // ----------------------------------------------------------------------------------------- clean copies
 
-    /// Drops the clean copies of the oldest segment that has any, reporting each piece; false if there are
-    /// none.
+    /// Drops the clean copies of the oldest segment with any, reporting each piece; false if there are none.
     pub fn drop_clean(&mut self, dropped: impl FnMut(&Extent)) -> bool {
         match self.space.oldest_clean() {
             Some(segment) => self.drop_clean_of(segment, dropped),

@@ -1,6 +1,6 @@
 //! The machine: the top floor of the overlay, between clients and the main set. Writes go into the log, reads
-//! are assembled from log and main set, and data in the log is destaged. It decides where bytes are, and
-//! moves none itself.
+//! are assembled from log and main set, and data in the log is destaged. It decides places, and moves no
+//! bytes.
 //!
 //! The floors, from the lowest: [`Log`](super::log::Log), requests, records, slots of NVRAM, packing, rounds
 //! of NVRAM, clean copies, destage, cleaning. Each owns its state and calls down only. After each call the
@@ -99,7 +99,7 @@ impl Overlay {
     }
 
     /// Whether the main set has all data, and no write is being written into the log or waits for it.
-    pub fn is_void(&self) -> bool {
+    pub(crate) fn is_drained(&self) -> bool {
         self.holds_nothing_instead() && self.writes.is_empty()
     }
 
@@ -108,7 +108,7 @@ impl Overlay {
     pub fn is_empty(&self) -> bool {
         let copied = self.map.total(Kind::Clean).extents > 0 || self.has_copies();
         let works = self.is_destaging() || self.is_cleaning() || self.append_waits();
-        self.is_void() && !copied && !self.memory_works() && !works
+        self.is_drained() && !copied && !self.memory_works() && !works
     }
 
     // --------------------------------------------------------------------------------------------- requests
@@ -209,8 +209,7 @@ impl Overlay {
         any
     }
 
-    /// Nothing is destaged any more, so there will be no room: writes that wait for room are refused. Returns
-    /// false if there are none.
+    /// Nothing is destaged any more: writes that wait for room are refused. Returns false if there are none.
     pub(crate) fn refuse_waiting(&mut self, error: RequestError) -> bool {
         let any = !self.writes.is_empty();
         while let Some(id) = self.writes.pop_front() {
@@ -286,7 +285,7 @@ impl Overlay {
             if cut == whole(&request) {
                 self.writes.pop_front();
                 self.reply_if_done(id);
-            } else if self.is_alone() {
+            } else if self.is_primary_only() {
                 if !self.append_unlogged(id, &request, cut) {
                     return;
                 }
@@ -298,8 +297,7 @@ impl Overlay {
             } else if matches!(request.op, RequestOp::WriteZeroes { .. })
                 && self.pending(id).cut < whole(&request)
             {
-                // A write of zeros is a short request with long work: other writes continue after each of its
-                // records.
+                // A write of zeros is long work: other writes continue after each of its records.
                 self.writes.rotate_left(1);
             }
         }
@@ -461,15 +459,15 @@ impl Overlay {
             Owner::Copy { serial, stripe } => self.copied(serial, stripe, result),
             Owner::Fetch { serial } => self.fetched(tag, serial),
             Owner::MainFlush | Owner::LogFlush => self.destage_flushed(result),
-            Owner::Void if result.is_ok() => self.voided(),
-            Owner::Void => self.end_destage(false),
+            Owner::Obsolete if result.is_ok() => self.voided(),
+            Owner::Obsolete => self.end_destage(false),
             Owner::Reuse => self.reused(result),
             Owner::Move { serial } => self.end_reading(serial),
             Owner::CleanFlush => {
                 let over = self.clean_flushed(result);
                 self.cleaning_went_on(over);
             }
-            Owner::CleanVoid => {
+            Owner::CleanObsolete => {
                 let over = self.clean_voided(result);
                 self.cleaning_went_on(over);
             }
@@ -578,8 +576,7 @@ impl Overlay {
         }
     }
 
-    /// A primary copy was lost, and another one may soon take its place: records that have not landed are
-    /// written to all copies.
+    /// A primary copy was lost, and may soon be replaced: records that have not landed go to all copies.
     pub fn doubt_records(&mut self) {
         self.doubt();
         self.settle_records();

@@ -60,8 +60,7 @@ fn write_at(tag: u64, sector: u64) -> Request {
     }
 }
 
-/// Writes the same sectors until a write waits for a flush of the log, which frees the places that were
-/// replaced.
+/// Writes the same sectors until a write waits for a flush of the log, which frees replaced places.
 fn until_it_waits(overlay: &mut Overlay) -> (RequestTag, PartTag) {
     for tag in 0..1000 {
         overlay.request(write(tag), true);
@@ -127,10 +126,9 @@ fn write_waits_for_one_record_of_each_write_of_zeros() {
     assert_eq!(replies, [&[first][..], &order].concat());
 }
 
-/// Carries out all effects, and notes the clusters that are read and the sequences below which records are
-/// obsolete.
+/// Carries out all effects. Returns the clusters read, and the sequences below which records are obsolete.
 fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
-    let (mut read, mut void) = (Vec::new(), Vec::new());
+    let (mut read, mut obsolete) = (Vec::new(), Vec::new());
     while let Some(effect) = overlay.effect() {
         match effect {
             Effect::Pack { tag, .. } => overlay.packed(tag),
@@ -143,7 +141,7 @@ fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
                 overlay.part_done(part, Ok(()));
             }
             Effect::Void { part, below } => {
-                void.push(below);
+                obsolete.push(below);
                 overlay.part_done(part, Ok(()));
             }
             Effect::Reply(_, result) => assert_eq!(result, Ok(())),
@@ -151,14 +149,14 @@ fn settle(overlay: &mut Overlay) -> (Vec<u64>, Vec<u64>) {
             other => panic!("{other:?}"),
         }
     }
-    (read, void)
+    (read, obsolete)
 }
 
 /// Twelve records of one write each, and memory for four: they are destaged in three rounds, the oldest
 /// first. Each is read once, and the log has room again after the first round.
 #[test]
-fn what_memory_holds_goes_home_and_then_the_next() {
-    let gathered = |order| {
+fn memory_is_destaged_round_by_round() {
+    let destaged = |order| {
         let destage = StripeDestage {
             order,
             stripe_sectors: 16,
@@ -181,15 +179,15 @@ fn what_memory_holds_goes_home_and_then_the_next() {
         overlay.seal(SealCause::Flush);
         settle(&mut overlay);
         overlay.destage(overlay.next_sequence());
-        let (read, void) = settle(&mut overlay);
+        let (read, obsolete) = settle(&mut overlay);
         assert!(overlay.holds_nothing_instead() && !overlay.is_destaging());
-        (read, void)
+        (read, obsolete)
     };
-    let (read, void) = gathered(DestageOrder::Rounds);
+    let (read, obsolete) = destaged(DestageOrder::Rounds);
     assert_eq!(read, (1..=12).collect::<Vec<u64>>());
-    assert_eq!(void, [5, 9, 13]);
-    let (_, void) = gathered(DestageOrder::Mcfd);
-    assert_eq!(void, [13]);
+    assert_eq!(obsolete, [5, 9, 13]);
+    let (_, obsolete) = destaged(DestageOrder::Mcfd);
+    assert_eq!(obsolete, [13]);
 }
 
 fn hot_and_cold() -> Overlay {
@@ -241,10 +239,9 @@ fn read_to_move() -> Result<BufRef, RequestError> {
     Ok(BufRef::new(Buf(9), 0, BYTES))
 }
 
-/// Only valid data is read. The old records are obsolete once the log was flushed, and the memory is
-/// returned.
+/// Only valid data is read. After the flush of the log old records are obsolete. Memory is returned.
 #[test]
-fn cleaning_moves_what_counts_and_voids_the_rest_when_that_is_durable() {
+fn cleaning_makes_old_records_obsolete_after_the_flush() {
     let mut overlay = hot_and_cold();
     let (pressure, before) = (overlay.pressure(), sequence_of(&overlay, COLD));
     let part = begin_to_clean(&mut overlay);
@@ -287,12 +284,12 @@ fn cleaning_moves_what_counts_and_voids_the_rest_when_that_is_durable() {
 
 /// Data that clients write during the read, or during the copy, is not replaced.
 #[test]
-fn what_users_write_meanwhile_is_not_moved_over() {
+fn client_writes_during_cleaning_stay() {
     let mut overlay = hot_and_cold();
     let part = begin_to_clean(&mut overlay);
     overlay.request(write_at(99, COLD), true);
     let Some(Effect::Pack { tag, extent, .. }) = overlay.effect() else {
-        panic!("a write is gathered")
+        panic!("a write is destaged")
     };
     // The copy of it is in flight: the map still has the old one.
     overlay.moved_in(part, read_to_move());
@@ -316,7 +313,7 @@ fn what_users_write_meanwhile_is_not_moved_over() {
 
 /// The old records are not obsolete then, and cleaning does not restart before all data was destaged.
 #[test]
-fn what_cannot_be_read_or_made_durable_is_not_void() {
+fn unreadable_or_unflushed_moves_make_nothing_obsolete() {
     for fails in ["read", "flush"] {
         let mut overlay = hot_and_cold();
         let part = begin_to_clean(&mut overlay);
@@ -346,7 +343,7 @@ fn what_cannot_be_read_or_made_durable_is_not_void() {
 
 /// All data is destaged at once, and the memory of the reads is returned.
 #[test]
-fn going_home_ends_cleaning() {
+fn destage_ends_cleaning() {
     let mut overlay = hot_and_cold();
     let part = begin_to_clean(&mut overlay);
     overlay.destage(overlay.next_sequence());
@@ -354,7 +351,7 @@ fn going_home_ends_cleaning() {
     overlay.moved_in(part, read_to_move());
     assert!(overlay.cleans().is_none());
     let released = matches!(overlay.effect(), Some(Effect::Fetch { .. }));
-    assert!(released, "the first thing of the way home");
+    assert!(released, "the first step of the destage");
 }
 
 fn flush(tag: u64) -> Request {
@@ -367,10 +364,9 @@ fn flush(tag: u64) -> Request {
     }
 }
 
-/// Carries out all effects except those for NVRAM. Returns these, and the requests that were acknowledged,
-/// with result.
-fn around_buffer(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
-    let (mut asked, mut told) = (Vec::new(), Vec::new());
+/// Carries out all effects except those for NVRAM. Returns these, and the replies.
+fn around_nvram(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
+    let (mut asked, mut replies) = (Vec::new(), Vec::new());
     while let Some(effect) = overlay.effect() {
         match effect {
             Effect::Pack { tag, .. } => overlay.packed(tag),
@@ -385,11 +381,11 @@ fn around_buffer(overlay: &mut Overlay) -> (Vec<Effect>, Vec<(u64, bool)>) {
                 }
                 overlay.part_done(part, Ok(()));
             }
-            Effect::Reply(tag, result) => told.push((tag.0, result.is_ok())),
+            Effect::Reply(tag, result) => replies.push((tag.0, result.is_ok())),
             effect => asked.push(effect),
         }
     }
-    (asked, told)
+    (asked, replies)
 }
 
 fn with_buffer() -> Overlay {
@@ -405,10 +401,7 @@ fn with_buffer() -> Overlay {
     };
     let mut overlay = overlay_of(8, Some(packing), Some(4));
     overlay.request(write(1), true);
-    assert_eq!(
-        around_buffer(&mut overlay),
-        (Vec::new(), [(1, true)].into())
-    );
+    assert_eq!(around_nvram(&mut overlay), (Vec::new(), [(1, true)].into()));
     overlay.request(flush(2), false);
     overlay
 }
@@ -416,10 +409,10 @@ fn with_buffer() -> Overlay {
 /// A flush is acknowledged when NVRAM has a version and was flushed. No record is sealed, and the log is not
 /// flushed. Flushes that came meanwhile wait for the next round.
 #[test]
-fn a_flush_is_told_when_the_buffer_is_flushed() {
+fn a_flush_is_acknowledged_when_nvram_is_flushed() {
     let mut overlay = with_buffer();
-    let (asked, told) = around_buffer(&mut overlay);
-    assert!(told.is_empty());
+    let (asked, replies) = around_nvram(&mut overlay);
+    assert!(replies.is_empty());
     let [
         Effect::WriteNvram(NvramVersion {
             version: 1,
@@ -432,9 +425,9 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     };
     overlay.request(write_at(3, 64), true);
     overlay.request(flush(4), false);
-    assert_eq!(around_buffer(&mut overlay), (Vec::new(), Vec::new()));
+    assert_eq!(around_nvram(&mut overlay), (Vec::new(), Vec::new()));
     overlay.nvram_written(Ok(()));
-    let (asked, told) = around_buffer(&mut overlay);
+    let (asked, replies) = around_nvram(&mut overlay);
     let [
         Effect::Flush {
             part,
@@ -444,10 +437,10 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
     else {
         panic!("{asked:?}")
     };
-    assert_eq!(told, [(3, true)], "a write waits for versions only");
+    assert_eq!(replies, [(3, true)], "a write waits for versions only");
     overlay.part_done(part, Ok(()));
-    let (asked, told) = around_buffer(&mut overlay);
-    assert_eq!(told, [(2, true)]);
+    let (asked, replies) = around_nvram(&mut overlay);
+    assert_eq!(replies, [(2, true)]);
     let versions: Vec<(u64, u32)> = asked
         .iter()
         .filter_map(|effect| match effect {
@@ -462,12 +455,12 @@ fn a_flush_is_told_when_the_buffer_is_flushed() {
 /// NVRAM fails: all data goes into the log, then that is recorded, and then flushes are acknowledged. From
 /// then on flushes seal records.
 #[test]
-fn a_buffer_that_fails_is_forgone_before_flushes_are_told() {
+fn failed_nvram_is_disabled_before_flushes_are_acknowledged() {
     let mut overlay = with_buffer();
-    around_buffer(&mut overlay);
+    around_nvram(&mut overlay);
     overlay.nvram_written(Err(RequestError::Unavailable));
-    let (asked, told) = around_buffer(&mut overlay);
-    assert!(told.is_empty() && !overlay.uses_nvram());
+    let (asked, replies) = around_nvram(&mut overlay);
+    assert!(replies.is_empty() && !overlay.uses_nvram());
     let [
         Effect::Seal { .. },
         Effect::Flush {
@@ -479,11 +472,11 @@ fn a_buffer_that_fails_is_forgone_before_flushes_are_told() {
         panic!("{asked:?}")
     };
     overlay.nvram_disabled();
-    assert_eq!(around_buffer(&mut overlay).1, [(2, true)]);
+    assert_eq!(around_nvram(&mut overlay).1, [(2, true)]);
     overlay.request(write_at(5, 64), true);
     overlay.request(flush(6), false);
-    let (asked, told) = around_buffer(&mut overlay);
-    assert_eq!(told, [(5, true), (6, true)]);
+    let (asked, replies) = around_nvram(&mut overlay);
+    assert_eq!(replies, [(5, true), (6, true)]);
     assert!(matches!(
         asked[..],
         [Effect::Seal { .. }, Effect::Flush { .. }]

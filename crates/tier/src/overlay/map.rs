@@ -1,8 +1,8 @@
 //! The extent map: the sectors of the main set that have a copy in the log, and the places of the copies.
 //!
 //! The memory is bounded at construction, and nothing is allocated afterwards: at most 32 bytes an extent in
-//! all, for capacities of 16,384 extents or more. For each piece that an operation meets, it takes time
-//! logarithmic in the map.
+//! all, for capacities of 16,384 extents or more. An operation takes logarithmic time for each piece that it
+//! meets.
 //!
 //! Extents never overlap. A new extent is joined with those that it continues: adjacent in the main set and
 //! in the log, of the same sequence and kind, and not too long together. An insert takes up to two more
@@ -26,8 +26,7 @@ pub struct ExtentMap {
 impl ExtentMap {
     /// Takes all the memory that this many extents will ever need.
     pub fn new(capacity: u32) -> ExtentMap {
-        // An intermediate step may have more extents than its result: pieces of an extent that was cut are
-        // joined again.
+        // A step may have more extents than its result: pieces of an extent that was cut are joined again.
         let entries = capacity as usize + GROWTH_MAX;
         ExtentMap {
             tree: Tree::new(entries),
@@ -65,14 +64,13 @@ impl ExtentMap {
         worst <= u64::from(self.capacity - self.extent_count())
     }
 
-    /// Maps an extent's sectors to its copy. Reports what they were mapped to before, piece by piece in the
-    /// order of the main set.
-    pub fn insert(&mut self, extent: Extent, told: impl FnMut(Extent)) -> Result<(), Refusal> {
+    /// Maps an extent's sectors to its copy. Reports the former copies, in the order of the main set.
+    pub fn insert(&mut self, extent: Extent, report: impl FnMut(Extent)) -> Result<(), Refusal> {
         if !extent.is_addressable() {
             return Err(Refusal::Unaddressable(extent));
         }
         self.check_room(|map| map.growth_of_insert(&extent))?;
-        self.take_out(extent.home..extent.end(), |_| true, told);
+        self.take_out(extent.home..extent.end(), |_| true, report);
         self.put_in(extent);
         Ok(())
     }
@@ -84,9 +82,9 @@ impl ExtentMap {
         &mut self,
         home: Range<u64>,
         sequence: u64,
-        told: impl FnMut(Extent),
+        report: impl FnMut(Extent),
     ) -> Result<(), Refusal> {
-        self.remove_where(home, |extent| extent.sequence == sequence, told)
+        self.remove_where(home, |extent| extent.sequence == sequence, report)
     }
 
     /// Removes the clean pieces of a range: no read needs them. Reports the pieces, and refuses, as
@@ -94,13 +92,13 @@ impl ExtentMap {
     pub fn drop_clean(
         &mut self,
         home: Range<u64>,
-        told: impl FnMut(Extent),
+        report: impl FnMut(Extent),
     ) -> Result<(), Refusal> {
-        self.remove_where(home, |extent| extent.kind == Kind::Clean, told)
+        self.remove_where(home, |extent| extent.kind == Kind::Clean, report)
     }
 
-    /// The pieces of a range in the order of the main set, mapped ones and holes, without a gap. Two holes
-    /// are never adjacent.
+    /// The pieces of a range in the order of the main set, mapped ones and holes, without a gap. Holes are
+    /// never adjacent.
     pub fn lookup(&self, home: Range<u64>) -> Pieces<'_> {
         let mut extents = self.extents_from(home.start);
         Pieces {
@@ -130,14 +128,14 @@ impl ExtentMap {
         &mut self,
         home: Range<u64>,
         goes: impl Fn(&Extent) -> bool,
-        told: impl FnMut(Extent),
+        report: impl FnMut(Extent),
     ) -> Result<(), Refusal> {
         self.check_room(|map| {
             let around = map.extents_from(home.start).next();
             let cut = |extent: Extent| extent.home < home.start && home.end < extent.end();
             i64::from(!home.is_empty() && around.filter(&goes).is_some_and(cut))
         })?;
-        self.take_out(home, goes, told);
+        self.take_out(home, goes, report);
         Ok(())
     }
 
@@ -188,7 +186,7 @@ impl ExtentMap {
         &mut self,
         home: Range<u64>,
         goes: impl Fn(&Extent) -> bool,
-        mut told: impl FnMut(Extent),
+        mut report: impl FnMut(Extent),
     ) {
         let mut from = home.start;
         while let Some(way) = self.tree.seek(from) {
@@ -198,7 +196,7 @@ impl ExtentMap {
             };
             if goes(&extent) {
                 self.cut(way, &extent, &piece);
-                told(piece);
+                report(piece);
             }
             from = piece.end();
             if from >= home.end {
@@ -244,8 +242,8 @@ impl ExtentMap {
         }
     }
 
-    /// Joins an extent with the next one, if that continues it. Also returns the way to the next one, which
-    /// is still in the tree.
+    /// Joins an extent with the next one, if that continues it. Also returns the way to that one, still in
+    /// the tree.
     fn with_tail(&mut self, extent: Extent, behind: Option<Way>) -> (Extent, Option<Way>) {
         if let Some(way) = behind
             && let tail = self.tree.entry(&way).extent()

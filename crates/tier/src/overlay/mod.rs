@@ -1,6 +1,5 @@
 //! The overlay: which sectors of the main set have a copy in the log, what happens to each request, and what
-//! is destaged when. It has no knowledge of slices or devices: it requests actions ([`Effect`]) and gets
-//! their results.
+//! is destaged when. It knows no slices or devices: it requests actions ([`Effect`]).
 //!
 //! | floor, from the lowest | owns |
 //! |---|---|
@@ -73,8 +72,7 @@ pub const EXTENT_SECTORS_MAX: u32 = 1 << 20;
 pub enum Kind {
     /// The only current copy: the main set's is stale.
     Instead,
-    /// The main set's primary copies are current: this copy takes the place of the secondary copies, which
-    /// are not.
+    /// The main set's primary copies are current: this copy takes the place of the secondary ones.
     Also,
     /// The main set is current: this copy may be dropped at any time.
     Clean,
@@ -171,8 +169,7 @@ pub struct Total {
 pub enum Refusal {
     /// More extents would be needed than its capacity.
     NoRoom { capacity: u32 },
-    /// The extent is empty, or goes beyond [`HOME_SECTORS_MAX`], [`LOG_SECTORS_MAX`] or
-    /// [`EXTENT_SECTORS_MAX`].
+    /// The extent is empty, or beyond [`HOME_SECTORS_MAX`], [`LOG_SECTORS_MAX`] or [`EXTENT_SECTORS_MAX`].
     Unaddressable(Extent),
 }
 

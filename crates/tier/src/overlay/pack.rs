@@ -13,8 +13,7 @@
 //!
 //! The paper seals the least recently used of a few clusters. Here every write goes to the newest record, so
 //! the least recently used is the oldest, and clusters go into the log in the order of their sequences. A
-//! write of sectors that the record being filled already has replaces the bytes there: a record has no sector
-//! twice.
+//! write of sectors that the record being filled has replaces its bytes: no record has a sector twice.
 
 use super::effect::{Effect, PackTag};
 use super::format::EXTENTS_MAX;
@@ -38,8 +37,7 @@ pub struct PackState {
     pub copying: bool,
     /// Records that are sealed and not yet in the log, by [`SealCause`].
     pub sealed: [u32; SealCause::ALL.len()],
-    /// How many of these are on their way into the log: the others wait for their cluster, or a copy into
-    /// them.
+    /// Those of them that are being written: the others wait for their cluster, or a copy into them.
     pub in_flight: u32,
     /// A record waits until the old records of the segment that it begins are obsolete.
     pub reusing: bool,
@@ -87,8 +85,7 @@ pub(super) struct Pack {
     closed: u32,
     /// Records below go out.
     due: u64,
-    /// A record that begins a segment, until the log's anchor says that the segment's old records are
-    /// obsolete.
+    /// A record that begins a segment, until the log's anchor makes its old records obsolete.
     begins: Option<u64>,
     copies: VecDeque<Copying>,
     first_copy: u64,
@@ -121,8 +118,7 @@ impl Pack {
         self.begins.is_some()
     }
 
-    /// The table of a record that was not handed out yet, sectors of its payload, and whether it is being
-    /// filled.
+    /// The table of a record that is not being written yet, its payload's sectors, and whether it is filling.
     pub(super) fn packed(&self, sequence: u64) -> Option<(&[Extent], u32, bool)> {
         let first = self.records.front()?.sequence;
         let index = sequence.checked_sub(first)? as usize;

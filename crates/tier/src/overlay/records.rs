@@ -86,8 +86,7 @@ pub struct Records {
     below: Requests,
     /// The oldest first; their sequences have no gap.
     pub(super) records: VecDeque<Record>,
-    /// The first record of a segment, until the log's anchor says that the segment's old records are
-    /// obsolete.
+    /// The first record of a segment, until the log's anchor makes its old records obsolete.
     append_waiting: Option<Effect>,
     /// Flushes of the log that wait until records below have landed.
     pub(super) flushes: VecDeque<(u64, PartTag)>,

@@ -48,9 +48,9 @@ pub(super) enum Owner {
     NvramEnd,
     MainFlush,
     LogFlush,
-    Void,
+    Obsolete,
     CleanFlush,
-    CleanVoid,
+    CleanObsolete,
 }
 
 #[derive(Clone, Copy, Debug)]

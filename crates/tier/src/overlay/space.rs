@@ -27,8 +27,7 @@ pub struct LogShape {
     pub segments: u32,
     /// Sectors of a segment.
     pub segment_sectors: u32,
-    /// Segments that only [`Purpose::Cleaning`] may open: at least one, or cleaning could find no space
-    /// itself.
+    /// Segments that only [`Purpose::Cleaning`] may open: at least one, or cleaning could find no space.
     pub reserve: u32,
     /// With fewer free segments, data should be destaged, or live data moved together.
     pub reclaim_below: u32,
@@ -109,8 +108,7 @@ pub struct LogSpace {
 
 impl LogSpace {
     /// A log in which records were found in some segments, the oldest first: none in a new log. Each of these
-    /// counts as having a record in flight, until it [landed](LogSpace::landed) when all of its live data is
-    /// mapped.
+    /// counts as having a record in flight, until it [landed](LogSpace::landed) with all live data mapped.
     ///
     /// # Panics
     /// With an invalid shape, or a segment that it does not have or that was found twice.
@@ -219,8 +217,7 @@ impl LogSpace {
         self.opened
     }
 
-    /// Takes sectors for the log's next record. Returns the first one. `None` is back-pressure: space must be
-    /// freed first.
+    /// Takes sectors for the log's next record. Returns the first one. `None`: space must be freed first.
     ///
     /// # Panics
     /// For a record that is empty or longer than a segment.
@@ -312,8 +309,7 @@ impl LogSpace {
         self.segment_of(extent.at)..=self.segment_of(extent.log_end() - 1)
     }
 
-    /// Changes the live sectors of an extent's kind in each of its segments: several, if records were joined
-    /// at an edge.
+    /// Changes the live sectors of an extent's kind in each of its segments: several, if records were joined.
     fn by_segment(&mut self, extent: &Extent, change: impl Fn(&mut u32, u32)) {
         for segment in self.segments_of(extent) {
             let part = extent.within_log(self.segment_range(segment));

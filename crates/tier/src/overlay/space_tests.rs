@@ -1,5 +1,4 @@
-//! The log's space together with an extent map, compared with a walk of the map; and a log that never gets
-//! stuck.
+//! The log's space and an extent map, compared with a walk of the map; and a log that never gets stuck.
 
 use super::*;
 use alloc::vec::Vec;
@@ -65,7 +64,7 @@ impl Log {
         let sectors = 1 + self.random.below(16) as u32;
         match self.space.take(sectors, Purpose::Use) {
             Some(at) => {
-                self.is_nobodys(at, sectors);
+                self.is_unused(at, sectors);
                 let record = self.any_extent(at, sectors);
                 self.under_way.push(record);
             }
@@ -77,7 +76,7 @@ impl Log {
     }
 
     /// No valid copy, and no record in flight, is in space that is given out.
-    fn is_nobodys(&self, at: u64, sectors: u32) {
+    fn is_unused(&self, at: u64, sectors: u32) {
         let taken = at..at + u64::from(sectors);
         assert_eq!(self.map.in_log(taken.clone(), 0).next(), None);
         let overlaps = |record: &&Extent| record.within_log(taken.clone()).is_some();
@@ -141,7 +140,7 @@ impl Log {
             let cheapest = self.cheapest().expect("some of it is garbage");
             self.clean(cheapest);
             cleaned += 1;
-            assert!(cleaned <= 3 * SHAPE.segments, "cleaning wins space");
+            assert!(cleaned <= 3 * SHAPE.segments, "cleaning frees space");
         }
         self.cleaned += u64::from(cleaned);
     }
@@ -159,7 +158,7 @@ impl Log {
         for piece in live.iter().filter(|piece| !clean(piece)) {
             let at = self.space.take(piece.sectors, Purpose::Cleaning);
             let at = at.expect("the reserve is for this");
-            self.is_nobodys(at, piece.sectors);
+            self.is_unused(at, piece.sectors);
             self.put(Extent { at, ..*piece });
             self.space.landed(at);
         }

@@ -19,9 +19,9 @@ fn extent(home: u64, sectors: u32, at: u64, sequence: u64) -> Extent {
 
 /// Inserts, and collects the displaced pieces.
 fn insert(map: &mut ExtentMap, extent: Extent) -> Result<Vec<Extent>, Refusal> {
-    let mut told = Vec::new();
-    map.insert(extent, |piece| told.push(piece))?;
-    Ok(told)
+    let mut reported = Vec::new();
+    map.insert(extent, |piece| reported.push(piece))?;
+    Ok(reported)
 }
 
 fn all(map: &ExtentMap) -> Vec<Extent> {
@@ -34,8 +34,8 @@ fn all(map: &ExtentMap) -> Vec<Extent> {
 fn an_insert_in_the_midst_leaves_both_ends() {
     let mut map = ExtentMap::new(8);
     assert_eq!(insert(&mut map, extent(100, 20, 1000, 1)), Ok(vec![]));
-    let told = insert(&mut map, extent(105, 5, 2000, 2));
-    assert_eq!(told, Ok(vec![extent(105, 5, 1005, 1)]));
+    let reported = insert(&mut map, extent(105, 5, 2000, 2));
+    assert_eq!(reported, Ok(vec![extent(105, 5, 1005, 1)]));
     let left = [
         extent(100, 5, 1000, 1),
         extent(105, 5, 2000, 2),
@@ -76,10 +76,10 @@ fn only_what_is_still_of_the_sequence_is_removed() {
     let mut map = ExtentMap::new(8);
     insert(&mut map, extent(0, 30, 100, 1)).expect("there is room");
     insert(&mut map, extent(10, 10, 500, 2)).expect("there is room");
-    let mut told = Vec::new();
-    let removed = map.remove_if(5..28, 1, |piece| told.push(piece));
+    let mut reported = Vec::new();
+    let removed = map.remove_if(5..28, 1, |piece| reported.push(piece));
     assert_eq!(removed, Ok(()));
-    assert_eq!(told, [extent(5, 5, 105, 1), extent(20, 8, 120, 1)]);
+    assert_eq!(reported, [extent(5, 5, 105, 1), extent(20, 8, 120, 1)]);
     let left = [
         extent(0, 5, 100, 1),
         extent(10, 10, 500, 2),
@@ -326,14 +326,14 @@ impl Trial {
         self.naive.put(&new);
         let after = self.naive.all().len();
         assert!(after <= count + 2, "an insert takes two at most");
-        let told = insert(&mut self.map, new);
+        let reported = insert(&mut self.map, new);
         if after > self.map.capacity() as usize {
             let capacity = self.map.capacity();
-            assert_eq!(told, Err(Refusal::NoRoom { capacity }));
+            assert_eq!(reported, Err(Refusal::NoRoom { capacity }));
             self.naive.sectors = before;
             return self.meet(Met::NoRoom);
         }
-        assert_eq!(told, Ok(displaced));
+        assert_eq!(reported, Ok(displaced));
         self.meet(how);
         self.meet_joined(&new);
     }
@@ -378,7 +378,7 @@ impl Trial {
         self.take_out(
             range.clone(),
             |piece| piece.sequence == sequence,
-            |map, told| map.remove_if(range.clone(), sequence, |piece| told.push(piece)),
+            |map, reported| map.remove_if(range.clone(), sequence, |piece| reported.push(piece)),
         );
     }
 
@@ -387,7 +387,7 @@ impl Trial {
         self.take_out(
             range.clone(),
             |piece| piece.kind == Kind::Clean,
-            |map, told| map.drop_clean(range.clone(), |piece| told.push(piece)),
+            |map, reported| map.drop_clean(range.clone(), |piece| reported.push(piece)),
         );
     }
 
@@ -402,16 +402,16 @@ impl Trial {
         let (before, count) = (self.naive.sectors.clone(), self.naive.all().len());
         self.naive.take(&expected);
         let after = self.naive.all().len();
-        let mut told = Vec::new();
-        let removed = remove(&mut self.map, &mut told);
+        let mut reported = Vec::new();
+        let removed = remove(&mut self.map, &mut reported);
         if after > self.map.capacity() as usize {
             let capacity = self.map.capacity();
             assert_eq!(removed, Err(Refusal::NoRoom { capacity }));
-            assert!(told.is_empty());
+            assert!(reported.is_empty());
             self.naive.sectors = before;
             return self.meet(Met::RemovedNoRoom);
         }
-        assert_eq!((removed, told), (Ok(()), expected));
+        assert_eq!((removed, reported), (Ok(()), expected));
         if after > count {
             self.meet(Met::RemovedMidst);
         }
@@ -523,9 +523,9 @@ fn large(order: &[u64]) -> ExtentMap {
 
 fn empty(map: &mut ExtentMap, order: &[u64]) {
     for (step, home) in order.iter().enumerate() {
-        let mut told = None;
-        let removed = map.remove_if(*home..home + 1, 7, |piece| told = Some(piece));
-        assert_eq!((removed, told), (Ok(()), Some(single(*home))));
+        let mut reported = None;
+        let removed = map.remove_if(*home..home + 1, 7, |piece| reported = Some(piece));
+        assert_eq!((removed, reported), (Ok(()), Some(single(*home))));
         if step % (order.len() / 8) == 0 {
             map.check();
         }
@@ -534,8 +534,7 @@ fn empty(map: &mut ExtentMap, order: &[u64]) {
     assert!(map.is_empty());
 }
 
-/// Sectors 0 to `count` in an order: rising, falling, from both ends in turn, from the middle outwards, and
-/// shuffled.
+/// Sectors 0 to `count` in an order: rising, falling, from both ends, from the middle, and shuffled.
 fn orders(count: u64) -> [Vec<u64>; 5] {
     let rising: Vec<u64> = (0..count).collect();
     let falling = rising.iter().rev().copied().collect();
@@ -553,8 +552,7 @@ fn orders(count: u64) -> [Vec<u64>; 5] {
     [rising, falling, both, outwards, shuffled]
 }
 
-/// Three inner levels at the largest: 270,000 entries fill 4,219 leaves at least, more than the children of
-/// 64 nodes.
+/// At most three inner levels: 270,000 entries fill at least 4,219 leaves, more than 64 nodes have.
 #[test]
 fn fills_and_empties_in_every_order() {
     for (count, each) in [(2000, true), (270_000, false)] {

@@ -2,14 +2,12 @@
 //!
 //! Leaves hold entries, inner nodes a [`Branch`] for each child, with the child's count and the first sector
 //! of its very first entry. These are always exact, so a search for a sector ends in the leaf that has the
-//! entry before it. The root is an inner node, if only over one leaf. The map ensures that entries do not
-//! overlap.
+//! entry before it. The root is an inner node, if only over one leaf. The map prevents overlaps.
 //!
 //! All nodes are taken at construction. A node is split only when it and three neighbours are full: four
 //! become five. Of five neighbours, one of which has become too empty, four are made if four can hold all
-//! items. So nodes are at least four fifths full, however items are added and removed, and the largest
-//! content bounds a tree's memory. (Where a root has fewer than five children, these share among themselves:
-//! [`least`].)
+//! items. So nodes are at least four fifths full, and the largest content bounds a tree's memory. (Where a
+//! root has fewer than five children, these share among themselves: [`least`].)
 
 use super::{EXTENT_SECTORS_MAX, Extent, HOME_SECTORS_MAX, Kind, LOG_SECTORS_MAX};
 use alloc::vec;
@@ -306,7 +304,7 @@ impl Tree {
         assert_eq!(inner, self.inner.taken());
         assert!(
             leaves <= nodes_max(entries) && inner <= inner_max(leaves),
-            "as few as told"
+            "no more than the limits"
         );
     }
 
@@ -427,8 +425,7 @@ pub(super) fn nodes_max(items: usize) -> usize {
 }
 
 /// The number of a node's items that begin at `home` or before. It examines every eighth item, then eight.
-/// None of these loads waits for another, unlike the steps of a binary search, where each waits for its own
-/// cache line.
+/// None of these loads waits for another, unlike in a binary search, where each step waits for a cache line.
 pub(super) fn not_behind<T: Item>(items: &[T], home: u64) -> usize {
     let begins = |item: &T| item.first() <= home;
     let eights = items.chunks_exact(8);
@@ -581,8 +578,7 @@ impl<T: Item> Nodes<T> {
         items.copy_within(at + 1.., at);
     }
 
-    /// Puts an item in the `child`-th of a window's nodes, and distributes all evenly to as few nodes as hold
-    /// them.
+    /// Puts an item in the `child`-th of a window's nodes, and deals all evenly to as few nodes as hold them.
     pub(super) fn insert_dealing(&mut self, window: &mut Window, child: usize, at: usize, item: T) {
         self.gather(&window.branches()[..child]);
         let before = self.dealt.len();

@@ -1,9 +1,9 @@
-//! Decides whether a log that runs short is cleaned or destaged: cleaning lets mirrors stay in standby, and
-//! costs writes to the log.
+//! Decides whether a log that runs short is cleaned or destaged: cleaning costs log writes, and mirrors stay
+//! in standby.
 //!
-//! Live data of the oldest segments is moved to the head of the log, which reclaims the rest of them. Where a
-//! share *u* is live, each reclaimed sector costs *u* / (1 - *u*) moved ones. Two bounds make cleaning end,
-//! and limit its cost:
+//! Live data of the oldest segments moves to the head of the log, which reclaims the rest. Where a share *u*
+//! is live, each reclaimed sector costs *u* / (1 - *u*) moved ones. Two bounds make cleaning end, and limit
+//! its cost:
 //!
 //! - At most three quarters of the oldest segments are live: three sectors moved for one reclaimed. Above
 //!   that a round frees next to nothing.
@@ -13,7 +13,7 @@
 
 /// The sectors to move, and to reclaim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct Fill {
     /// The live sectors of the log, and all its sectors.
     pub live: u64,
     pub log: u64,
@@ -23,13 +23,13 @@ pub struct Standing {
 }
 
 /// Whether cleaning the oldest segments is better than a destage.
-pub fn pays(standing: &Standing) -> bool {
-    let Standing {
+pub fn pays(fill: &Fill) -> bool {
+    let Fill {
         live,
         log,
         oldest_live,
         oldest,
-    } = *standing;
+    } = *fill;
     oldest > 0 && live <= log / 2 && oldest_live <= oldest / 4 * 3
 }
 
@@ -40,7 +40,7 @@ mod tests {
     const LOG: u64 = 6400;
 
     fn of(live: u64, oldest_live: u64, oldest: u64) -> bool {
-        pays(&Standing {
+        pays(&Fill {
             live,
             log: LOG,
             oldest_live,
@@ -64,7 +64,7 @@ mod tests {
     /// A log that is written round and round, of which a share stays live, the same in each segment. As long
     /// as it is cleaned, a lap moves no more than it reclaims, and a log with less live data is cleaned.
     #[test]
-    fn a_lap_costs_no_more_than_users_wrote() {
+    fn a_lap_costs_no_more_than_clients_wrote() {
         for share in 0..=100 {
             let live = LOG * share / 100;
             let (moved, won) = (live, LOG - live);

@@ -1,5 +1,5 @@
-//! The order in which stripes are destaged from the clusters of a log, in bounded memory (RERAID, section
-//! 3.4: MCFD).
+//! The order in which stripes are destaged from a log's clusters, in bounded memory (RERAID, section 3.4:
+//! MCFD).
 //!
 //! A *cluster* was written as one, and holds blocks of many *stripes*; a stripe is destaged as one, and has
 //! blocks in many clusters. A stripe is written when all its blocks are in memory, and a cluster is read as a
@@ -19,8 +19,7 @@
 //!
 //! Memory is counted in blocks, and the bound always holds. With as much memory as the clusters hold, every
 //! order reads each cluster once. With less, [`Destage::read_again`] reports the cost: the blocks of the
-//! stripes whose turn comes first stay in memory. The table of blocks is sparse: an entry for each cluster
-//! and stripe that meet.
+//! stripes whose turn comes first stay in memory. The table of blocks is sparse.
 //!
 //! | stripe  | cause                                                              | next    |
 //! |---------|--------------------------------------------------------------------|---------|
@@ -94,8 +93,7 @@ pub struct Fetch {
     pub keep: Vec<u64>,
 }
 
-/// The next step: blocks are dropped from memory, clusters are read in this order, and then the stripe is
-/// written.
+/// The next step: blocks are dropped from memory, clusters read in this order, and then the stripe written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
     pub stripe: u64,
@@ -274,8 +272,7 @@ impl Destage {
         Fetch { cluster, keep }
     }
 
-    /// The waiting stripes of which a cluster has blocks that are not in memory, with the rank that they
-    /// would have with these.
+    /// The waiting stripes with blocks of a cluster that are not in memory, and their rank with these blocks.
     fn others_in(&self, cluster: u32) -> Vec<(u32, u64)> {
         let parts = self.clusters[cluster as usize].parts.iter();
         let away = parts.filter(|(_, part)| part.held == Held::Away);
@@ -379,8 +376,7 @@ mod tests {
         rows.flat_map(|(cluster, stripes)| stripes.iter().map(move |stripe| (cluster, *stripe, 1)))
     }
 
-    /// All steps, with this many stripes begun at once. The bound holds, and every block is written once from
-    /// memory.
+    /// All steps, with this many stripes begun at once. The bound holds, and every block is written once.
     fn run_at_once(mut destage: Destage, most: usize) -> (Vec<Step>, u64) {
         let (mut steps, mut begun) = (Vec::new(), Vec::new());
         let mut here: BTreeSet<(u32, u64)> = BTreeSet::new();
@@ -421,8 +417,8 @@ mod tests {
         run_at_once(destage, 1)
     }
 
-    /// The paper's worked example (3.4.2): stripe 8 with cluster 2, then stripe 3 with cluster 5; each
-    /// cluster is read once.
+    /// The paper's example (3.4.2): stripe 8 with cluster 2, then stripe 3 with cluster 5; no cluster is read
+    /// twice.
     #[test]
     fn the_paper_s_example_goes_as_it_says() {
         let destage = Destage::new(DestageOrder::Mcfd, 100, table()).expect("room for all");
@@ -455,8 +451,7 @@ mod tests {
         assert!(Destage::new(DestageOrder::Mcfd, 5, table()).is_some());
     }
 
-    /// The bound holds at every size. Repeated reads are counted, and there are none where all blocks have
-    /// room.
+    /// The bound holds at every size. Repeated reads are counted: none where all blocks have room.
     #[test]
     fn the_bound_holds_in_all_orders() {
         let mut state = 7_u64;

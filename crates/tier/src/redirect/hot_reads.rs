@@ -35,13 +35,13 @@ struct Read {
 }
 
 #[derive(Default)]
-pub(crate) struct Keeping {
+pub(crate) struct ReadCopies {
     reads: Vec<Read>,
     /// WorkOut: the blocks that were read recently. VDF: the blocks that the log set holds.
     blocks: Option<Cache>,
 }
 
-impl Keeping {
+impl ReadCopies {
     pub(crate) fn is_idle(&self) -> bool {
         self.reads.is_empty()
     }
@@ -85,14 +85,14 @@ pub(crate) struct HotReads {
     pub(crate) below: Redirects,
     /// Clean copies that are being written into the log.
     pub(crate) clean_copies: Vec<(CopyTag, Source)>,
-    pub(crate) keeping: Keeping,
+    pub(crate) read_parts: ReadCopies,
 }
 
-floor!(HotReads over Redirects { clean_copies, keeping });
+floor!(HotReads over Redirects { clean_copies, read_parts });
 
 impl HotReads {
     /// Starts when a task starts, and ends when it ends.
-    pub(crate) fn choose_keeping(&mut self, restoring: bool) {
+    pub(crate) fn choose_read_copies(&mut self, restoring: bool) {
         let overlay = self.overlay();
         let home = &self.sets[Site::Home];
         let held = (overlay.log_sectors() / PAGE_SECTORS).clamp(1, u64::from(HELD_MAX));
@@ -102,7 +102,7 @@ impl HotReads {
             rule,
             ties: Ties::Newest,
         };
-        self.keeping.blocks = match self.surrogate.redirect {
+        self.read_parts.blocks = match self.surrogate.redirect {
             Redirect::WorkOut if restoring => Some(Cache::new(config(READ_LATELY, Rule::Lru))),
             Redirect::Vdf if restoring => {
                 let mut cache = Cache::new(config(held as u32, Rule::VdfLru));
@@ -114,10 +114,10 @@ impl HotReads {
     }
 
     /// A client's read is about to start: begins clean copies of its parts that go into the log set.
-    pub(crate) fn begin_keeping(&mut self, request: &Request) {
+    pub(crate) fn begin_read_copies(&mut self, request: &Request) {
         let (lba, sectors) = (request.offset / SECTOR_BYTES, request.bytes / SECTOR_BYTES);
         let redirect = self.surrogate.redirect;
-        let keeps = match (&mut self.keeping.blocks, redirect) {
+        let copies = match (&mut self.read_parts.blocks, redirect) {
             (Some(seen), Redirect::WorkOut) => is_popular(seen, blocks_of(lba, sectors)),
             (Some(held), Redirect::Vdf) => {
                 for block in blocks_of(lba, sectors) {
@@ -128,7 +128,7 @@ impl HotReads {
             _ => false,
         };
         let overlay = self.overlay_mut();
-        if !keeps || overlay.pressure() >= Pressure::Reclaim {
+        if !copies || overlay.pressure() >= Pressure::Reclaim {
             return;
         }
         let mut parts = Vec::new();
@@ -140,7 +140,7 @@ impl HotReads {
             }
         }
         if !parts.is_empty() {
-            self.keeping.reads.push(Read {
+            self.read_parts.reads.push(Read {
                 tag: request.tag,
                 parts,
                 copying: 0,
@@ -150,28 +150,32 @@ impl HotReads {
 
     /// The overlay has answered a request. A read whose parts go into the log set is answered after they were
     /// copied. Returns false if the request may be answered now.
-    pub(crate) fn keeps(&mut self, tag: RequestTag, result: Result<(), RequestError>) -> bool {
-        let reads = &mut self.keeping.reads;
+    pub(crate) fn holds_reply(
+        &mut self,
+        tag: RequestTag,
+        result: Result<(), RequestError>,
+    ) -> bool {
+        let reads = &mut self.read_parts.reads;
         let Some(index) = reads.iter().position(|read| read.tag == tag) else {
             return false;
         };
         for part in core::mem::take(&mut reads[index].parts) {
             if result.is_ok() && self.copy_out(part.copy, part.home, part.buf, tag) {
-                self.keeping.reads[index].copying += 1;
+                self.read_parts.reads[index].copying += 1;
             } else {
                 self.overlay_mut().abandon_copy(part.copy);
             }
         }
-        let waits = self.keeping.reads[index].copying > 0;
+        let waits = self.read_parts.reads[index].copying > 0;
         if !waits {
-            self.keeping.reads.swap_remove(index);
+            self.read_parts.reads.swap_remove(index);
         }
         waits
     }
 
     /// Bytes of a read were copied out of its memory. The read is answered after the last of them.
     fn copied_out(&mut self, tag: RequestTag) {
-        let reads = &mut self.keeping.reads;
+        let reads = &mut self.read_parts.reads;
         let found = reads.iter().position(|read| read.tag == tag);
         let index = found.expect("a read waits for its copies");
         reads[index].copying -= 1;
@@ -182,12 +186,14 @@ impl HotReads {
     }
 
     /// The log has a clean copy of these sectors.
-    pub(crate) fn kept(&mut self, lba: u64, sectors: u64) {
+    pub(crate) fn note_copied(&mut self, lba: u64, sectors: u64) {
         if self.surrogate.redirect != Redirect::Vdf {
             return;
         }
-        let HotReads { below, keeping, .. } = self;
-        let Some(held) = &mut keeping.blocks else {
+        let HotReads {
+            below, read_parts, ..
+        } = self;
+        let Some(held) = &mut read_parts.blocks else {
             return;
         };
         for block in blocks_of(lba, sectors) {
@@ -200,11 +206,13 @@ impl HotReads {
     /// Makes room among the clean copies, a segment at a time. Returns false if there are none. VDF evicts a
     /// block, and drops all clean copies of its segment.
     pub(crate) fn drop_clean(&mut self) -> bool {
-        let HotReads { below, keeping, .. } = self;
+        let HotReads {
+            below, read_parts, ..
+        } = self;
         let redirect = below.surrogate.redirect;
         let overlay = below.overlay_mut();
         if redirect == Redirect::Vdf
-            && let Some(held) = &mut keeping.blocks
+            && let Some(held) = &mut read_parts.blocks
         {
             while let Some(block) = held.evict() {
                 if drop_around(overlay, held, block * PAGE_SECTORS) {

@@ -26,7 +26,7 @@ impl HotZones {
             return;
         }
         self.chosen = restoring;
-        self.choose_keeping(restoring);
+        self.choose_read_copies(restoring);
         let zones = match self.surrogate.redirect {
             Redirect::Ido if restoring => self.hot_zones(),
             _ => RunSet::default(),
@@ -96,7 +96,7 @@ impl HotZones {
             Source::Read { buf, lba, sectors } => {
                 self.buffers.release(buf);
                 if result.is_ok() {
-                    self.kept(lba, sectors);
+                    self.note_copied(lba, sectors);
                 }
             }
         }

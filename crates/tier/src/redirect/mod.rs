@@ -40,9 +40,9 @@ impl Redirects {
         Ok(())
     }
 
-    /// Whether a task runs for which clients are redirected: one that restores redundancy, or a scrub if that
-    /// is configured.
-    pub(crate) fn moves_users(&self) -> bool {
+    /// Whether a task runs for which clients are redirected: one that restores redundancy, or a scrub if
+    /// configured.
+    pub(crate) fn redirects_clients(&self) -> bool {
         let counts = |kind: TaskKind| match kind {
             TaskKind::Check | TaskKind::Repair => self.surrogate.scrubs,
             TaskKind::Rebuild | TaskKind::Replace | TaskKind::Resync | TaskKind::Growth => true,
@@ -60,9 +60,9 @@ impl Redirects {
             return true;
         }
         if self.surrogate.redirect.goes_ahead() {
-            return self.goes_ahead();
+            return self.defers_writes();
         }
-        if !self.moves_users() || request.op == RequestOp::Trim {
+        if !self.redirects_clients() || request.op == RequestOp::Trim {
             return false;
         }
         match self.surrogate.redirect {

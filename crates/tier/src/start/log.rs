@@ -34,10 +34,9 @@ const SEGMENT_SECTORS_MAX: u64 = 16 << 11;
 
 const ONLY_MIRRORS: &str = "redirect graid and eraid require raid1 or raid10";
 
-const FIRSTS_HAVE_IT: &str = "its log is stale or cannot be read, but the primary copies hold all data: omit its members and pass --degraded; nothing is lost";
+const PRIMARIES_HAVE_DATA: &str = "its log is stale or cannot be read, but the primary copies hold all data: omit its members and pass --degraded; nothing is lost";
 
-/// The size of a segment, in sectors, for a log of this many sectors: the same size always gives the same
-/// result.
+/// The sectors of a segment in a log of this many sectors: the same size always gives the same result.
 fn segment_sectors(sectors: u64) -> u32 {
     let share = (sectors / SEGMENTS).max(1);
     let power = 1 << share.ilog2();
@@ -165,8 +164,7 @@ impl Starting {
         }
     }
 
-    /// Both sets serve, and are of one time. Continues with the NVRAM set, or without it if it holds no valid
-    /// data.
+    /// Both sets serve, and are of one time. Continues with the NVRAM set, or without it if it is not needed.
     fn open_buffer(&mut self, layout: LogLayout) {
         let mark = self.buffer_mark();
         let needed = self.log_counts() && mark == BufferMark::Counts;
@@ -209,7 +207,7 @@ impl Starting {
             }
             if has || mark != BufferMark::None {
                 let (why, forgone) = (Box::new(error), needed);
-                self.tell_of_start(Fact::BufferAbsent { why, forgone });
+                self.report_of_start(Fact::BufferAbsent { why, forgone });
             }
         }
         match self.may_write() {
@@ -241,10 +239,10 @@ impl Starting {
     /// The log holds no valid data.
     pub(crate) fn begin_anew(&mut self, layout: LogLayout) {
         if self.start_mut().mode.read_only {
-            return self.end_start(Ok(()), Stage::Alone);
+            return self.end_start(Ok(()), Stage::MainOnly);
         }
-        // Sectors that a member lost in the log are as invalid as the rest of it, and must not look like
-        // damage to later starts.
+        // Sectors that a member lost are as invalid as the rest of the log, and must not look like damage
+        // later.
         self.at(Site::Log, |log| log.forget_lost());
         self.at_home(|home| {
             if home.records_primary_only() {
@@ -345,11 +343,12 @@ impl Starting {
 
     /// The log cannot be used: the data that only the log may have is lost, if that is accepted.
     pub(crate) fn without_log(&mut self, error: CommandError, layout: LogLayout) {
-        if error == CommandError::LogIsOld && self.firsts_have_it() {
-            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        if error == CommandError::LogIsOld && self.primaries_have_data() {
+            return self.refuse(CommandError::Unsuited(PRIMARIES_HAVE_DATA));
         }
         let mode = self.start_mut().mode;
-        let accepts = self.accepts_loss() && !can_be_had(&error, mode) && !self.firsts_have_it();
+        let accepts =
+            self.accepts_loss() && !can_be_had(&error, mode) && !self.primaries_have_data();
         match accepts && !self.home().halted() {
             true => self.give_up_log(layout),
             false => self.refuse_without(error),
@@ -358,8 +357,8 @@ impl Starting {
 
     /// The log lacks anchors or records that it should have.
     fn damaged(&mut self) {
-        if self.firsts_have_it() {
-            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        if self.primaries_have_data() {
+            return self.refuse(CommandError::Unsuited(PRIMARIES_HAVE_DATA));
         }
         let layout = self.start_mut().phase.layout();
         if self.accepts_loss() {
@@ -375,12 +374,11 @@ impl Starting {
         self.fail_start(error);
     }
 
-    /// A record that may have been acknowledged cannot be read in full, and its readable part may never have
-    /// been written. So this record and those behind it are lost, if that is accepted. The log is read again
-    /// up to this record.
+    /// A record that may have been acknowledged cannot be read in full, and the rest of it may be old. So
+    /// this record and those behind it are lost, if that is accepted. The log is read again up to it.
     fn cut_off(&mut self, layout: LogLayout, recovered: &Recovered, first: u64) {
-        if self.firsts_have_it() {
-            return self.refuse(CommandError::Unsuited(FIRSTS_HAVE_IT));
+        if self.primaries_have_data() {
+            return self.refuse(CommandError::Unsuited(PRIMARIES_HAVE_DATA));
         }
         let (cut, extents) = lost_from(&recovered.extents, first);
         if !self.start_mut().mode.accept_loss {

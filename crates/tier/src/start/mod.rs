@@ -85,7 +85,7 @@ impl Starting {
 
     fn start_set(&mut self, site: Site, mut mode: StartMode) {
         mode.from_minority |= self.starts_from_those_that_served(site);
-        self.tell(
+        self.step_set(
             site,
             Event::Command(child_command(site), Command::Start(mode)),
         );
@@ -119,8 +119,8 @@ impl Starting {
         }
     }
 
-    /// Whether the log's data is not lost, even with `accept_loss`: the log starts once the remedy of its
-    /// error is done.
+    /// Whether the log's data is not lost, even with `accept_loss`: the log starts once its error is
+    /// remedied.
     fn log_can_be_had(&self, mode: StartMode) -> bool {
         let absent = self.absent.as_ref();
         absent.is_some_and(|error| can_be_had(error, mode))
@@ -144,7 +144,7 @@ impl Starting {
             (Site::Log, Err(error)) => {
                 if let CommandError::OfSurrogate(why) = &error {
                     let why = why.clone();
-                    self.tell_of_start(Fact::SurrogateAbsent { why });
+                    self.report_of_start(Fact::SurrogateAbsent { why });
                 }
                 self.absent = Some(error);
                 self.start_home();
@@ -152,7 +152,7 @@ impl Starting {
             (Site::Home, Ok(())) => {
                 self.started[Site::Home] = true;
                 match self.absent {
-                    Some(_) => self.end_start(Ok(()), Stage::Alone),
+                    Some(_) => self.end_start(Ok(()), Stage::MainOnly),
                     None => self.open_log(),
                 }
             }
@@ -160,12 +160,12 @@ impl Starting {
                 self.start_mut().doubt = Some(extents);
                 self.open_log();
             }
-            (Site::Home, Err(CommandError::WouldLose { .. })) if self.withheld_in_vain() => {
+            (Site::Home, Err(CommandError::WouldLose { .. })) if self.withheld_needlessly() => {
                 let mode = self.start_mut().mode;
                 self.start_set(Site::Home, mode);
             }
             (Site::Home, Err(error)) => {
-                let error = self.told_of_absence(error);
+                let error = self.absence_error(error);
                 self.fail_start(error);
             }
         }
@@ -176,17 +176,16 @@ impl Starting {
         self.absent.is_none() && self.log_counts()
     }
 
-    /// Whether `accept_loss` was withheld from the main set in vain: it was withheld because the log could
-    /// still be had, and the log holds no valid data. The main set's superblock and map record that, and have
-    /// been read by now.
-    fn withheld_in_vain(&mut self) -> bool {
+    /// Whether `accept_loss` was withheld from the main set, for a log that could be had but holds no valid
+    /// data. The main set's superblock and map record that, and have been read by now.
+    fn withheld_needlessly(&mut self) -> bool {
         let mode = self.start_mut().mode;
         mode.accept_loss && self.log_can_be_had(mode) && !self.log_counts()
     }
 
     /// The error to report if the main set misses its log set, or data that the log set may have. If the log
     /// set could be started in another way, the log set's error says more.
-    fn told_of_absence(&mut self, error: CommandError) -> CommandError {
+    fn absence_error(&mut self, error: CommandError) -> CommandError {
         let missing = matches!(error, CommandError::SurrogateMissing { .. });
         let CommandError::OfSurrogate(why) = self.absent.clone().unwrap_or(CommandError::NoArray)
         else {
@@ -221,8 +220,8 @@ impl Starting {
         left.runs().to_vec()
     }
 
-    /// The log has been read, to find out which data the main set would really lose. If there is none, the
-    /// main set starts.
+    /// The log has been read, to find the data that the main set would lose. If there is none, the main set
+    /// starts.
     pub(crate) fn settle_doubt(&mut self, found: &Recovered, extents: &[(u64, u64)], gap: u64) {
         let extents = self.not_in_log(found, extents, gap);
         if !extents.is_empty() {

@@ -35,9 +35,8 @@ use restripe_array::{
 
 /// Computations of the start have tags from this value on.
 pub(crate) const START_TAGS: u32 = 1 << 24;
-/// The least number of readings that must agree that a page is no header, before the page counts as none. The
-/// readings without one member or two are as many as a row has cells, since one of them always has the page
-/// itself.
+/// The least number of readings that must agree that a page is no header, before the page counts as none.
+/// There are as many without one member or two as a row has cells: one of them always has the page.
 const AGREEING: usize = 16;
 
 fn is_header(wanted: Wanted) -> bool {
@@ -125,7 +124,7 @@ impl LogReader {
             (Phase::Anchors { asked, .. }, Wanted::Anchor(_)) => *asked -= 1,
             (_, Wanted::Header(at)) => start.next = Some(Read::Header { at }),
             (_, Wanted::Payload(header)) => start.next = Some(Read::Payload(header)),
-            _ => unreachable!("anchors are wanted in their phase"),
+            _ => unreachable!("anchors are read in their phase"),
         }
     }
 
@@ -180,7 +179,7 @@ impl LogReader {
     }
 
     pub(crate) fn reading(&mut self, read: u32) -> Reading {
-        self.start_mut().reads[read as usize].expect("it is under way")
+        self.start_mut().reads[read as usize].expect("it is in flight")
     }
 
     pub(crate) fn start_read(&mut self, read: u32, result: Result<(), RequestError>) {
@@ -239,7 +238,7 @@ impl LogReader {
 
     pub(crate) fn step(&mut self, read: u32, step: Step) {
         let reading = self.start_mut().reads[read as usize].as_mut();
-        reading.expect("it is under way").step = step;
+        reading.expect("it is in flight").step = step;
     }
 
     /// The page in front of the payload may be another header than the scan found. A member that is missing
@@ -308,7 +307,7 @@ impl LogReader {
 
     // ------------------------------------------------------------------------- readings without some members
 
-    /// The result to use, if the read brought a valid one or if no other reading is better. None: it is read
+    /// The result to use, if the read brought a valid one or no other reading is better. None: it is read
     /// again.
     pub(crate) fn believed(&mut self, read: u32, brought: Brought) -> Option<Brought> {
         let Reading { wanted, again, .. } = self.reading(read);
@@ -317,7 +316,7 @@ impl LogReader {
             let plain = checksum(&brought);
             return match sound || self.log().planted(Bug::RotBelieved) {
                 true => Some(brought),
-                false => self.ask_others(read, plain, true, None),
+                false => self.read_without_next(read, plain, true, None),
             };
         };
         if now.attempt.suspects.repairs {
@@ -338,14 +337,14 @@ impl LogReader {
                 // A page that cannot be read is no evidence.
                 let sum = checksum(&brought);
                 let agreed = now.agreed && (sum.is_none() || sum == now.plain);
-                self.ask_others(read, now.plain, agreed, Some(now.attempt))
+                self.read_without_next(read, now.plain, agreed, Some(now.attempt))
             }
         }
     }
 
     /// Reads without the next set of suspects. Returns the first result if there are no more suspects, or if
     /// redundancy agrees with it.
-    fn ask_others(
+    fn read_without_next(
         &mut self,
         read: u32,
         plain: Option<u32>,
@@ -373,7 +372,7 @@ impl LogReader {
 
     fn ask_without(&mut self, read: u32, again: Again) {
         let reading = self.start_mut().reads[read as usize].as_mut();
-        reading.expect("it is under way").again = Some(again);
+        reading.expect("it is in flight").again = Some(again);
         let Reading { wanted, buf, .. } = self.reading(read);
         let (at, sectors, from) = self.place_again(wanted);
         let into = BufRef::new(buf, from, (sectors * SECTOR_BYTES) as u32);
@@ -420,7 +419,7 @@ impl LogReader {
     // -------------------------------------------------------------------------------------- how a start ends
 
     pub(crate) fn start_mut(&mut self) -> &mut Start {
-        self.start.as_mut().expect("a start is under way")
+        self.start.as_mut().expect("a start is in progress")
     }
 
     /// False while the start only inspects.
@@ -453,12 +452,12 @@ impl LogReader {
     }
 
     pub(crate) fn end_start(&mut self, result: Result<(), CommandError>, stage: Stage) {
-        let start = self.start.take().expect("a start is under way");
+        let start = self.start.take().expect("a start is in progress");
         let lost = self.lost.take().unwrap_or_default();
         self.stage = stage;
         let home = &mut self.sets[Site::Home];
         let ties = home.ties_mut();
-        ties.primaries_first &= stage != Stage::Alone;
+        ties.primaries_first &= stage != Stage::MainOnly;
         ties.counted_above = stage == Stage::Serving;
         ties.cached_above = stage == Stage::Serving;
         if start.tag == TAG {
@@ -481,7 +480,7 @@ impl LogReader {
             self.answer_command(start.tag, result);
         }
         for (lba, sectors) in lost {
-            self.tell_lost(lba, sectors);
+            self.report_lost(lba, sectors);
         }
     }
 
@@ -498,11 +497,10 @@ impl LogReader {
         self.fail_start(of_buffer(error));
     }
 
-    /// A log that loses too many members during the start is treated as missing, like one that was not
-    /// present.
+    /// A log that loses too many members during the start is treated as one that was not present.
     pub(crate) fn refuse_without(&mut self, error: CommandError) {
         let missing = matches!(error, CommandError::TooFew { .. });
-        match missing && !self.home().halted() && !self.firsts_have_it() {
+        match missing && !self.home().halted() && !self.primaries_have_data() {
             true => self.fail_start(self.log_missing()),
             false => self.refuse(error),
         }
@@ -517,7 +515,7 @@ impl LogReader {
 
     /// Whether a start without the log would trust the primary copies for the log's data. Then nothing is
     /// lost without the log, so `accept_loss` does not apply.
-    pub(crate) fn firsts_have_it(&mut self) -> bool {
+    pub(crate) fn primaries_have_data(&mut self) -> bool {
         self.home().records_primary_first() && self.start_mut().doubt.is_none()
     }
 
@@ -525,7 +523,7 @@ impl LogReader {
     pub(crate) fn cannot_write(&mut self) {
         match &self.start_mut().phase {
             Phase::Beginning { found } if found.extents.is_empty() => {
-                self.go_on_alone();
+                self.continue_without_log();
             }
             _ => {
                 let error = self.why_unwritable();
@@ -541,9 +539,9 @@ impl LogReader {
     }
 
     /// Continues without a log that cannot be written and holds no valid data.
-    pub(crate) fn go_on_alone(&mut self) {
+    pub(crate) fn continue_without_log(&mut self) {
         let why = Box::new(self.why_unwritable());
-        self.tell_of_start(Fact::SurrogateAbsent { why });
-        self.end_start(Ok(()), Stage::Alone);
+        self.report_of_start(Fact::SurrogateAbsent { why });
+        self.end_start(Ok(()), Stage::MainOnly);
     }
 }

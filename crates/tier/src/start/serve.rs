@@ -33,8 +33,8 @@ use restripe_array::{BAND_SECTORS_MAX, CommandError, Fact, PAGE_SECTORS, Request
 /// The number of segments reserved for cleaning. Fewer free segments than the two shares below start a
 /// destage, and the dropping of clean data.
 const RESERVE: u32 = 1;
-/// Reserve of a log that is cleaned: as much as one segment has may be moved at once, though a client's flush
-/// closes a record early.
+/// The reserve where a log is cleaned: one segment's data may move at once, though a flush closes a record
+/// early.
 const RESERVE_OF_CLEANED: u32 = 2;
 /// A log with fewer segments has none to spare.
 const SEGMENTS_OF_CLEANED: u32 = 8;
@@ -191,11 +191,11 @@ impl Starting {
         self.end_start(Ok(()), Stage::Serving);
     }
 
-    /// Copies of the main set may differ only where primary copies are written first. All others are repaired
-    /// from each other.
+    /// Copies of the main set may differ only where primary copies are written first. Otherwise they are
+    /// repaired.
     pub(crate) fn settle_copies(&mut self) {
-        let ahead = self.surrogate.redirect.goes_ahead();
-        self.sets[Site::Home].ties_mut().primaries_first = ahead;
+        let defers = self.surrogate.redirect.goes_ahead();
+        self.sets[Site::Home].ties_mut().primaries_first = defers;
     }
 }
 
@@ -266,7 +266,7 @@ impl Starting {
             Ok(true) => {}
             Ok(false) => return false,
             Err(_) => {
-                self.numbered_in_vain(layout);
+                self.numbering_failed(layout);
                 return true;
             }
         }
@@ -282,21 +282,21 @@ impl Starting {
             Ok(true) => match self.mark_at_start(true) {
                 Ok(false) => return false,
                 Ok(true) => self.take_log(layout),
-                Err(_) => self.numbered_in_vain(layout),
+                Err(_) => self.numbering_failed(layout),
             },
             Err(error) if self.buffer.used && self.buffer_set().halted() => {
                 self.lose_buffer(error, layout);
             }
-            Err(_) if !self.log_counts() && !self.home().halted() => self.go_on_alone(),
+            Err(_) if !self.log_counts() && !self.home().halted() => self.continue_without_log(),
             Err(error) => self.without_log(error, layout),
         }
         true
     }
 
     /// The log set cannot record its number or its mark.
-    fn numbered_in_vain(&mut self, layout: LogLayout) {
+    fn numbering_failed(&mut self, layout: LogLayout) {
         match !self.log_counts() && !self.home().halted() {
-            true => self.go_on_alone(),
+            true => self.continue_without_log(),
             false => {
                 let error = self.why_unwritable();
                 self.without_log(error, layout);
@@ -312,7 +312,7 @@ impl Starting {
         self.buffer.used = false;
         let why = Box::new(CommandError::OfBuffer(Box::new(error)));
         let forgone = false;
-        self.tell_of_start(Fact::BufferAbsent { why, forgone });
+        self.report_of_start(Fact::BufferAbsent { why, forgone });
         self.number_from_now(layout);
     }
 }

@@ -1,6 +1,5 @@
 //! Takes records from the NVRAM set of a code cache at a start: those that clients flushed and that the log
-//! does not have whole. They are written to their places in the log, and the log is read again, as if it had
-//! had them.
+//! does not have whole. They are written to their places in the log, and the log is read again.
 //!
 //! | step    | cause                                                      | next             |
 //! |---------|------------------------------------------------------------|------------------|
@@ -14,8 +13,7 @@
 //! If no version can be read from a half, the half is read without one of its copies after the other
 //! (reading). A version that is found so is known, and the wrong copy is rewritten. If none is found, the
 //! half is empty. There are two exceptions: a copy that is present could not be read, or the half had a
-//! version that is to go into the log. Then the start is refused, or that version is given up, and the loss
-//! reported.
+//! version that is to go into the log. Then the start is refused, or the version is reported as lost.
 
 use super::reading::LogReader;
 use super::state::{Half, HalfStep, Phase, can_be_had, of_buffer};
@@ -160,7 +158,7 @@ impl LogReader {
 
     fn half(&mut self) -> &mut Half {
         let now = self.start_mut().slots.now.as_mut();
-        now.expect("one is being looked at")
+        now.expect("one is being read")
     }
 
     fn step_half(&mut self, step: HalfStep) -> (u32, Buf) {
@@ -172,7 +170,7 @@ impl LogReader {
     /// Ends the work on this half.
     fn leave_half(&mut self) -> u32 {
         let now = self.start_mut().slots.now.take();
-        let Half { half, buf, job, .. } = now.expect("one is being looked at");
+        let Half { half, buf, job, .. } = now.expect("one is being read");
         self.buffers.release(buf);
         self.jobs.list.remove(job);
         half
@@ -204,13 +202,12 @@ impl LogReader {
     fn give_up_half(&mut self) {
         self.leave_half();
         let error = self.why_unreadable();
-        if self.forgoes(error) && self.is_moving() {
+        if self.gives_up(error) && self.is_moving() {
             self.drop_move();
         }
     }
 
-    /// An NVRAM set that loses too many members during the start is treated as missing, like one that was not
-    /// present.
+    /// An NVRAM set that loses too many members during the start is treated as one that was not present.
     fn why_unreadable(&self) -> CommandError {
         let buffer = self.buffer_set();
         match buffer.halt().map(|halt| buffer.halt_error(halt)) {
@@ -220,18 +217,18 @@ impl LogReader {
         }
     }
 
-    /// The NVRAM set may hold flushed data that cannot be read. That data is given up and reported, or the
-    /// start is refused.
-    fn forgoes(&mut self, error: CommandError) -> bool {
+    /// The NVRAM set may hold flushed data that cannot be read. It is given up and reported, or the start
+    /// refused.
+    fn gives_up(&mut self, error: CommandError) -> bool {
         let mode = self.start_mut().mode;
         if !self.accepts_loss() || can_be_had(&error, mode) {
             self.refuse_buffer(error);
             return false;
         }
         let slots = &mut self.start_mut().slots;
-        if !core::mem::replace(&mut slots.forgone, true) {
+        if !core::mem::replace(&mut slots.given_up, true) {
             let (why, forgone) = (Box::new(of_buffer(error)), true);
-            self.tell_of_start(Fact::BufferAbsent { why, forgone });
+            self.report_of_start(Fact::BufferAbsent { why, forgone });
         }
         true
     }
@@ -241,7 +238,7 @@ impl LogReader {
     /// acknowledged. The data of the older version is in the other half by then, or in the log.
     fn drop_move(&mut self) {
         let slots = &mut self.start_mut().slots;
-        let dropped = slots.moves.pop_front().expect("it was on its way");
+        let dropped = slots.moves.pop_front().expect("a version is queued");
         slots.moves.clear();
         slots.moved = None;
         slots.versions.retain(|one| *one != dropped);
@@ -288,7 +285,7 @@ impl LogReader {
             return self.give_up_half();
         };
         let expected = self.start_mut().slots.moves.front();
-        let expected = &expected.expect("it is on its way").1;
+        let expected = &expected.expect("a version is queued").1;
         if *expected != version {
             let age = |one: &Version| (one.header.sequence, one.version);
             // The version found now is older: the newer one was on a member that does not return it any more.
@@ -310,7 +307,7 @@ impl LogReader {
         let Phase::Moving { layout } = start.phase else {
             unreachable!("records are moved in this phase")
         };
-        let moved = start.slots.moves.front().expect("it is on its way");
+        let moved = start.slots.moves.front().expect("a version is queued");
         let header = moved.1.header;
         let (job, buf) = self.step_half(HalfStep::Writing);
         let sectors = u64::from(layout.footprint(header.payload_sectors));
@@ -319,8 +316,7 @@ impl LogReader {
         self.write(Site::Log, Owner::Job(job), at, source);
     }
 
-    /// The log was read, and the NVRAM set has records that the log lacks: they go there. False if there are
-    /// none.
+    /// The log was read: records that only the NVRAM set has go there. False if there are none.
     pub(crate) fn move_from_buffer(&mut self, scan: &Scan) -> bool {
         let layout = *scan.layout();
         let whole = |one: &&(u32, Version)| one.1.closed;
@@ -348,7 +344,7 @@ impl LogReader {
             .all(|(_, version)| scan.has_place(&version.header));
         if !placed || start.slots.moved == Some(first) {
             // No writer leaves such a state.
-            if !self.forgoes(CommandError::Metadata) {
+            if !self.gives_up(CommandError::Metadata) {
                 return true;
             }
             self.start_mut().slots.counts = false;

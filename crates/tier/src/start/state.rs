@@ -70,8 +70,7 @@ pub(crate) struct Start {
     pub(crate) slots: Slots,
 }
 
-/// Whether a set that did not start in this mode would start with free space, or from the members that are
-/// present.
+/// Whether a set that did not start in this mode would start with free space, or from the present members.
 pub(crate) fn can_be_had(error: &CommandError, mode: StartMode) -> bool {
     match error.innermost() {
         CommandError::Minority { .. } => !mode.from_minority,
@@ -165,7 +164,7 @@ pub(crate) struct Slots {
     /// The first of the versions that went into the log last.
     pub(crate) moved: Option<u64>,
     /// A fact has reported that some of the content is given up.
-    pub(crate) forgone: bool,
+    pub(crate) given_up: bool,
 }
 
 impl Slots {
@@ -200,8 +199,7 @@ pub(crate) fn of_buffer(error: CommandError) -> CommandError {
 /// The bytes of a read, as far as the start needs them.
 pub(crate) type Brought = (Option<Page>, Option<Verdict>);
 
-/// The largest payload of a record. Where a record is written in one request with its header, both share one
-/// buffer.
+/// The largest payload of a record. A record that is written in one request shares a buffer with its header.
 pub(crate) fn record_sectors(layout: &LogLayout, whole_rows: bool) -> u32 {
     let header = PAGE_SECTORS as u32;
     match whole_rows {

@@ -1,5 +1,4 @@
-//! Destage: data in the log is written to the main set, and its records are made obsolete. A floor above the
-//! copies.
+//! Destage: writes data in the log to the main set, and makes its records obsolete. A floor above the copies.
 //!
 //! It takes the records below a sequence, which are the oldest of the log: if it took some in the middle, a
 //! crash would bring back what they had replaced.
@@ -151,8 +150,8 @@ impl Destaging {
         self.closing = true;
     }
 
-    /// The last destage begins when no record is in flight: then it takes everything. Writes that wait for
-    /// room wait for it.
+    /// The last destage begins when no record is in flight. Then it takes everything, and waiting writes wait
+    /// for it.
     pub(super) fn begin_last(&mut self) {
         let ready = self.records.is_empty() && self.destage.is_none();
         if self.closing && self.is_stuck() && self.destage.is_none() {
@@ -291,8 +290,7 @@ impl Destaging {
         found.within(start..start + u64::from(self.limits.record_sectors))
     }
 
-    /// Whether a copy is needed and can be read: if the log failed, only what the primary copies have as
-    /// well.
+    /// Whether a copy is needed and can be read: if the log failed, only from primary copies.
     fn can_be_destaged(&self, extent: &Extent) -> bool {
         match self.kind_now(extent) {
             Kind::Instead => !self.broken,
@@ -332,7 +330,7 @@ impl Destaging {
             return self.voided();
         }
         self.running().stage = Stage::Voiding;
-        let part = self.begin_part(Owner::Void);
+        let part = self.begin_part(Owner::Obsolete);
         self.emit(Effect::Void { part, below });
     }
 

@@ -10,9 +10,8 @@
 //! | fetching | their clusters were read, in the log's order, and pieces staged    | writing  |
 //! | writing  | in the order of addresses, adjacent pieces joined; all are written | none     |
 //!
-//! A piece is not guaranteed to be in memory: one that could not be read with its cluster, or found no room,
-//! is read separately when its turn comes. When a stripe's turn comes, the map decides which of its pieces
-//! are still to be written.
+//! A piece may not be in memory: it could not be read with its cluster, or found no room. It is read
+//! separately. When a stripe's turn comes, the map decides which of its pieces are still to be written.
 
 use crate::overlay::effect::{Effect, PartTag};
 use crate::overlay::limits::{FETCHES, Packing, StripeDestage};
@@ -44,8 +43,7 @@ pub(super) struct Stripes {
     /// Reads that wait for their turn, and those in flight.
     fetches: VecDeque<Fetch>,
     fetching: Vec<(PartTag, Fetch)>,
-    /// The runs of stripes in memory that are still to be written, and the number of unwritten runs of each
-    /// stripe.
+    /// The unwritten runs of stripes in memory, and the number of unwritten runs of each stripe.
     runs: VecDeque<(u64, Vec<Extent>)>,
     left: BTreeMap<u64, (u32, Range<u64>)>,
 }
@@ -152,8 +150,8 @@ impl Places {
 }
 
 impl Stripes {
-    /// A destage of the records below, or of the oldest of them, and below which. `None` if memory is too
-    /// small for some stripe.
+    /// A destage of the records below, or of the oldest, and below which. `None` if memory is too small for
+    /// some stripe.
     pub(super) fn begin(log: &Log, packing: Packing, below: u64) -> Option<(Stripes, u64)> {
         let record = u64::from(log.footprint(log.limits.record_sectors));
         let cluster = u64::from(packing.records) * record;

@@ -1,14 +1,13 @@
 //! Anchors: which records of each segment are obsolete, or cut off, and the shape of the log.
 //!
-//! One anchor describes [`SEGMENTS_PER_PAGE`] segments, and has its own version. It has two places, and a
-//! version is written to the place that does not have the version before. So a torn write leaves the older
-//! version.
+//! An anchor describes [`SEGMENTS_PER_PAGE`] segments, under a version. It has two places, and a version is
+//! written to the place that does not have the version before. So a torn write leaves the older version.
 //!
-//! | segment | cause                                                  | next   |
-//! |---------|--------------------------------------------------------|--------|
-//! | open    | [`AnchorTable::close`]: nothing more will be written   | closed |
-//! | closed  | [`AnchorTable::void`] of all of it                     | open   |
-//! | closed  | [`AnchorTable::begin`], if nothing in it is valid      | open   |
+//! | segment | cause                                                       | next   |
+//! |---------|-------------------------------------------------------------|--------|
+//! | open    | [`AnchorTable::close`]: nothing more will be written        | closed |
+//! | closed  | [`AnchorTable::make_obsolete`] of all of it                 | open   |
+//! | closed  | [`AnchorTable::begin`], if nothing in it is valid           | open   |
 //!
 //! In an open segment the records from `obsolete_below` on may be valid. Only an open segment is written.
 //! Records behind the `end` of a closed segment must not become valid again when it opens; so opening
@@ -84,7 +83,7 @@ impl Entry {
         self.end == 0
     }
 
-    fn is_closed_and_void(&self) -> bool {
+    fn is_closed_and_obsolete(&self) -> bool {
         !self.is_open() && self.end == self.obsolete_below
     }
 }
@@ -120,8 +119,7 @@ pub struct AnchorTable {
 }
 
 impl AnchorTable {
-    /// The anchors of a new log, whose first record has sequence 1. The log exists when all its anchors are
-    /// durable.
+    /// The anchors of a new log, whose first record has sequence 1. It exists once all anchors are durable.
     pub fn new(owner: LogOwner, layout: LogLayout) -> AnchorTable {
         let page = PageState {
             changed: true,
@@ -178,8 +176,7 @@ impl AnchorTable {
         &self.layout
     }
 
-    /// Anchors of which one place could not be read: it may have had the newer version, with more records
-    /// obsolete.
+    /// Anchors of which one place could not be read: it may have had the newer version.
     pub fn doubted(&self) -> &[u32] {
         &self.doubted
     }
@@ -203,8 +200,8 @@ impl AnchorTable {
     }
 
     /// Whether no record of a segment is valid, whatever is stored there.
-    pub fn is_void(&self, segment: u32) -> bool {
-        self.entries[segment as usize].is_closed_and_void()
+    pub(crate) fn is_obsolete(&self, segment: u32) -> bool {
+        self.entries[segment as usize].is_closed_and_obsolete()
     }
 
     /// All records below this sequence are flushed. The next anchor that is written records it.
@@ -213,15 +210,15 @@ impl AnchorTable {
     }
 
     /// The segment's records below a sequence are obsolete: they are destaged, or replaced, and the
-    /// replacement is durable. A closed segment without valid records opens: once this is durable it can be
-    /// written.
+    /// replacement is durable. A closed segment without valid records opens: it can be written once this is
+    /// durable.
     ///
     /// # Panics
     /// If not all below the sequence is [flushed](AnchorTable::flushed), or a log that was found has not
     /// [begun](AnchorTable::begin).
-    pub fn void(&mut self, segment: u32, below: u64) {
-        assert!(self.begun, "what lies behind the gap is cut off first");
-        assert!(below <= self.durable, "what is void was flushed");
+    pub(crate) fn make_obsolete(&mut self, segment: u32, below: u64) {
+        assert!(self.begun, "records behind the gap are cut off first");
+        assert!(below <= self.durable, "obsolete records were flushed");
         let old = self.entries[segment as usize];
         let new = match !old.is_open() && below >= old.end {
             true => self.reopened(),
@@ -233,10 +230,10 @@ impl AnchorTable {
         self.set(segment, new);
     }
 
-    /// The records below a sequence are obsolete, in every segment: as [`AnchorTable::void`] of each.
-    pub(crate) fn void_all(&mut self, below: u64) {
+    /// The records below a sequence are obsolete, in every segment: as [`AnchorTable::make_obsolete`].
+    pub(crate) fn make_all_obsolete(&mut self, below: u64) {
         for segment in 0..self.layout.segments() {
-            self.void(segment, below);
+            self.make_obsolete(segment, below);
         }
     }
 
@@ -246,7 +243,7 @@ impl AnchorTable {
     /// # Panics
     /// If not all below the end is [flushed](AnchorTable::flushed).
     pub fn close(&mut self, segment: u32, end: u64) {
-        assert!(end <= self.durable, "what is closed was flushed");
+        assert!(end <= self.durable, "a closed segment was flushed");
         let obsolete_below = self.entries[segment as usize].obsolete_below;
         let new = if end > obsolete_below {
             Entry {
@@ -278,7 +275,7 @@ impl AnchorTable {
         self.begun = true;
         self.durable = self.durable.max(next);
         for segment in 0..self.layout.segments() {
-            if self.is_void(segment) {
+            if self.is_obsolete(segment) {
                 self.set(segment, self.reopened());
             }
         }
@@ -351,7 +348,7 @@ impl AnchorTable {
     /// The write of an anchor is durable.
     pub fn written(&mut self, index: u32) {
         let state = &mut self.pages[index as usize];
-        assert!(state.under_way, "a write of it was under way");
+        assert!(state.under_way, "a write of it was in flight");
         state.under_way = false;
     }
 }

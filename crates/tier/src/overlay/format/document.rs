@@ -1,5 +1,5 @@
-//! Compares the tables of a log in `docs/reference/format.md` with the codec: every row names a constant and
-//! its offset.
+//! Compares the tables of a log in `docs/reference/format.md` with the codec: rows name constants and
+//! offsets.
 
 use super::{EXTENTS_MAX, anchor, record, slot};
 use alloc::format;

@@ -84,8 +84,8 @@ pub fn encode(owner: &LogOwner, record: &RecordHeader, extents: &[Extent], page:
     put_u16(bytes, at::COUNT, extents.len() as u16); // at most EXTENTS_MAX
     let (entries, _) = bytes[at::EXTENTS..].as_chunks_mut::<EXTENT_BYTES>();
     for (extent, entry) in extents.iter().zip(entries) {
-        let told = (extent.at, extent.sequence);
-        assert_eq!(told, (place, record.sequence), "extents make the payload");
+        let named = (extent.at, extent.sequence);
+        assert_eq!(named, (place, record.sequence), "extents make the payload");
         place = extent.log_end();
         put_u64(entry, at::EXTENT_HOME, extent.home);
         put_u32(entry, at::EXTENT_SECTORS, extent.sectors);
@@ -121,8 +121,7 @@ impl<'a> RecordView<'a> {
     }
 }
 
-/// The entries of a page as extents. An invalid kind ends them. The header is in range, so sums cannot
-/// overflow.
+/// The entries of a page as extents, up to an invalid kind. The header is in range: no sum overflows.
 fn placed(
     page: &Page,
     header: RecordHeader,

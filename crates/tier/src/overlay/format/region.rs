@@ -1,7 +1,6 @@
 //! The layout of a log's region: first the anchors' places, then the segments, then perhaps a rest.
 //!
-//! All parts begin and end at the edges of *grains*: pages, or the whole rows of a set that is written by
-//! whole rows only.
+//! All parts begin and end at the edges of *grains*: pages, or whole rows if the set is written by them only.
 
 use super::super::LOG_SECTORS_MAX;
 use super::RecordHeader;

@@ -1,5 +1,4 @@
-//! Finds the valid records of a log after a crash, by reading it. It does no input or output of its own: it
-//! says what to read.
+//! Finds the valid records of a log after a crash, by reading it. It does no I/O of its own.
 //!
 //! | phase    | reads                                                | then     |
 //! |----------|------------------------------------------------------|----------|
@@ -51,8 +50,7 @@ pub enum PayloadFound {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Damage {
     pub segment: u32,
-    /// The sector of the log that lacks a header, or lacks its own; of an anchor, the first that it
-    /// describes.
+    /// The sector of the log without a header, or without its own; of an anchor, the first that it describes.
     pub at: u64,
     pub cause: Cause,
 }
@@ -131,9 +129,8 @@ pub struct Scan {
     extents: Vec<Extent>,
     /// The highest *durable* found.
     durable: u64,
-    /// The highest *durable* of a record: an anchor's may be above records that an interrupted start had yet
-    /// to cut off.
-    told: u64,
+    /// The highest *durable* of a record: an anchor's may be above records that a start had yet to cut off.
+    recorded: u64,
     /// The highest sequence found.
     highest: u64,
     /// The first sequence from which on no record is valid, as far as is known: in the second phase.
@@ -158,7 +155,7 @@ impl Scan {
             chains: alloc::vec![Chain::default(); segments as usize],
             records: Vec::new(),
             extents: Vec::new(),
-            told: 0,
+            recorded: 0,
             highest: 0,
             gap: u64::MAX,
             cut: u64::MAX,
@@ -173,7 +170,7 @@ impl Scan {
             scan.harm(segment, at, Cause::Anchor { index });
         }
         for segment in 0..segments {
-            if !scan.table.is_void(segment) {
+            if !scan.table.is_obsolete(segment) {
                 let at = scan.table.layout().segment_start(segment);
                 scan.read_header(segment, at);
             }
@@ -246,7 +243,7 @@ impl Scan {
         self.table.layout()
     }
 
-    /// A read to start; any number may be in flight. `None`: answers are awaited first, or the scan [is
+    /// A read to start; any number may be in flight. `None`: answers are awaited, or it [is
     /// done](Scan::is_done).
     pub(crate) fn next_read(&mut self) -> Option<Read> {
         if self.phase == Phase::Headers && self.reads.is_empty() && self.under_way == 0 {
@@ -307,7 +304,7 @@ impl Scan {
             return self.look_at(segment, at, page);
         }
         let chain = &mut self.chains[segment as usize];
-        assert!(core::mem::take(&mut chain.open), "a header is asked for");
+        assert!(core::mem::take(&mut chain.open), "a header was requested");
         let Some(page) = page else {
             return self.harm(segment, at, Cause::Unreadable);
         };
@@ -334,7 +331,7 @@ impl Scan {
 
     fn take(&mut self, segment: u32, view: &RecordView<'_>) {
         let header = view.header;
-        self.told = self.told.max(header.durable);
+        self.recorded = self.recorded.max(header.durable);
         self.durable = self.durable.max(header.durable);
         self.highest = self.highest.max(header.sequence);
         let chain = &mut self.chains[segment as usize];
@@ -376,8 +373,7 @@ impl Scan {
         }
     }
 
-    /// All chains are known. Next the scan checks whether a chain whose next record is not elsewhere is
-    /// longer than it seems.
+    /// All chains are known. Checks whether one is longer than it seems, if its next record is not elsewhere.
     fn begin_behind(&mut self) {
         self.phase = Phase::Behind;
         self.records
@@ -405,7 +401,7 @@ impl Scan {
             return;
         };
         if self.continues(segment, &header) && self.table.counts(segment, header.sequence) {
-            self.told = self.told.max(header.durable);
+            self.recorded = self.recorded.max(header.durable);
             self.durable = self.durable.max(header.durable);
             self.highest = self.highest.max(header.sequence);
             self.behind.push((at, header.sequence));
@@ -429,7 +425,7 @@ impl Scan {
         for &(at, sequence) in &behind {
             let segment = self.table.layout().segment_of(at);
             let from = sequence - 1;
-            let counted = self.table.counts(segment, from) && from < self.told;
+            let counted = self.table.counts(segment, from) && from < self.recorded;
             let is_behind = behind.iter().any(|(_, other)| *other == from);
             if counted && !is_behind && !self.is_found(from) {
                 let end = sequence;
@@ -491,7 +487,7 @@ impl Scan {
         self.under_way -= 1;
         let index = self.position(sequence);
         let record = &mut self.records[index];
-        assert_eq!(record.header.sequence, sequence, "a payload is asked for");
+        assert_eq!(record.header.sequence, sequence, "a payload was requested");
         match found {
             PayloadFound::Sound => {}
             // It was flushed, and has changed since.
@@ -526,9 +522,8 @@ impl Scan {
         })
     }
 
-    /// Closes every segment with valid records, behind the last of them, and cuts off the others. Records may
-    /// be there that no chain led to, or that parity has and their member not, and D is going to be above
-    /// them.
+    /// Closes every segment with valid records, behind the last of them, and cuts off the others. They may
+    /// have records that no chain led to, or that only parity has, and D will be above them.
     fn close_segments(&mut self) -> Vec<u32> {
         self.table.flushed(self.gap);
         let mut lasts = alloc::vec![None; self.chains.len()];
@@ -543,7 +538,7 @@ impl Scan {
         for (last, segment) in lasts.into_iter().zip(0..) {
             match last {
                 Some(last) => self.table.close(segment, last + 1),
-                None if !self.table.is_void(segment) => self.table.cut(segment),
+                None if !self.table.is_obsolete(segment) => self.table.cut(segment),
                 None => {}
             }
         }

@@ -98,7 +98,7 @@ struct Anchored {
     index: u32,
     sector: u64,
     page: Page,
-    void: Vec<u64>,
+    obsolete: Vec<u64>,
 }
 
 /// Counts the cases that a test has met, so that it cannot pass without them.
@@ -130,7 +130,7 @@ struct World {
     highest: u64,
     /// By sequence: records that were written and can be valid.
     records: Vec<Written>,
-    void: Vec<u64>,
+    obsolete: Vec<u64>,
     anchored: Vec<Anchored>,
     under_way: Vec<u32>,
     met: Met,
@@ -151,7 +151,7 @@ impl World {
             flushed: 1,
             highest: 0,
             records: Vec::new(),
-            void: vec![0; segments as usize],
+            obsolete: vec![0; segments as usize],
             anchored: Vec::new(),
             under_way: Vec::new(),
             met: Met::default(),
@@ -167,7 +167,7 @@ impl World {
             13..=14 => self.flush(),
             15..=17 => self.void_some(),
             18 => self.void_segment(),
-            19 => self.void_all(),
+            19 => self.make_all_obsolete(),
             20 => self.close(),
             21..=22 => self.write_anchors(),
             _ => self.crash_and_start(),
@@ -188,7 +188,7 @@ impl World {
             None => {
                 let index = self.random.below(self.free.len() as u64) as usize;
                 let segment = self.free.swap_remove(index);
-                self.met.reused += u64::from(self.void[segment as usize] > 0);
+                self.met.reused += u64::from(self.obsolete[segment as usize] > 0);
                 (segment, layout.segment_start(segment))
             }
         };
@@ -271,7 +271,7 @@ impl World {
                 index,
                 sector,
                 page,
-                void: self.void.clone(),
+                obsolete: self.obsolete.clone(),
             });
         }
     }
@@ -299,7 +299,7 @@ impl World {
             let below = (last + 1 - self.random.below(4).min(last)).min(self.flushed);
             let is_open = self.open.is_some_and(|(open, _)| open == segment);
             if below <= last || is_open {
-                self.void(segment, below);
+                self.make_obsolete(segment, below);
             }
         }
     }
@@ -312,18 +312,18 @@ impl World {
             && !is_open
             && last < self.flushed
         {
-            self.void(segment, last + 1);
+            self.make_obsolete(segment, last + 1);
             self.freed.push(segment);
         }
     }
 
     /// All flushed records are destaged, or the oldest of them.
-    fn void_all(&mut self) {
+    fn make_all_obsolete(&mut self) {
         let below = self.flushed - self.random.below(6).min(self.flushed);
         self.table.flushed(below);
-        self.table.void_all(below);
-        for void in &mut self.void {
-            *void = below.max(*void);
+        self.table.make_all_obsolete(below);
+        for obsolete in &mut self.obsolete {
+            *obsolete = below.max(*obsolete);
         }
         for segment in self.usable.clone() {
             let is_open = self.open.is_some_and(|(open, _)| open == segment);
@@ -334,22 +334,22 @@ impl World {
         }
     }
 
-    fn void(&mut self, segment: u32, below: u64) {
+    fn make_obsolete(&mut self, segment: u32, below: u64) {
         self.table.flushed(below);
-        self.table.void(segment, below);
-        let void = &mut self.void[segment as usize];
-        *void = below.max(*void);
+        self.table.make_obsolete(segment, below);
+        let obsolete = &mut self.obsolete[segment as usize];
+        *obsolete = below.max(*obsolete);
     }
 
     fn close(&mut self) {
         let segment = self.any_segment();
         let is_open = self.open.is_some_and(|(open, _)| open == segment);
-        let is_partly_void = |last: u64| self.void[segment as usize] <= last;
+        let is_partly_obsolete = |last: u64| self.obsolete[segment as usize] <= last;
         if let Some(last) = self.last_of(segment)
             && self.is_used(segment)
             && !is_open
             && last < self.flushed
-            && is_partly_void(last)
+            && is_partly_obsolete(last)
         {
             self.table.flushed(last + 1);
             self.table.close(segment, last + 1);
@@ -398,8 +398,7 @@ impl World {
         Some(())
     }
 
-    /// The model's records become the valid ones: computed only from the writes that reached the disk, not
-    /// from the format.
+    /// The model's records become the valid ones: by the writes that reached the disk only.
     fn expect(&mut self) {
         self.under_way.clear();
         let reached = |disk: &Disk, record: &Written| {
@@ -419,10 +418,10 @@ impl World {
             .records
             .last()
             .map_or(self.flushed, |last| self.flushed.max(last.sequence + 1));
-        self.void = self.void_on_disk();
-        let void = &self.void;
+        self.obsolete = self.void_on_disk();
+        let obsolete = &self.obsolete;
         self.records
-            .retain(|record| record.sequence >= void[record.segment as usize]);
+            .retain(|record| record.sequence >= obsolete[record.segment as usize]);
     }
 
     /// By the newest anchors that reached the disk.
@@ -431,12 +430,12 @@ impl World {
         self.anchored
             .retain(|anchor| *disk.page(anchor.sector) == anchor.page);
         let owner = |segment: usize| segment as u32 / 248;
-        let void = |segment: usize| {
+        let obsolete = |segment: usize| {
             let mut anchors = self.anchored.iter().rev();
             let newest = anchors.find(|anchor| anchor.index == owner(segment));
-            newest.expect("one of two is whole").void[segment]
+            newest.expect("one of two is whole").obsolete[segment]
         };
-        (0..self.void.len()).map(void).collect()
+        (0..self.obsolete.len()).map(obsolete).collect()
     }
 
     fn scan(&mut self) -> Recovered {

@@ -1,5 +1,4 @@
-//! Scans logs that are written page by page: what is read, which records are valid, what is reported as
-//! damage.
+//! Scans logs that are written page by page: what is read, which records are valid, what counts as damage.
 
 use super::record::encode;
 use super::*;
@@ -132,8 +131,7 @@ fn a_new_log_is_empty() {
     assert!(outcome.recovered.next > 1);
 }
 
-/// Payloads below D are not read: D is the highest *durable* of any record, also of one that is not valid
-/// itself.
+/// Payloads below D are not read: D is the highest *durable* of any record, even of an invalid one.
 #[test]
 fn only_payloads_that_may_be_torn_are_read() {
     let mut log = Log::new();
@@ -160,8 +158,8 @@ fn a_missing_sequence_ends_what_counts_everywhere() {
     assert_eq!(outcome.sequences(), [1, 2]);
     let Recovered { table, next, .. } = outcome.recovered;
     assert_eq!(table.end(0), Some(3));
-    assert!(table.is_void(1), "nothing of it counts");
-    assert!(table.is_void(2), "nor of what may be there unseen");
+    assert!(table.is_obsolete(1), "nothing of it counts");
+    assert!(table.is_obsolete(2), "nor of what may be there unseen");
     assert!(next > 6);
 }
 
@@ -185,7 +183,11 @@ fn a_flushed_record_that_is_missing_in_a_chain_is_damage() {
     let records = [(1, 1), (2, 1), (3, 3), (4, 3)];
     assert_eq!(damage(&records, 0), missing(1));
     assert_eq!(damage(&records, 1), missing(2));
-    assert_eq!(damage(&records, 2), [], "nobody says that it was flushed");
+    assert_eq!(
+        damage(&records, 2),
+        [],
+        "no record says that it was flushed"
+    );
     assert_eq!(damage(&records, 3), [], "nothing lies behind it");
     assert_eq!(
         damage(&[(1, 1), (2, 1), (3, 2), (4, 2)], 1),
@@ -196,13 +198,13 @@ fn a_flushed_record_that_is_missing_in_a_chain_is_damage() {
 
 /// Records that an anchor has made obsolete since, and records that were found elsewhere, are not missing.
 #[test]
-fn what_was_voided_is_missed_by_nobody() {
+fn obsolete_records_are_not_missing() {
     let mut log = Log::new();
     log.longest = RECORD_SECTORS as u32;
     log.put(0, &[(1, 1), (2, 1), (3, 3)]);
     log.headers.remove(&place(0, 0));
     log.table.flushed(3);
-    log.table.void(0, 2);
+    log.table.make_obsolete(0, 2);
     assert_eq!(log.scan().recovered.damage, []);
 }
 
@@ -219,14 +221,14 @@ fn a_torn_payload_ends_what_counts_everywhere() {
 
 /// Segments 1 and 3 had the records 3 to 6, which were destaged; segment 1 was rewritten since.
 #[test]
-fn sequences_of_freed_segments_are_missed_by_nobody() {
+fn sequences_of_freed_segments_are_not_missing() {
     let mut log = Log::new();
     log.put(0, &[(1, 1), (2, 1)]);
     log.put(3, &[(5, 1), (6, 1)]);
     log.put(1, &[(7, 1)]);
     log.table.flushed(7);
-    log.table.void(1, 5);
-    log.table.void(3, 7);
+    log.table.make_obsolete(1, 5);
+    log.table.make_obsolete(3, 7);
     let outcome = log.scan();
     assert_eq!(outcome.sequences(), [1, 2, 7]);
     assert_eq!(outcome.payloads, [7], "the anchors' D is as good");
@@ -240,7 +242,7 @@ fn a_segment_that_is_torn_as_it_is_written_again_leaves_no_gap() {
     let mut log = Log::new();
     log.put(1, &[(5, 1), (6, 1), (7, 1), (8, 1)]);
     log.table.flushed(9);
-    log.table.void(0, 5);
+    log.table.make_obsolete(0, 5);
     let outcome = log.scan();
     assert_eq!(outcome.sequences(), [5, 6, 7, 8]);
     assert_eq!(outcome.recovered.segments, [1]);
@@ -252,7 +254,7 @@ fn older_records_end_a_chain() {
     let mut log = Log::new();
     log.put(0, &[(7, 7), (2, 1), (8, 7)]);
     log.table.flushed(7);
-    log.table.void(0, 1);
+    log.table.make_obsolete(0, 1);
     assert_eq!(log.scan().sequences(), [7]);
 }
 
@@ -292,7 +294,7 @@ fn a_closed_segment_is_read_to_its_end() {
     log.table.flushed(4);
     log.table.close(0, 3);
     log.table.close(1, 4);
-    log.table.void(1, 2);
+    log.table.make_obsolete(1, 2);
     log.table.cut(2);
     let outcome = log.scan();
     let read = [place(0, 0), place(1, 0), place(3, 0), place(0, 1)];
@@ -410,7 +412,7 @@ fn a_start_changes_nothing_that_counts() {
         found.table.written(index);
     }
     found.table.begin(found.next);
-    assert!(!found.table.is_void(1) && !found.table.counts(1, 5));
+    assert!(!found.table.is_obsolete(1) && !found.table.counts(1, 5));
     let again = Log {
         headers,
         table: found.table,
@@ -450,7 +452,7 @@ fn hostile_logs_never_panic() {
             header::seal(&mut page[..]);
         }
         log.table.flushed(random.below(8));
-        log.table.void(0, log.table.durable() / 2);
+        log.table.make_obsolete(0, log.table.durable() / 2);
         log.table.close(1, log.table.durable());
         let Ok(outcome) = log.try_scan() else {
             continue;

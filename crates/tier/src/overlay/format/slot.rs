@@ -1,5 +1,4 @@
-//! The slots of a log's NVRAM set: records that were packed in memory, and flushed by clients, before the log
-//! has them.
+//! The slots of a log's NVRAM set: packed records that clients flushed before the log has them.
 //!
 //! A record's slot is its sequence modulo the number of slots. It has two halves of 64 KiB, each with a page
 //! like a record's header and a payload behind it. *Versions* of one record, as it fills, go into the two

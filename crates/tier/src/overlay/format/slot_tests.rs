@@ -94,8 +94,7 @@ fn what_is_damaged_or_of_another_is_no_version() {
     }
 }
 
-/// Records that may be in memory at once have slots of their own, and two versions of a record have halves of
-/// their own.
+/// Records that may be in memory at once have their own slots, and two versions of one their own halves.
 #[test]
 fn no_two_versions_that_may_count_share_a_half() {
     for (sectors, slots) in [(255, 0), (256, 1), (2560, 10), (1 << 20, 64)] {

@@ -348,7 +348,7 @@ fn any_table(random: &mut Random, segments: u64) -> (AnchorTable, Homes) {
         table.flushed(random.below(1 << 30));
         let below = random.below(table.durable() + 1);
         match random.flag() {
-            true => table.void(segment, below),
+            true => table.make_obsolete(segment, below),
             false => table.close(segment, below),
         }
         if random.below(20) == 0 {
@@ -362,7 +362,11 @@ fn any_table(random: &mut Random, segments: u64) -> (AnchorTable, Homes) {
 fn assert_same(one: &AnchorTable, other: &AnchorTable) {
     for segment in 0..one.layout().segments() {
         assert_eq!(one.end(segment), other.end(segment), "{segment}");
-        assert_eq!(one.is_void(segment), other.is_void(segment), "{segment}");
+        assert_eq!(
+            one.is_obsolete(segment),
+            other.is_obsolete(segment),
+            "{segment}"
+        );
         for sequence in (0..64).map(|bit| 1 << bit) {
             let counts = |table: &AnchorTable| table.counts(segment, sequence);
             assert_eq!(counts(one), counts(other), "{sequence} in {segment}");
@@ -391,24 +395,24 @@ fn an_entry_says_what_counts() {
     let from = |first: u64| (first..20).collect::<Vec<_>>();
     assert_eq!(counted(&table), from(1));
     table.flushed(10);
-    table.void(2, 4);
-    table.void(2, 3);
+    table.make_obsolete(2, 4);
+    table.make_obsolete(2, 3);
     assert_eq!(counted(&table), from(4));
     table.close(2, 6);
     assert_eq!((counted(&table), table.end(2)), (vec![4, 5], Some(6)));
-    table.void(2, 5);
+    table.make_obsolete(2, 5);
     assert_eq!(counted(&table), [5]);
-    table.void(2, 6);
+    table.make_obsolete(2, 6);
     assert_eq!((counted(&table), table.end(2)), (from(10), None), "D is 10");
     table.close(2, 10);
-    assert!(table.is_void(2) && counted(&table).is_empty());
+    assert!(table.is_obsolete(2) && counted(&table).is_empty());
     let mut homes = Homes::of(table.layout());
     homes.write(&mut table);
     table.begin(15);
-    assert_eq!((counted(&table), table.is_void(2)), (from(15), false));
+    assert_eq!((counted(&table), table.is_obsolete(2)), (from(15), false));
     assert_eq!(table.durable(), 15);
     table.close(3, 12);
-    table.void_all(14);
+    table.make_all_obsolete(14);
     assert_eq!((counted(&table), table.end(3)), (from(15), None));
     assert!(table.counts(0, 14) && !table.counts(0, 13));
     assert!(table.counts(3, 15) && !table.counts(3, 14), "D is 15");
@@ -423,7 +427,7 @@ fn a_torn_anchor_leaves_the_one_before() {
     assert_eq!(homes.write(&mut table), [1, 3]);
     for sequence in 1..10 {
         table.flushed(sequence);
-        table.void(270, sequence);
+        table.make_obsolete(270, sequence);
         let home = 2 + usize::from(sequence % 2 == 0);
         let before = homes.0[home].clone();
         assert_eq!(homes.write(&mut table), [home]);
@@ -510,9 +514,9 @@ fn a_log_of_another_shape_or_epoch_is_refused() {
 fn small_anchor() -> Page {
     let mut table = AnchorTable::new(OWNER, layout(4));
     table.flushed(30);
-    table.void(0, 10);
+    table.make_obsolete(0, 10);
     table.close(0, 20);
-    table.void(1, 25);
+    table.make_obsolete(1, 25);
     let mut page = dirty();
     assert_eq!(table.encode(0, &mut page), 1008);
     page
@@ -573,7 +577,7 @@ fn an_anchor_under_way_waits_with_its_changes() {
     table.encode(first, &mut dirty());
     assert_eq!(table.changed(), Some(1));
     table.flushed(5);
-    table.void(0, 5);
+    table.make_obsolete(0, 5);
     assert_eq!(table.changed(), Some(1), "the first is under way");
     table.written(first);
     assert_eq!(table.changed(), Some(0));

@@ -99,8 +99,8 @@ impl NvramRounds {
         core::mem::take(&mut self.durable_flushes)
     }
 
-    /// Begins to write a version of each record that has what NVRAM lacks, when nothing is on its way into
-    /// any.
+    /// Begins to write a version of each record that has data NVRAM lacks, when no copy into one is in
+    /// flight.
     fn write_versions(&mut self) {
         let Packer {
             below,
@@ -159,7 +159,7 @@ impl NvramRounds {
 
     // --------------------------------------------------------------------------------------------- failures
 
-    /// NVRAM failed: all that was acknowledged goes into the log, and then it is recorded that NVRAM is not
+    /// NVRAM failed: all acknowledged data goes into the log, and then it is recorded that NVRAM is not
     /// valid.
     pub fn fail_nvram(&mut self) {
         if !self.uses_nvram() {
