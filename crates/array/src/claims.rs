@@ -525,10 +525,10 @@ impl Claims {
     /// Once a look: writes the superblocks anew, but for a mirror that would have to wake.
     fn renew(&mut self) {
         let all_up = self.devices.iter().all(|device| device.power.is_up());
-        let rests = self.serving() && self.keeper.all_durable() && all_up;
+        let rests = self.serving() && self.writer.all_durable() && all_up;
         if rests && !self.ownership.renewed && !self.unsure() {
             self.ownership.renewed = true;
-            self.keeper.note_change();
+            self.writer.note_change();
         }
     }
 

@@ -75,7 +75,7 @@ impl Part {
 
     /// Whether the record of the partner, and of how primary copies stand to others, is durable.
     pub fn partner_durable(&self) -> bool {
-        self.below.keeper.partner_durable()
+        self.below.writer.partner_durable()
     }
 
     /// Whether it is to be on record that primary copies may have data which others lack.
@@ -233,7 +233,7 @@ impl Part {
 
     pub fn set_buffer_mark(&mut self, mark: BufferMark) {
         self.below.superblock.buffer = mark;
-        self.below.keeper.note_partner();
+        self.below.writer.note_partner();
     }
 
     /// No sector counts as lost any more.

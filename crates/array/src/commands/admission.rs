@@ -148,11 +148,11 @@ impl Commands {
         member: Member,
         newest: Option<&Superblock>,
     ) {
-        self.keeper.note_change();
+        self.writer.note_change();
         admission.twin = newest.map(|before| Twin {
             member,
             before: before.clone(),
-            version: Some(self.keeper.version_wanted()),
+            version: Some(self.writer.version_wanted()),
         });
         self.admissions.push(admission);
     }
@@ -161,7 +161,7 @@ impl Commands {
     pub(crate) fn admissions_turn(&mut self) {
         let stepped = |one: &Admission| {
             let version = one.twin.as_ref().and_then(|twin| twin.version);
-            version.is_some_and(|version| self.below.keeper.is_durable(version))
+            version.is_some_and(|version| self.below.writer.is_durable(version))
         };
         let stepped: Vec<Admission> = self.admissions.extract_if(.., |one| stepped(one)).collect();
         for mut admission in stepped {

@@ -48,7 +48,7 @@ impl Commands {
         self.devices[index].entry = None;
         self.forget_dropped_target(entry);
         self.drop_entry(entry);
-        self.keeper.note_change();
+        self.writer.note_change();
         Ok(())
     }
 
@@ -79,7 +79,7 @@ impl Commands {
         }
         // What the member holds is not known to be durable.
         self.flush_for(Waiter::Join);
-        self.keeper.note_change();
+        self.writer.note_change();
         Ok(())
     }
 

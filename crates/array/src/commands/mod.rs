@@ -168,7 +168,7 @@ impl Commands {
 
     /// A command is answered once what it changed is on the members.
     pub(crate) fn answer_when_durable(&mut self, tag: CommandTag, added: Option<Member>) {
-        let version = self.keeper.version_wanted();
+        let version = self.writer.version_wanted();
         self.answers.push(Answer {
             tag,
             version,
@@ -193,7 +193,7 @@ impl Commands {
     /// too, and is free for the next command.
     fn is_over(&self, answer: &Answer) -> bool {
         let joining = answer.added.is_some() && self.flusher.is_joining();
-        self.keeper.is_durable(answer.version) && !joining
+        self.writer.is_durable(answer.version) && !joining
     }
 
     /// Its superblock was written to the member, too: one that could not take it has failed by now.
@@ -260,7 +260,7 @@ impl Commands {
         for task in &mut self.tasks.list {
             task.paused = paused;
         }
-        self.keeper.note_change();
+        self.writer.note_change();
         Ok(())
     }
 
@@ -305,14 +305,14 @@ impl Commands {
         self.heat_due();
         self.superblock.clean = true;
         self.superblock.tail.owner = None;
-        self.keeper.note_change();
-        self.stop_version = self.keeper.version_wanted();
+        self.writer.note_change();
+        self.stop_version = self.writer.version_wanted();
     }
 
     /// A stop writes two versions, as a start does: a copy of a member from before is two behind
     /// ([`crate::choose::choose`]). True if the second is to be written now.
     pub(crate) fn stop_settle(&mut self) -> bool {
-        let durable = self.stop_version > 0 && self.keeper.is_durable(self.stop_version);
+        let durable = self.stop_version > 0 && self.writer.is_durable(self.stop_version);
         if !durable || self.maps_dirty() || self.heat_pages.dirty() {
             return false;
         }
@@ -321,8 +321,8 @@ impl Commands {
             self.stopped();
             return false;
         }
-        self.keeper.note_change();
-        self.stop_version = self.keeper.version_wanted();
+        self.writer.note_change();
+        self.stop_version = self.writer.version_wanted();
         true
     }
 
@@ -347,7 +347,7 @@ impl Commands {
     /// to. The engine treats a borrower's requests as any others; the shell checks which part it may reach.
     fn command_lease(&mut self, command: LeaseCommand) -> Result<(), CommandError> {
         self.change_leases(command).map_err(CommandError::Lease)?;
-        self.keeper.note_change();
+        self.writer.note_change();
         Ok(())
     }
 

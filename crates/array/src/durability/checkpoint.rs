@@ -39,7 +39,7 @@ impl Durability {
             moved: 0,
             unseen: 0,
         });
-        self.keeper.note_change();
+        self.writer.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
     }
 

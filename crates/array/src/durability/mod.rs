@@ -162,7 +162,7 @@ impl Durability {
         if !durable {
             self.checkpoint(index);
         }
-        durable && (!moved || self.keeper.all_durable())
+        durable && (!moved || self.writer.all_durable())
     }
 
     /// Begins a flush if one is wanted and none runs.

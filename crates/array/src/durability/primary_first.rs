@@ -40,14 +40,14 @@ impl Durability {
         self.superblock.ahead = ahead;
         self.superblock.alone = false;
         self.log_counts = false;
-        self.keeper.note_partner();
+        self.writer.note_partner();
     }
 
     /// Puts on record that the log lacks what first copies have from now on: a start that finds it again does
     /// not count it.
     pub fn set_alone(&mut self) {
         self.superblock.alone = self.superblock.ahead;
-        self.keeper.note_partner();
+        self.writer.note_partner();
     }
 
     /// How many of users' sectors that is true of, at most: also of such as nobody ever wrote.

@@ -205,7 +205,7 @@ impl Instance {
             self.keep_nothing();
             return self.attend();
         }
-        if !self.replaying() && self.keeper.is_due() {
+        if !self.replaying() && self.writer.is_due() {
             let log_floor = self.logs.floor();
             self.write_superblocks(log_floor);
             self.attend();
@@ -242,7 +242,7 @@ impl Instance {
             && self.complete()
             && self.tasks.list.is_empty()
             && !self.halted()
-            && self.keeper.all_durable()
+            && self.writer.all_durable()
             && !self.maps_dirty()
             && (self.all_dirty || !self.intent.any())
             && self.wake[Wake::Lazy as usize] == NEVER
@@ -417,11 +417,11 @@ impl Instance {
     // ---------------------------------------------------------------------------------------------- metadata
 
     pub(crate) fn superblock_written(&mut self, member: Member, result: Result<(), IoError>) {
-        self.keeper.answered();
+        self.writer.answered();
         if result.is_ok() {
             self.ownership.version_written(member);
         }
-        if self.keeper.quiet() {
+        if self.writer.quiet() {
             self.superblocks_written();
             self.attend();
             self.boot_levelled();

@@ -27,11 +27,11 @@ use restripe_format::meta::MetaError;
 use restripe_format::meta::leases::Parcel;
 use restripe_format::meta::rules::check_found;
 use restripe_format::meta::superblock::{SUPER_A_AT, SUPER_B_PLACES, Superblock};
-use writer::Keeper;
+use writer::MetadataWriter;
 
 pub struct Metadata {
     pub(crate) below: Members,
-    pub(crate) keeper: Keeper,
+    pub(crate) writer: MetadataWriter,
     pub(crate) written: BitMap,
     pub(crate) intent: BitMap,
     /// Writes in flight in each intent region.
@@ -53,7 +53,7 @@ floor!(Metadata, Members);
 impl Metadata {
     pub(crate) fn new(config: Config, share: Share) -> Metadata {
         Metadata {
-            keeper: Keeper::default(),
+            writer: MetadataWriter::default(),
             written: BitMap::new(0),
             intent: BitMap::new(0),
             intent_users: Vec::new(),
@@ -70,7 +70,7 @@ impl Metadata {
 
     /// No acknowledgement is given while a failure is known here and nowhere else.
     pub(crate) fn settled(&self) -> bool {
-        let recorded = self.keeper.failures_durable() && !self.owing;
+        let recorded = self.writer.failures_durable() && !self.owing;
         recorded || self.planted(Bug::FailureNotRecorded)
     }
 
@@ -98,7 +98,7 @@ impl Metadata {
             let slot = map.cells[cell as usize].slot;
             let standing = self.standing_at(slot, map.row);
             let filled = standing.incoming.is_some()
-                && self.keeper.all_durable()
+                && self.writer.all_durable()
                 && self.tasks.filled_durably(slot, map.row);
             if standing.home.is_some() || filled {
                 set = set.with(cell);
@@ -146,7 +146,7 @@ impl Metadata {
         // Read-only, the array is as it was found, and nothing is written.
         match self.mode.read_only {
             true => &self.superblock.lent,
-            false => &self.keeper.lent,
+            false => &self.writer.lent,
         }
     }
 
@@ -195,7 +195,7 @@ impl Metadata {
 
     /// Members that had failed by the halt. They lack what the others have, whether or not that is on record.
     pub(crate) fn failed_before(&self) -> impl Iterator<Item = Member> + '_ {
-        let ended = self.keeper.failures_durable();
+        let ended = self.writer.failures_durable();
         self.all().filter(move |member| {
             ended && self.devices[usize::from(member.0)].health == Health::Failed
         })
@@ -204,7 +204,7 @@ impl Metadata {
     /// Whether the members that served until the halt have all that was acknowledged, however few they are:
     /// the halt kept the failures of the others from being recorded, and no other run knows of this array.
     pub fn is_complete(&self) -> bool {
-        self.keeper.failures_durable() && !self.keeper.failures_on_record()
+        self.writer.failures_durable() && !self.writer.failures_on_record()
     }
 
     /// Whether a member that an attempt asks may still do what was given up on.

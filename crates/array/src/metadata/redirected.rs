@@ -72,7 +72,7 @@ impl Metadata {
             "the log set holds the only copy of some sectors"
         );
         self.superblock.partner = partner;
-        self.keeper.note_partner();
+        self.writer.note_partner();
     }
 
     /// Puts a session on record; false if it is there. What has halted gets nothing on record any more.
@@ -82,14 +82,14 @@ impl Metadata {
             return false;
         }
         partner.session = session;
-        self.keeper.note_partner();
+        self.writer.note_partner();
         true
     }
 
     pub fn has_partner_durable(&self) -> Result<bool, CommandError> {
         match self.halt {
             Some(halt) => Err(self.halt_error(halt)),
-            None => Ok(self.keeper.partner_durable()),
+            None => Ok(self.writer.partner_durable()),
         }
     }
 
@@ -107,7 +107,7 @@ impl Metadata {
             "writes are redirected to a log set on record"
         );
         // A bit says that the log on record counts: that has to be the right one.
-        let mut ready = self.keeper.partner_durable();
+        let mut ready = self.writer.partner_durable();
         if !ready {
             return false;
         }

@@ -24,7 +24,7 @@ use restripe_format::meta::pages::{self, MapKind};
 use restripe_format::meta::superblock::{MemberRole, Superblock};
 
 #[derive(Default)]
-pub(crate) struct Keeper {
+pub(crate) struct MetadataWriter {
     /// Versions of the superblock: wanted, in flight, durable.
     wanted: u64,
     in_flight: u64,
@@ -42,7 +42,7 @@ pub(crate) struct Keeper {
     pub(super) lent: Vec<Parcel>,
 }
 
-impl Keeper {
+impl MetadataWriter {
     /// The superblock changed.
     pub(crate) fn note_change(&mut self) {
         self.wanted += 1;
@@ -103,7 +103,7 @@ impl Keeper {
 impl Metadata {
     /// A read-only array tells nobody what becomes of it.
     pub(crate) fn keep_nothing(&mut self) {
-        self.keeper.durable = self.keeper.wanted;
+        self.writer.durable = self.writer.wanted;
         self.owing = false;
         for kind in MapKind::ALL {
             *self.touched(kind) = false;
@@ -118,15 +118,15 @@ impl Metadata {
         self.tasks_to_superblock();
         self.superblock.sequence += 1;
         self.superblock.log_floor = log_floor;
-        self.keeper.in_flight = self.keeper.wanted;
-        let lent = &mut self.keeper.lent_in_flight;
+        self.writer.in_flight = self.writer.wanted;
+        let lent = &mut self.writer.lent_in_flight;
         lent.clone_from(&self.below.superblock.lent);
         for index in 0..self.devices.len() {
             if self.devices[index].health == Health::Good && self.devices[index].entry.is_some() {
                 self.write_version(Member(index as u16), self.superblock.clone());
             }
         }
-        if self.keeper.outstanding == 0 {
+        if self.writer.outstanding == 0 {
             // Nobody is left to tell: the array has failed as a whole.
             self.superblocks_written();
         }
@@ -135,13 +135,13 @@ impl Metadata {
     /// Whether a member's superblock or map is behind.
     pub(crate) fn has_to_write(&mut self) -> bool {
         let maps = MapKind::ALL.into_iter().any(|kind| *self.touched(kind));
-        maps || self.keeper.durable != self.keeper.wanted
+        maps || self.writer.durable != self.writer.wanted
     }
 
     /// Writes a version of the superblock to a member, as that member's copy.
     pub(crate) fn write_version(&mut self, member: Member, copy: Superblock) {
         let (at, pages) = self.copy_for(member, copy);
-        self.keeper.outstanding += 1;
+        self.writer.outstanding += 1;
         self.write_pages(Owner::Superblock, member, at, pages.into_iter());
     }
 
@@ -164,13 +164,13 @@ impl Metadata {
     }
 
     pub(crate) fn superblocks_written(&mut self) {
-        self.keeper.durable = self.keeper.in_flight;
+        self.writer.durable = self.writer.in_flight;
         if !self.halted() {
-            self.keeper.on_record = self.keeper.in_flight;
+            self.writer.on_record = self.writer.in_flight;
         }
         if self.on_record().is_ok() {
-            let keeper = &mut self.keeper;
-            keeper.lent.clone_from(&keeper.lent_in_flight);
+            let writer = &mut self.writer;
+            writer.lent.clone_from(&writer.lent_in_flight);
         }
         self.notify(Notice::MetadataMoved);
     }

@@ -91,8 +91,8 @@ impl Safety {
             self.superblock.members[entry as usize].leave(stale_since, served, sequence);
         }
         self.place_entries();
-        self.keeper.note_failure();
-        self.devices[member.0 as usize].left_under = self.keeper.version_wanted();
+        self.writer.note_failure();
+        self.devices[member.0 as usize].left_under = self.writer.version_wanted();
         if self.logged() {
             // Records of writes that the member took part in are soon over: after a crash they would call its
             // cells lost.

@@ -219,7 +219,7 @@ impl Start {
         }
         let known = self.superblock.partner.take().is_some();
         if known {
-            self.keeper.note_partner();
+            self.writer.note_partner();
         } else {
             self.redirected.clear();
         }

@@ -39,7 +39,7 @@ use crate::members::device::Device;
 use crate::members::ops::Owner;
 use crate::members::pool::Share;
 use crate::metadata::maps::LostMap;
-use crate::metadata::writer::Keeper;
+use crate::metadata::writer::MetadataWriter;
 use crate::metadata::{super_place, superblock_in};
 use crate::report::ArrayState;
 use crate::units::Member;
@@ -208,7 +208,7 @@ impl Start {
     fn forget_attempt(&mut self) {
         self.tasks.begin_anew();
         self.reshape = None;
-        self.keeper = Keeper::default();
+        self.writer = MetadataWriter::default();
         self.logs = Logs::default();
         self.standing.clear();
         let unflushed = !self.planted(Bug::StartUnflushed);

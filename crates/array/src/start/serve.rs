@@ -70,7 +70,7 @@ impl Start {
     /// Goes on when the last lagging member has been written.
     pub(crate) fn boot_levelled(&mut self) {
         let levelling = self.start == Some(StartStage::Levelling);
-        if levelling && self.keeper.quiet() {
+        if levelling && self.writer.quiet() {
             self.boot_recovered();
         }
     }
@@ -108,7 +108,7 @@ impl Start {
         }
         self.superblock.clean = false;
         self.superblock.tail.owner = self.mode.owner;
-        self.keeper.note_failure();
+        self.writer.note_failure();
         self.rewrite_maps();
         true
     }
@@ -264,13 +264,13 @@ impl Start {
         if read_only || core::mem::replace(&mut boot.confirms, true) {
             return false;
         }
-        self.keeper.note_change();
+        self.writer.note_change();
         true
     }
 
     /// Serves once the members agree on the new state of things.
     pub(super) fn boot_settle(&mut self) -> bool {
-        let durable = self.keeper.all_durable() && !self.maps_dirty();
+        let durable = self.writer.all_durable() && !self.maps_dirty();
         if !durable && !self.mode.read_only {
             return false;
         }

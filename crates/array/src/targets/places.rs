@@ -56,7 +56,7 @@ impl Targets {
         whole.extend(self.spares_for(slot));
         let in_vain = self.is_in_vain(slot) && whole.is_empty();
         let is_skewed = self.superblock.geometry.skew.is_some();
-        let durable = self.keeper.all_durable() || self.planted(Bug::PlaceTakenEarly);
+        let durable = self.writer.all_durable() || self.planted(Bug::PlaceTakenEarly);
         if in_vain || is_skewed && !durable {
             return;
         }
@@ -115,11 +115,11 @@ impl Targets {
     /// Whether nobody was found who could take a partition of this slot, and nothing is different by now.
     fn is_in_vain(&self, slot: usize) -> bool {
         let (version, slots) = &self.tasks.in_vain;
-        *version == self.keeper.version_wanted() && slots.contains(&slot)
+        *version == self.writer.version_wanted() && slots.contains(&slot)
     }
 
     fn note_in_vain(&mut self, slot: usize) {
-        let wanted = self.keeper.version_wanted();
+        let wanted = self.writer.version_wanted();
         let (version, slots) = &mut self.tasks.in_vain;
         if *version != wanted {
             (*version, *slots) = (wanted, Vec::new());
@@ -188,7 +188,7 @@ impl Targets {
     /// superblock that a crash may find believes what it held.
     pub(crate) fn may_begin(&self, member: Member) -> bool {
         let left_under = self.devices[member.0 as usize].left_under;
-        let forgotten = self.keeper.is_durable(left_under);
+        let forgotten = self.writer.is_durable(left_under);
         self.slot_of(member).is_none() && !self.ops.busy(member) && forgotten
     }
 
@@ -297,7 +297,7 @@ impl Targets {
     /// each move makes room.
     pub(crate) fn bring_home(&mut self) {
         let serves = matches!(self.state, ArrayState::Healthy | ArrayState::Degraded);
-        if !serves || self.tasks.fills() > 0 || !self.keeper.all_durable() {
+        if !serves || self.tasks.fills() > 0 || !self.writer.all_durable() {
             return;
         }
         let waits = self.state == ArrayState::Degraded;
@@ -319,7 +319,7 @@ impl Targets {
     /// What is to stay in spare partitions is spread over the members that have them, one after another.
     fn spread(&mut self) {
         let hosted = |standing: &Standing| standing.home.is_some_and(|home| !home.is_own());
-        let version = self.keeper.version_wanted();
+        let version = self.writer.version_wanted();
         if self.tasks.spread_under == version || !self.standing.iter().any(hosted) {
             return;
         }
@@ -475,7 +475,7 @@ impl Targets {
         if !replaced.is_empty() {
             // From here on writes pass the old members by: none is acknowledged before the superblocks say
             // so.
-            self.keeper.note_failure();
+            self.writer.note_failure();
         }
         for &home in &replaced {
             self.leave(home, was_shared);
@@ -489,7 +489,7 @@ impl Targets {
 
     /// A home is one no longer.
     fn leave(&mut self, home: Home, was_shared: bool) {
-        self.devices[home.member.0 as usize].left_under = self.keeper.version_wanted();
+        self.devices[home.member.0 as usize].left_under = self.writer.version_wanted();
         if self.standing.members().contains(&home.member) {
             let vacated = (home.member, self.logs.next_sequence());
             return self.tasks.vacated.push(vacated);

@@ -101,14 +101,14 @@ impl Background {
         if self.requests.any_since_before(barrier) {
             return;
         }
-        self.keeper.note_change();
-        let version = self.keeper.version_wanted();
+        self.writer.note_change();
+        let version = self.writer.version_wanted();
         self.tasks.list[index].state = State::Opening { version };
     }
 
     /// The new capacity is there once the superblocks say that everything is moved.
     pub(super) fn open_capacity(&mut self, index: usize, version: u64) {
-        if !self.keeper.is_durable(version) {
+        if !self.writer.is_durable(version) {
             return;
         }
         let task = self.tasks.list.remove(index);

@@ -144,7 +144,7 @@ impl Background {
         let orphaned = |task: &Task| task.is_orphaned() && task.in_flight == 0;
         while let Some(index) = self.tasks.list.iter().position(orphaned) {
             let task = self.tasks.list.remove(index);
-            self.keeper.note_change();
+            self.writer.note_change();
             self.task_ended(&task, TaskOutcome::Failed);
         }
     }
@@ -317,7 +317,7 @@ impl Background {
             }
         }
         if changed {
-            self.keeper.note_change();
+            self.writer.note_change();
         }
         self.reshape_flushed(flush);
     }
@@ -326,7 +326,7 @@ impl Background {
 
     fn end_task(&mut self, index: usize) {
         // Until superblocks say that all is filled, a crash would find less than is trusted from here on.
-        if self.maps_dirty() || !self.keeper.all_durable() {
+        if self.maps_dirty() || !self.writer.all_durable() {
             return;
         }
         if self.tasks.list[index].kind == TaskKind::Growth {
@@ -341,7 +341,7 @@ impl Background {
         if self.intent.any() {
             self.wake_after(Wake::Lazy, Nanos::from_secs(1));
         }
-        self.keeper.note_change();
+        self.writer.note_change();
         self.task_ended(&task, TaskOutcome::Done);
     }
 
@@ -353,7 +353,7 @@ impl Background {
         };
         let task = self.tasks.list.remove(index);
         self.scrub_ends(&task, ScrubState::Cancelled);
-        self.keeper.note_change();
+        self.writer.note_change();
         self.task_ended(&task, TaskOutcome::Cancelled);
         true
     }

@@ -198,7 +198,7 @@ impl Background {
         if let Some(reshape) = &mut self.superblock.reshape {
             reshape.journal = journal;
         }
-        self.keeper.note_change();
+        self.writer.note_change();
     }
 
     // ---------------------------------------------------------------------------------------------------- windows
@@ -241,13 +241,13 @@ impl Background {
         if self.reshaping().extents_wait && !self.written.dirty() {
             self.reshaping().extents_wait = false;
             self.superblock.written_all = false;
-            self.keeper.note_change();
+            self.writer.note_change();
         }
         let stands = self.tasks.list[index].stands() || self.state == ArrayState::Stopping;
         let stands = stands || !self.complete();
         if self.logs_are_journal() && (stands || !self.next_is_journaled()) {
             // Not before a crash would find that they are no logs.
-            return self.keeper.all_durable() && self.begin_closing();
+            return self.writer.all_durable() && self.begin_closing();
         }
         if stands {
             self.tasks.paced = None;
@@ -371,15 +371,15 @@ impl Background {
             Step::Quiet => self.begin_rows(),
             Step::Emptying => self.empty_logs(),
             Step::Opening { version } => {
-                self.keeper.is_durable(version) && self.go_to(Step::Copying)
+                self.writer.is_durable(version) && self.go_to(Step::Copying)
             }
             Step::Copying => self.make_rows(Aim::Journal) && self.go_to(Step::Copied),
             Step::Copied => self.flushed_once() && self.fill_journal(),
-            Step::Filling { version } => self.keeper.is_durable(version) && self.begin_settling(),
+            Step::Filling { version } => self.writer.is_durable(version) && self.begin_settling(),
             Step::Making => self.make_window(),
             Step::Made => self.made_turn(index),
             Step::Recording { version } => {
-                self.keeper.is_durable(version) && self.end_window(index)
+                self.writer.is_durable(version) && self.end_window(index)
             }
         }
     }
@@ -575,7 +575,7 @@ impl Background {
             return self.go_to(Step::Copying);
         }
         self.set_journal(Journal::Open);
-        let version = self.keeper.version_wanted();
+        let version = self.writer.version_wanted();
         self.go_to(Step::Opening { version })
     }
 
@@ -585,7 +585,7 @@ impl Background {
             return self.flush_again();
         }
         self.set_journal(Journal::Filled);
-        let version = self.keeper.version_wanted();
+        let version = self.writer.version_wanted();
         self.go_to(Step::Filling { version })
     }
 
@@ -629,11 +629,11 @@ impl Background {
             Closing::Zeroing { outstanding } if outstanding > 0 => false,
             Closing::Zeroing { .. } => {
                 self.set_journal(Journal::Closed);
-                let version = self.keeper.version_wanted();
+                let version = self.writer.version_wanted();
                 self.reshaping().closing = Some(Closing::Recording { version });
                 true
             }
-            Closing::Recording { version } if self.keeper.is_durable(version) => {
+            Closing::Recording { version } if self.writer.is_durable(version) => {
                 self.reshaping().closing = None;
                 self.release_users();
                 true
@@ -675,9 +675,9 @@ impl Background {
             };
             self.set_journal(journal);
         } else {
-            self.keeper.note_change();
+            self.writer.note_change();
         }
-        let version = self.keeper.version_wanted();
+        let version = self.writer.version_wanted();
         self.go_to(Step::Recording { version })
     }
 
@@ -723,8 +723,8 @@ impl Background {
         if let Some(reshape) = &mut self.superblock.reshape {
             reshape.former = None;
         }
-        self.keeper.note_change();
-        let version = self.keeper.version_wanted();
+        self.writer.note_change();
+        let version = self.writer.version_wanted();
         self.tasks.list[index].state = State::Opening { version };
         false
     }
