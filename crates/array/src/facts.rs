@@ -107,7 +107,7 @@ pub(crate) enum Waiter {
     /// The lazy clearing of intent bits.
     Intent,
     /// What a start found, and what its recovery wrote.
-    Boot,
+    Start,
     /// A member that was added.
     Join,
     Stop,

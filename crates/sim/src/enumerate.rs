@@ -34,7 +34,7 @@ use crate::invariant::{Invariant, Violation};
 use crate::oracle::{Oracle, WriteKind};
 use crate::payload::Payload;
 use crate::rng::{Rng, mix};
-use crate::run::boot;
+use crate::run::begin_session;
 use crate::session::{News, PATIENCE, Session};
 use crate::surrogate::{Moment, Phase};
 use crate::swarm::{Hosting, Scene};
@@ -644,7 +644,7 @@ impl Enumeration {
             trace,
             ..WorldConfig::strict(self.spec.payload, limits)
         };
-        boot(disks, config, world, Nanos::ZERO, oracle)
+        begin_session(disks, config, world, Nanos::ZERO, oracle)
     }
 
     fn start(&mut self, session: &mut Session<Engine>) -> Result<(), Violation> {

@@ -1,4 +1,4 @@
-//! The common part of runs that boot an array several times: the random source, the users, the oracle and
+//! The common part of runs that start an array several times: the random source, the users, the oracle and
 //! the clock. Each life of a run boots the engine on the disks of the life before.
 
 use crate::disk::Disk;
@@ -82,7 +82,7 @@ impl Base {
     }
 
     /// Boots an engine on these disks. `config.members` is filled in. A computation takes one of these delays at most.
-    pub fn boot(
+    pub(crate) fn begin_session(
         &mut self,
         disks: Vec<Disk>,
         config: Config,
@@ -94,7 +94,7 @@ impl Base {
         world.trace = self.trace;
         let oracle = self.oracle.take();
         let oracle = oracle.expect("the oracle is here between lives");
-        boot(disks, config, world, self.now, oracle)
+        begin_session(disks, config, world, self.now, oracle)
     }
 
     /// Most requests go to this row from now on.
@@ -136,7 +136,7 @@ impl Base {
 }
 
 /// Boots an engine on these disks. `config.members` is filled in.
-pub(crate) fn boot(
+pub(crate) fn begin_session(
     disks: Vec<Disk>,
     mut config: Config,
     world: WorldConfig,

@@ -98,7 +98,7 @@ impl Commands {
     pub(crate) fn carry_out(&mut self, tag: CommandTag, command: Command) {
         let added = added(&command);
         let result = match command {
-            Command::Start(mode) => return self.boot_start(tag, mode),
+            Command::Start(mode) => return self.begin_start(tag, mode),
             Command::Stop => return self.stop(tag),
             _ if self.not_started() && self.set_pace(&command) => {
                 return self.answer(tag, Ok(()));

@@ -122,7 +122,7 @@ impl Instance {
     pub(crate) fn turn(&mut self) {
         if self.starts() {
             self.run_slices();
-            self.boot_turn();
+            self.start_turn();
         }
         // Also in the turn that ended the start: on an idle array nothing else would come to wake a task that
         // the members tell of.
@@ -152,7 +152,7 @@ impl Instance {
             self.flusher_turn();
             self.attend();
             // With nobody to flush that has ended already.
-            self.boot_turn();
+            self.start_turn();
         }
         if self.undecided() {
             return self.arm();
@@ -285,7 +285,7 @@ impl Instance {
                     self.retry_read(part, None);
                 }
             },
-            Owner::Boot(step) => self.boot_read_done(step, &io, result),
+            Owner::Start(step) => self.start_read_done(step, &io, result),
             Owner::Admission(place) => {
                 self.admission_read(io.member, place, result.map(|()| &*io));
             }
@@ -352,7 +352,7 @@ impl Instance {
             Owner::MapPage(map, page) => self.map_page_written(map, page),
             Owner::Journal => self.journal_wiped(),
             Owner::ExtentInit(init) => self.extent_zeroed(init),
-            Owner::Boot(step) => self.boot_read_given_up(step),
+            Owner::Start(step) => self.start_read_given_up(step),
             Owner::Admission(place) => self.admission_read(member, place, Err(IoError::Gone)),
             Owner::Claim => self.claim_written(member, result),
             Owner::Look(home) => self.looked_at(member, home, None, result),
@@ -424,7 +424,7 @@ impl Instance {
         if self.writer.quiet() {
             self.superblocks_written();
             self.attend();
-            self.boot_levelled();
+            self.start_levelled();
         }
     }
 
@@ -495,15 +495,15 @@ impl Instance {
                 Notice::Flushed(waiter, flush) => self.flushed(waiter, flush),
                 Notice::FlushEnded => self.slices.wake_waiting(),
                 Notice::CarriedOut { tag, added } => self.answer_when_durable(tag, added),
-                Notice::OwnerAwaited => self.boot_again(),
-                Notice::Owned => self.boot_owned(),
+                Notice::OwnerAwaited => self.start_again(),
+                Notice::Owned => self.start_owned(),
                 Notice::OwnerUnclear => {
-                    self.boot_fail(CommandError::Metadata);
+                    self.start_fail(CommandError::Metadata);
                 }
-                Notice::UnreadOut { goes_on } => self.boot_recover_without(goes_on),
+                Notice::UnreadOut { goes_on } => self.start_recover_without(goes_on),
                 Notice::OwnedBy(by) => {
                     let rival = Rival::Claims;
-                    self.boot_fail(CommandError::Owned { by, rival });
+                    self.start_fail(CommandError::Owned { by, rival });
                 }
             }
             self.attend();
@@ -530,7 +530,7 @@ impl Instance {
             Waiter::Request(request) => self.request_part_done(request, Ok(())),
             Waiter::Log | Waiter::Intent | Waiter::Join => {}
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
-            Waiter::Boot => self.boot_flushed(),
+            Waiter::Start => self.start_flushed(),
             Waiter::Stop => self.stop_flushed(),
         }
     }
@@ -548,7 +548,7 @@ impl Instance {
         if self.starts() {
             self.flusher.forget_waiters();
             let error = self.halt_error(why);
-            self.boot_fail(error);
+            self.start_fail(error);
             return;
         }
         let mut known = self.resynced_before();

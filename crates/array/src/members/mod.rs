@@ -28,7 +28,7 @@ use pool::{Buffers, Share};
 /// How many time-outs one operation may take on a member that goes on completing others.
 const TIMEOUTS_MAX: u64 = 4;
 /// Operations before the array is known: reads of metadata.
-const BOOT_OPS: u32 = 256;
+const START_OPS: u32 = 256;
 
 /// After a halt, what is being replaced or rebuilt has this long before a user's write is tried.
 pub(crate) const SPARED: Nanos = Nanos::from_secs(10);
@@ -60,7 +60,7 @@ impl Members {
     pub(crate) fn new(config: Config, share: Share) -> Members {
         Members {
             devices: config.members.iter().copied().map(Device::new).collect(),
-            ops: Ops::new(BOOT_OPS),
+            ops: Ops::new(START_OPS),
             buffers: Buffers::new(share),
             traffic: Traffic::default(),
             rests: 0,

@@ -75,7 +75,7 @@ pub(crate) enum Owner {
     /// The journal of a reshape is wiped out.
     Journal,
     /// A step of a start.
-    Boot(u32),
+    Start(u32),
     /// A place of a superblock, of a device that a command takes in.
     Admission(u8),
     /// A start records itself as the owner.

@@ -27,40 +27,43 @@ use restripe_format::meta::pages::{self, INTENT_BITS};
 use restripe_format::meta::superblock::MemberRole;
 
 impl Start {
-    pub(super) fn boot_choose(&mut self) -> bool {
-        let boot = self.boot_mut();
-        let (mut candidates, mode) = (boot.candidates.clone(), boot.mode);
-        for (candidate, places) in candidates.iter_mut().zip(core::mem::take(&mut boot.places)) {
+    pub(super) fn start_choose(&mut self) -> bool {
+        let starting = self.start_mut();
+        let (mut candidates, mode) = (starting.candidates.clone(), starting.mode);
+        for (candidate, places) in candidates
+            .iter_mut()
+            .zip(core::mem::take(&mut starting.places))
+        {
             let [a, b @ ..] = places;
             candidate.copies = copies_of(a, b);
         }
         let choice = match choose(&candidates, mode) {
             Ok(choice) => choice,
-            Err(error) => return self.boot_fail(error),
+            Err(error) => return self.start_fail(error),
         };
         match self.may_take_over(&candidates, &choice) {
-            Err(error) => return self.boot_fail(error),
+            Err(error) => return self.start_fail(error),
             Ok(false) => return true,
             Ok(true) => {}
         }
         let Ok(layout) = choice.superblock.layout() else {
-            return self.boot_fail(CommandError::NoArray);
+            return self.start_fail(CommandError::NoArray);
         };
         self.layout = layout;
         if let Err(error) = self.adopt(choice) {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         if let Err(error) = self.check_own_start() {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         if let Err(error) = self.check_decodable(mode) {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         self.size_parts();
         if self.must_claim() {
-            let boot = self.boot_mut();
-            let lagging = core::mem::take(&mut boot.lagging);
-            let chosen = boot.chosen.clone().expect("it was adopted");
+            let starting = self.start_mut();
+            let lagging = core::mem::take(&mut starting.lagging);
+            let chosen = starting.chosen.clone().expect("it was adopted");
             self.claim(chosen, &lagging);
             return false;
         }
@@ -69,20 +72,20 @@ impl Start {
     }
 
     /// This run has the array: the start goes on with the maps.
-    pub(crate) fn boot_owned(&mut self) {
+    pub(crate) fn start_owned(&mut self) {
         if let Err(error) = self.check_decodable(self.mode) {
-            self.boot_fail(error);
+            self.start_fail(error);
             return;
         }
         self.ask_maps();
-        self.boot_turn();
+        self.start_turn();
     }
 
     /// Takes over the chosen superblock and puts every device where it says.
     fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
-        let boot = self.boot_mut();
-        boot.chosen = Some(choice.superblock.clone());
-        (boot.lagging, boot.outdated) = (choice.lagging.clone(), choice.outdated.clone());
+        let starting = self.start_mut();
+        starting.chosen = Some(choice.superblock.clone());
+        (starting.lagging, starting.outdated) = (choice.lagging.clone(), choice.outdated.clone());
         self.superblock = choice.superblock;
         let mut regions = choice.regions.iter();
         let hosting = regions.find(|regions| {
@@ -190,7 +193,7 @@ impl Start {
         }
         if self.is_ahead() {
             // First copies have all that the log had.
-            self.boot_mut().forsakes = !self.mode.read_only;
+            self.start_mut().forsakes = !self.mode.read_only;
             return Ok(());
         }
         if !self.mode.accept_loss {
@@ -199,7 +202,7 @@ impl Start {
         for (lba, sectors) in extents {
             self.lose(lba, sectors);
         }
-        self.boot_mut().forsakes = !self.mode.read_only;
+        self.start_mut().forsakes = !self.mode.read_only;
         Ok(())
     }
 
@@ -214,7 +217,7 @@ impl Start {
     /// Goes on with giving up a log set, whose sectors are on the members' list of the lost by now. True
     /// while it is not durable that there is none.
     pub(super) fn forsake_log_set(&mut self) -> bool {
-        if !self.boot_mut().forsakes {
+        if !self.start_mut().forsakes {
             return false;
         }
         let known = self.superblock.partner.take().is_some();

@@ -1,6 +1,6 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
-use super::{Boot, LOG_PAGES, MapVersion, Read, Record, Start};
+use super::{LOG_PAGES, MapVersion, Read, Record, Start, Starting};
 use crate::contract::{CommandError, DeviceIo, DroppedTask, Fact, ScrubMode, Segment, TaskKind};
 use crate::facts::StartStage;
 use crate::layout::CellSet;
@@ -31,28 +31,28 @@ impl Start {
             reads.extend(there.map(|&(kind, page)| (member, Read::Map { kind, page })));
         }
         self.start = Some(StartStage::Maps);
-        let boot = self.boot_mut();
+        let starting = self.start_mut();
         let unmet = |(kind, page)| MapVersion {
             kind,
             page,
             newest: None,
             unread: false,
         };
-        boot.maps = wanted.into_iter().map(unmet).collect();
+        starting.maps = wanted.into_iter().map(unmet).collect();
         for (member, read) in reads {
-            boot.ask(member, read);
+            starting.ask(member, read);
         }
     }
 
-    pub(super) fn boot_maps(&mut self) -> bool {
-        let maps = core::mem::take(&mut self.boot_mut().maps);
+    pub(super) fn start_maps(&mut self) -> bool {
+        let maps = core::mem::take(&mut self.start_mut().maps);
         let mut unmapped = false;
         for map in maps {
             if self.load_map(&map) {
                 continue;
             }
             if !self.dispensable(map.kind, map.page) {
-                return self.boot_fail(CommandError::Metadata);
+                return self.start_fail(CommandError::Metadata);
             }
             unmapped |= map.kind == MapKind::Redirected && map.unread;
         }
@@ -63,7 +63,7 @@ impl Start {
         }
         self.forget_unfinished();
         if let Err(error) = self.check_log_set() {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         self.recall_heat();
         self.restore_tasks();
@@ -74,9 +74,9 @@ impl Start {
         if !self.logged() || !unread {
             let floor = self.superblock.log_floor.max(1);
             self.logs.start(floor);
-            return self.boot_secure();
+            return self.start_secure();
         }
-        self.boot_mut().reads_logs = true;
+        self.start_mut().reads_logs = true;
         self.ask_logs();
         true
     }
@@ -199,7 +199,7 @@ impl Start {
         for (partition, standing) in (0..).zip(self.standing.of_slot(slot)) {
             let rows = self.layout.partition_rows(partition);
             let entry = |home: Home| self.devices[home.member.0 as usize].entry;
-            let outdated = &self.boot.as_ref().expect("a boot runs").outdated;
+            let outdated = &self.starting.as_ref().expect("a start runs").outdated;
             match standing.incoming.map(entry) {
                 None => done.insert(rows.start, rows.end - rows.start),
                 Some(Some(entry)) if outdated.contains(&entry) => {
@@ -236,12 +236,12 @@ impl Start {
         let log = |one: &Member| self.devices[one.0 as usize].places.log_sectors;
         let sectors: Vec<u64> = members.iter().map(log).collect();
         self.start = Some(StartStage::Logs);
-        let boot = self.boot_mut();
+        let starting = self.start_mut();
         for (member, sectors) in members.into_iter().zip(sectors) {
             let mut from = 0;
             while from + PAGE_SECTORS <= sectors {
                 let pages = ((sectors - from) / PAGE_SECTORS).min(LOG_PAGES);
-                boot.ask(member, Read::Log { from, pages });
+                starting.ask(member, Read::Log { from, pages });
                 from += LOG_PAGES * PAGE_SECTORS;
             }
         }
@@ -250,19 +250,19 @@ impl Start {
     /// Drops the records that name something the array does not have. A checksum proves who wrote a record,
     /// and not that its numbers fit this geometry.
     pub(super) fn drop_records_out_of_range(&mut self) {
-        let records = core::mem::take(&mut self.boot_mut().records);
+        let records = core::mem::take(&mut self.start_mut().records);
         let fits = |one: &Record| self.is_in_range(one.0, one.1, &one.2);
         let (sound, others): (Vec<_>, Vec<_>) = records.into_iter().partition(fits);
-        let boot = self.boot_mut();
-        boot.records = sound;
+        let starting = self.start_mut();
+        starting.records = sound;
         for (member, ..) in others {
-            boot.ignore(member, RECORDS);
+            starting.ignore(member, RECORDS);
         }
     }
 
     /// Says what was read and does not count.
     pub(super) fn tell_ignored(&mut self) {
-        for (member, what, count) in core::mem::take(&mut self.boot_mut().ignored) {
+        for (member, what, count) in core::mem::take(&mut self.start_mut().ignored) {
             self.fact(Fact::Ignored {
                 member,
                 what,
@@ -287,7 +287,7 @@ const RECORDS: &str = "log records";
 const DONE_LISTS: &str = "lists of finished log records";
 const MAP_PAGES: &str = "map pages";
 
-impl Boot {
+impl Starting {
     fn ignore(&mut self, member: Member, what: &'static str) {
         let mut ignored = self.ignored.iter_mut();
         match ignored.find(|(other, of, _)| (*other, *of) == (member, what)) {

@@ -73,7 +73,7 @@ enum Read {
 type Record = (Member, u64, LogRecord);
 
 #[derive(Default)]
-pub(crate) struct Boot {
+pub(crate) struct Starting {
     tag: CommandTag,
     mode: StartMode,
     reads: Vec<(Member, Read)>,
@@ -120,12 +120,12 @@ struct MapVersion {
 
 /// Pages of a log read at once.
 const LOG_PAGES: u64 = 16;
-/// Boot reads in flight.
+/// Reads of a start in flight.
 const READS: u32 = 64;
 
 pub struct Start {
     below: Claims,
-    boot: Option<Boot>,
+    starting: Option<Starting>,
 }
 
 floor!(Start, Claims);
@@ -133,7 +133,7 @@ floor!(Start, Claims);
 impl Start {
     pub(crate) fn new(config: Config, share: Share) -> Start {
         Start {
-            boot: None,
+            starting: None,
             below: Claims::new(config, share),
         }
     }
@@ -148,7 +148,7 @@ impl Start {
         }
     }
 
-    pub(crate) fn boot_start(&mut self, tag: CommandTag, mode: StartMode) {
+    pub(crate) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.starts() || self.state != ArrayState::Starting {
             return self.answer(tag, Err(CommandError::Busy("the array is running")));
         }
@@ -164,44 +164,44 @@ impl Start {
             info: device.info,
             copies: [None, None],
         });
-        let boot = Boot {
+        let starting = Starting {
             tag,
             mode,
             candidates: candidates.collect(),
-            ..Boot::default()
+            ..Starting::default()
         };
-        self.boot = Some(boot);
+        self.starting = Some(starting);
         self.withheld = LostMap::new(0, 0);
         self.lossless = false;
         self.ownership = Ownership::default();
         self.doubted = false;
         self.ask_superblocks();
-        self.boot_turn();
+        self.start_turn();
     }
 
     /// Reads both copies of every device, wherever they may lie.
     fn ask_superblocks(&mut self) {
         let now = self.now;
         self.ownership.asked(now);
-        let boot = self.boot.as_mut().expect("a boot runs");
+        let starting = self.starting.as_mut().expect("a start runs");
         self.below.start = Some(StartStage::Superblocks);
-        boot.places.clear();
+        starting.places.clear();
         for (index, device) in self.below.devices.iter().enumerate() {
             let sectors = device.info.sectors;
             let member = Member(index as u16);
-            boot.places.push(Default::default());
+            starting.places.push(Default::default());
             for index in 0..=SUPER_B_PLACES.len() {
                 if super_place(index) + SUPERBLOCK_SECTORS <= sectors {
-                    boot.ask(member, Read::Super { index });
+                    starting.ask(member, Read::Super { index });
                 }
             }
         }
     }
 
     /// A start that waited to see whether another run owns the array begins anew.
-    pub(crate) fn boot_again(&mut self) {
+    pub(crate) fn start_again(&mut self) {
         self.ask_superblocks();
-        self.boot_turn();
+        self.start_turn();
     }
 
     /// A start that failed leaves nothing behind for the next.
@@ -222,19 +222,21 @@ impl Start {
     }
 
     /// Issues queued reads; when a stage has nothing outstanding, goes on to the next.
-    pub(crate) fn boot_turn(&mut self) {
+    pub(crate) fn start_turn(&mut self) {
         loop {
-            let Some(boot) = &mut self.boot else { return };
-            if boot.outstanding >= READS {
+            let Some(starting) = &mut self.starting else {
+                return;
+            };
+            if starting.outstanding >= READS {
                 return;
             }
-            match boot.queue.pop() {
+            match starting.queue.pop() {
                 Some(step) => {
-                    boot.outstanding += 1;
-                    self.boot_read(step);
+                    starting.outstanding += 1;
+                    self.start_read(step);
                 }
-                None if boot.outstanding == 0 => {
-                    if !self.boot_next() {
+                None if starting.outstanding == 0 => {
+                    if !self.start_next() {
                         return;
                     }
                 }
@@ -243,9 +245,9 @@ impl Start {
         }
     }
 
-    fn boot_read(&mut self, step: u32) {
-        let boot = self.boot.as_ref().expect("reads belong to a boot");
-        let (member, read) = boot.reads[step as usize];
+    fn start_read(&mut self, step: u32) {
+        let starting = self.starting.as_ref().expect("reads belong to a start");
+        let (member, read) = starting.reads[step as usize];
         let places = self.devices[member.0 as usize].places;
         let (at, count) = match read {
             Read::Super { index } => (super_place(index), SUPERBLOCK_PAGES as u64),
@@ -255,77 +257,85 @@ impl Start {
             }
             Read::Log { from, pages } => (places.log + from, pages),
         };
-        self.read_pages(Owner::Boot(step), member, at, count as usize);
+        self.read_pages(Owner::Start(step), member, at, count as usize);
     }
 
-    pub(crate) fn boot_read_done(&mut self, step: u32, io: &DeviceIo, result: Result<(), IoError>) {
+    pub(crate) fn start_read_done(
+        &mut self,
+        step: u32,
+        io: &DeviceIo,
+        result: Result<(), IoError>,
+    ) {
         let array = self.superblock.array;
-        let Some(boot) = &mut self.boot else { return };
-        boot.outstanding -= 1;
-        let (member, read) = boot.reads[step as usize];
+        let Some(starting) = &mut self.starting else {
+            return;
+        };
+        starting.outstanding -= 1;
+        let (member, read) = starting.reads[step as usize];
         let whole = result.is_ok();
         match read {
             Read::Super { index } if whole => {
-                boot.places[member.0 as usize][index] = Some(superblock_in(io));
+                starting.places[member.0 as usize][index] = Some(superblock_in(io));
             }
-            Read::Map { kind, page } if whole => boot.note_map(kind, page, array, io),
-            Read::Map { kind, page } => boot.map_unread(kind, page),
-            Read::Log { from, .. } if whole => boot.note_log(member, from, array, io),
-            Read::Log { from, pages } => boot.log_unread(member, from, pages),
+            Read::Map { kind, page } if whole => starting.note_map(kind, page, array, io),
+            Read::Map { kind, page } => starting.map_unread(kind, page),
+            Read::Log { from, .. } if whole => starting.note_log(member, from, array, io),
+            Read::Log { from, pages } => starting.log_unread(member, from, pages),
             _ => {}
         }
     }
 
-    pub(crate) fn boot_read_given_up(&mut self, step: u32) {
-        if let Some(boot) = &mut self.boot {
-            boot.outstanding -= 1;
-            let (member, read) = boot.reads[step as usize];
+    pub(crate) fn start_read_given_up(&mut self, step: u32) {
+        if let Some(starting) = &mut self.starting {
+            starting.outstanding -= 1;
+            let (member, read) = starting.reads[step as usize];
             match read {
-                Read::Log { from, .. } => boot.log_unread(member, from, 1),
-                Read::Map { kind, page } => boot.map_unread(kind, page),
+                Read::Log { from, .. } => starting.log_unread(member, from, 1),
+                Read::Map { kind, page } => starting.map_unread(kind, page),
                 Read::Super { .. } => {}
             }
         }
     }
 
     /// The next stage. False when there is nothing to do but wait, or the start has ended.
-    fn boot_next(&mut self) -> bool {
+    fn start_next(&mut self) -> bool {
         match self.start.expect("checked by the caller") {
-            StartStage::Superblocks => self.boot_choose(),
+            StartStage::Superblocks => self.start_choose(),
             StartStage::Maps => {
                 self.tell_ignored();
-                self.boot_maps()
+                self.start_maps()
             }
             StartStage::Logs => {
                 self.drop_records_out_of_range();
                 self.tell_ignored();
-                self.boot_secure()
+                self.start_secure()
             }
-            StartStage::Replaying => self.boot_replay(),
+            StartStage::Replaying => self.replay_at_start(),
             StartStage::Owner
             | StartStage::Securing
             | StartStage::Flushing
             | StartStage::Levelling => false,
-            StartStage::Settle => self.boot_settle(),
+            StartStage::Settle => self.start_settle(),
         }
     }
 
-    pub(crate) fn boot_fail(&mut self, error: CommandError) -> bool {
+    pub(crate) fn start_fail(&mut self, error: CommandError) -> bool {
         // Of two causes in one step the first ends the start.
-        if self.boot.is_some() {
-            let boot = self.end_boot();
-            self.out.push(Action::CommandReply(boot.tag, Err(error)));
+        if self.starting.is_some() {
+            let starting = self.end_start();
+            self.out
+                .push(Action::CommandReply(starting.tag, Err(error)));
         }
         false
     }
 
     /// The start is over.
-    fn end_boot(&mut self) -> Boot {
+    fn end_start(&mut self) -> Starting {
         self.start = None;
-        self.boot.take().expect("a boot runs")
+        self.starting.take().expect("a start runs")
     }
 
-    fn boot_mut(&mut self) -> &mut Boot {
-        self.boot.as_mut().expect("a boot runs")
+    fn start_mut(&mut self) -> &mut Starting {
+        self.starting.as_mut().expect("a start runs")
     }
 }

@@ -45,9 +45,9 @@ struct Found {
 }
 
 impl Start {
-    pub(super) fn boot_recover(&mut self) -> bool {
+    pub(super) fn start_recover(&mut self) -> bool {
         self.note_returning();
-        for member in core::mem::take(&mut self.boot.as_mut().expect("a boot runs").unread) {
+        for member in core::mem::take(&mut self.starting.as_mut().expect("a start runs").unread) {
             self.fail_member(member, FailCause::Metadata);
             self.rebuild_in_full(member);
         }
@@ -60,15 +60,15 @@ impl Start {
     }
 
     /// The members whose logs cannot be read in full have failed.
-    pub(crate) fn boot_recover_without(&mut self, goes_on: bool) {
+    pub(crate) fn start_recover_without(&mut self, goes_on: bool) {
         if self.starts() && self.plan_replays() && goes_on {
-            self.boot_turn();
+            self.start_turn();
         }
     }
 
     fn plan_replays(&mut self) -> bool {
         if let Err(error) = self.check_decodable(self.mode) {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         let found = self.standing_records();
         let unused = self.unused_sequence();
@@ -87,7 +87,7 @@ impl Start {
         }
         self.start = Some(StartStage::Replaying);
         self.tasks.replays_left = self.tasks.replays.len() as u32;
-        self.boot_mut().replays_next = 0;
+        self.start_mut().replays_next = 0;
         true
     }
 
@@ -101,15 +101,15 @@ impl Start {
         if done.len() < self.layout.rows() {
             self.start_task(TaskKind::Resync, None, done);
         }
-        self.boot_recovered()
+        self.start_recovered()
     }
 
     /// Above every sequence that any log knows: one that a floor or a done-list calls over would be void from
     /// the start.
     fn unused_sequence(&self) -> u64 {
-        let boot = self.boot.as_ref().expect("a boot runs");
-        let records = boot.records.iter().chain(&boot.stale_records);
-        let listed = boot.done_lists.iter().flat_map(|(_, list)| {
+        let starting = self.starting.as_ref().expect("a start runs");
+        let records = starting.records.iter().chain(&starting.stale_records);
+        let listed = starting.done_lists.iter().flat_map(|(_, list)| {
             let over = list.sequences.iter().map(|sequence| sequence + 1);
             over.chain([list.floor])
         });
@@ -121,7 +121,12 @@ impl Start {
 
     /// Records that no floor calls void, by sequence, with their copies together.
     fn standing_records(&mut self) -> Vec<Found> {
-        let records = self.boot.as_ref().expect("a boot runs").records.clone();
+        let records = self
+            .starting
+            .as_ref()
+            .expect("a start runs")
+            .records
+            .clone();
         let mut found: Vec<Found> = Vec::new();
         let stands = |entry: &&Record| {
             let held = self.holds_parity_of(entry.0, &entry.2);
@@ -182,7 +187,7 @@ impl Start {
     }
 
     fn done_list(&self, member: Member) -> Option<&DoneList> {
-        let lists = &self.boot.as_ref().expect("a boot runs").done_lists;
+        let lists = &self.starting.as_ref().expect("a start runs").done_lists;
         let list = lists.iter().find(|(other, _)| *other == member);
         list.map(|(_, list)| list)
     }
@@ -270,28 +275,28 @@ impl Start {
     }
 
     /// Starts as many replays as there is room for; goes on when all have ended.
-    pub(super) fn boot_replay(&mut self) -> bool {
+    pub(super) fn replay_at_start(&mut self) -> bool {
         loop {
-            let boot = self.boot.as_ref().expect("a boot runs");
-            let next = boot.replays_next;
+            let starting = self.starting.as_ref().expect("a start runs");
+            let next = starting.replays_next;
             if next as usize >= self.tasks.replays.len() {
                 break;
             }
             if !self.start_replay(next) {
                 return false;
             }
-            self.boot.as_mut().expect("a boot runs").replays_next += 1;
+            self.starting.as_mut().expect("a start runs").replays_next += 1;
         }
         if self.tasks.replays_left > 0 {
             return false;
         }
         if let Err(error) = self.check_accepted() {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         let rows = self.tasks.replays.len() as u64;
         self.tasks.replays.clear();
-        self.boot.as_mut().expect("a boot runs").recovered = rows;
-        self.boot_flush()
+        self.starting.as_mut().expect("a start runs").recovered = rows;
+        self.start_flush()
     }
 
     fn start_replay(&mut self, index: u32) -> bool {

@@ -10,53 +10,56 @@ use restripe_format::meta::superblock::MemberRole;
 
 impl Start {
     /// Everything is read: nothing is written before it is durable where it was read.
-    pub(super) fn boot_secure(&mut self) -> bool {
+    pub(super) fn start_secure(&mut self) -> bool {
         if self.mode.read_only {
-            return self.boot_secured();
+            return self.start_secured();
         }
         self.start = Some(StartStage::Securing);
-        self.flush_for(Waiter::Boot);
+        self.flush_for(Waiter::Start);
         false
     }
 
     /// Goes on with the members that could flush.
-    fn boot_secured(&mut self) -> bool {
-        if self.boot_mut().reads_logs {
-            return self.boot_recover();
+    fn start_secured(&mut self) -> bool {
+        if self.start_mut().reads_logs {
+            return self.start_recover();
         }
         if let Err(error) = self.check_decodable(self.mode) {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         match self.mode.read_only {
-            true => self.boot_recovered(),
-            false => self.boot_flush(),
+            true => self.start_recovered(),
+            false => self.start_flush(),
         }
     }
 
     /// Rows are consistent: a crash must not take that back once their records are void.
-    pub(super) fn boot_flush(&mut self) -> bool {
+    pub(super) fn start_flush(&mut self) -> bool {
         self.start = Some(StartStage::Flushing);
-        self.flush_for(Waiter::Boot);
+        self.flush_for(Waiter::Start);
         false
     }
 
     /// A flush of the start has ended.
-    pub(crate) fn boot_flushed(&mut self) {
+    pub(crate) fn start_flushed(&mut self) {
         match self.start {
             Some(StartStage::Securing) => {
-                self.boot_secured();
+                self.start_secured();
             }
-            Some(StartStage::Flushing) => self.boot_level(),
+            Some(StartStage::Flushing) => self.start_level(),
             _ => {}
         }
     }
 
     /// Brings lagging members to the chosen version before anybody gets a next one, which would go over their
     /// last.
-    fn boot_level(&mut self) {
+    fn start_level(&mut self) {
         self.start = Some(StartStage::Levelling);
-        let boot = self.boot_mut();
-        let (lagging, chosen) = (core::mem::take(&mut boot.lagging), boot.chosen.take());
+        let starting = self.start_mut();
+        let (lagging, chosen) = (
+            core::mem::take(&mut starting.lagging),
+            starting.chosen.take(),
+        );
         let chosen = chosen.expect("one was chosen before anything was read");
         let members = self.entry_members();
         for entry in lagging {
@@ -64,22 +67,22 @@ impl Start {
                 self.write_version(member, chosen.clone());
             }
         }
-        self.boot_levelled();
+        self.start_levelled();
     }
 
     /// Goes on when the last lagging member has been written.
-    pub(crate) fn boot_levelled(&mut self) {
+    pub(crate) fn start_levelled(&mut self) {
         let levelling = self.start == Some(StartStage::Levelling);
         if levelling && self.writer.quiet() {
-            self.boot_recovered();
+            self.start_recovered();
         }
     }
 
     /// Rows are consistent, or owed by a resynchronisation: what is missing is written down and service
     /// begins.
-    pub(super) fn boot_recovered(&mut self) -> bool {
+    pub(super) fn start_recovered(&mut self) -> bool {
         if let Err(error) = self.owe_resync() {
-            return self.boot_fail(error);
+            return self.start_fail(error);
         }
         self.start = Some(StartStage::Settle);
         if self.mode.read_only {
@@ -90,12 +93,12 @@ impl Start {
             let sectors = self.devices[member.0 as usize].places.log_sectors;
             if self.logged() {
                 self.logs.open(member, sectors);
-                let version = self.boot_mut().done_version(member);
+                let version = self.start_mut().done_version(member);
                 self.logs.found_done_list(member, version);
             }
         }
         if !self.superblock.clean {
-            for row in self.boot_mut().rows() {
+            for row in self.start_mut().rows() {
                 self.undo_replace(row, 1);
             }
             self.undo_owed_replacements();
@@ -216,7 +219,7 @@ impl Start {
         }
         // A failure may be on record without what it left owing.
         if !self.superblock.clean && self.layout.tolerance() > 0 && !self.complete() {
-            let mut rows = self.boot_mut().rows();
+            let mut rows = self.start_mut().rows();
             rows.extend(self.row_in_journal().map(|row| row.0));
             for row in rows {
                 self.owe_rows(Row(row), Row(row));
@@ -234,18 +237,18 @@ impl Start {
     /// rebuild of it includes those rows. Done before recovery, which is not theirs to decide.
     pub(super) fn note_returning(&mut self) {
         let returning = self.returning_members();
-        let boot = self.boot_mut();
+        let starting = self.start_mut();
         let returns = |member: &mut Member| returning.contains(member);
-        let unread: Vec<Member> = boot.unread.extract_if(.., returns).collect();
+        let unread: Vec<Member> = starting.unread.extract_if(.., returns).collect();
         let ours = |entry: &mut Record| returning.contains(&entry.0);
-        boot.stale_records = boot.records.extract_if(.., ours).collect();
+        starting.stale_records = starting.records.extract_if(.., ours).collect();
         for member in unread {
             self.rebuild_in_full(member);
         }
     }
 
     fn owe_returning(&mut self) {
-        let records = core::mem::take(&mut self.boot_mut().stale_records);
+        let records = core::mem::take(&mut self.start_mut().stale_records);
         for (member, _, record) in &records {
             let row = Row(record.row);
             // The array's own floor is of a time when this member was away.
@@ -260,8 +263,8 @@ impl Start {
     /// leaves one ([`crate::choose::choose`]). True until the second is on its way.
     fn confirm(&mut self) -> bool {
         let read_only = self.mode.read_only;
-        let boot = self.boot_mut();
-        if read_only || core::mem::replace(&mut boot.confirms, true) {
+        let starting = self.start_mut();
+        if read_only || core::mem::replace(&mut starting.confirms, true) {
             return false;
         }
         self.writer.note_change();
@@ -269,7 +272,7 @@ impl Start {
     }
 
     /// Serves once the members agree on the new state of things.
-    pub(super) fn boot_settle(&mut self) -> bool {
+    pub(super) fn start_settle(&mut self) -> bool {
         let durable = self.writer.all_durable() && !self.maps_dirty();
         if !durable && !self.mode.read_only {
             return false;
@@ -277,19 +280,19 @@ impl Start {
         if self.forsake_log_set() || self.confirm() {
             return false;
         }
-        let boot = self.end_boot();
+        let starting = self.end_start();
         self.open_cache();
         self.state = ArrayState::Healthy;
         self.assess();
-        self.out.push(Action::CommandReply(boot.tag, Ok(())));
+        self.out.push(Action::CommandReply(starting.tag, Ok(())));
         let generation = self.superblock.generation;
-        self.recovered_rows = boot.recovered;
+        self.recovered_rows = starting.recovered;
         for dropped in self.tasks.dropped.clone() {
             self.fact(Fact::TaskDropped(dropped));
         }
         self.fact(Fact::Started {
             generation,
-            recovered_rows: boot.recovered,
+            recovered_rows: starting.recovered,
         });
         false
     }

@@ -296,7 +296,9 @@ impl Run {
             ..limits
         };
         let world = WorldConfig::strict(Payload::Bytes, of_world);
-        let session = self.base.boot(disks, config, world, &[0, 1_000, 3_000_000]);
+        let session = self
+            .base
+            .begin_session(disks, config, world, &[0, 1_000, 3_000_000]);
         Life {
             session,
             sites,

@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::invariant::{Invariant, Violation};
 use crate::oracle::Oracle;
 use crate::rng::Rng;
-use crate::run::boot;
+use crate::run::begin_session;
 use crate::world::WorldConfig;
 use restripe_array::meta::MemberRole;
 use restripe_array::{Command, CommandError, Member, Nanos, StartMode, Uuid};
@@ -136,7 +136,7 @@ fn meet(run: &mut Run, older: Vec<Disk>, newer: Disk) -> Option<Violation> {
         ..run.world_config()
     };
     let oracle = Oracle::new(run.plan.spec.payload, run.base.layout.size_sectors());
-    let mut session = boot(older, run.config(), world, run.base.now, oracle);
+    let mut session = begin_session(older, run.config(), world, run.base.now, oracle);
     let alone = StartMode {
         from_minority: true,
         ..StartMode::default()

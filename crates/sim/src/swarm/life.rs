@@ -247,7 +247,7 @@ impl Run {
             false => &[0, 1_000, 100_000],
         };
         let (config, world) = (self.config(), self.world_config());
-        let mut session = self.base.boot(disks, config, world, delays);
+        let mut session = self.base.begin_session(disks, config, world, delays);
         self.base.count("lives", 1);
         if self.excess.is_some() {
             session.unreadable = Some(unreadable_sectors);
