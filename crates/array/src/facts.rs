@@ -14,8 +14,8 @@ use crate::layout::{Layout, RowMap};
 use crate::members::device::Places;
 use crate::policy::heat::Heat;
 use crate::report::{ArrayState, Counters};
+use crate::roles::{Home, PartitionRoles, Roles};
 use crate::runset::RunSet;
-use crate::standing::{Home, Standing, Standings};
 use crate::task::reshaping::Reshaping;
 use crate::task::table::{Task, Tasks};
 use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
@@ -37,7 +37,7 @@ pub struct Facts {
     pub(crate) layout: Layout,
     /// The superblock as it should be; the metadata writer writes it to the members.
     pub(crate) superblock: Superblock,
-    pub(crate) standing: Standings,
+    pub(crate) roles: Roles,
     pub(crate) tasks: Tasks,
     /// While rows are taken to another shape.
     pub(crate) reshape: Option<Box<Reshaping>>,
@@ -183,7 +183,7 @@ impl Facts {
             start: None,
             layout: blank.expect("the blank geometry is sound"),
             superblock,
-            standing: Standings::default(),
+            roles: Roles::default(),
             tasks: Tasks::default(),
             reshape: None,
             ties: Ties::default(),
@@ -320,7 +320,7 @@ impl Facts {
                 rival: Rival::Claims,
             },
             Halt::TooFew => CommandError::TooFew {
-                missing: self.standing.missing().collect(),
+                missing: self.roles.missing().collect(),
             },
         }
     }
@@ -336,39 +336,39 @@ impl Facts {
     // ----------------------------------------------------------------------------------------------------- roles
 
     /// Who stands in the partition of a slot that a row's cell lies in.
-    pub(crate) fn standing_at(&self, slot: Slot, row: Row) -> &Standing {
-        self.standing.at(slot, self.layout.partition_of(row))
+    pub(crate) fn roles_at(&self, slot: Slot, row: Row) -> &PartitionRoles {
+        self.roles.at(slot, self.layout.partition_of(row))
     }
 
     /// The slot in which a member serves, or into which it is filled: its own before those whose partitions
     /// it hosts.
     pub fn slot_of(&self, member: Member) -> Option<usize> {
-        let there = |standing: &Standing| standing.members().any(|one| one == member);
-        let own = self.standing.own_slot(member);
-        own.or_else(|| self.standing.slot_where(there))
+        let there = |roles: &PartitionRoles| roles.members().any(|one| one == member);
+        let own = self.roles.own_slot(member);
+        own.or_else(|| self.roles.slot_where(there))
     }
 
     pub(crate) fn serves(&self, member: Member) -> bool {
-        self.standing.iter().any(|one| one.serves(member))
+        self.roles.iter().any(|one| one.serves(member))
     }
 
     /// Every partition of every slot is served.
     pub fn complete(&self) -> bool {
-        self.standing.iter().all(|standing| standing.home.is_some())
+        self.roles.iter().all(|roles| roles.home.is_some())
     }
 
     /// Whether every row could be decoded if, besides what is missing now, what stands so were gone.
-    pub(crate) fn all_decodable(&self, without: impl Fn(&Standing) -> bool) -> bool {
+    pub(crate) fn all_decodable(&self, without: impl Fn(&PartitionRoles) -> bool) -> bool {
         self.layout.decodable_without_parts(|slot, partition| {
-            let standing = self.standing.at(slot, partition);
-            standing.home.is_none() || without(standing)
+            let roles = self.roles.at(slot, partition);
+            roles.home.is_none() || without(roles)
         })
     }
 
     /// Whether some row could not be decoded without this member.
     pub fn indispensable(&self, member: Member) -> bool {
-        let serves = |standing: &Standing| standing.serves(member);
-        self.standing.iter().any(serves) && !self.all_decodable(serves)
+        let serves = |roles: &PartitionRoles| roles.serves(member);
+        self.roles.iter().any(serves) && !self.all_decodable(serves)
     }
 
     pub fn is_mirrored(&self) -> bool {
@@ -379,8 +379,8 @@ impl Facts {
     pub(crate) fn mirrors(&self) -> Vec<Member> {
         let slots = 0..usize::from(self.superblock.geometry.slots);
         let further = slots.filter(|&slot| !self.layout.has_firsts(Slot(slot as u16)));
-        let members = further.flat_map(|slot| self.standing.of_slot(slot));
-        let homes = members.filter_map(|standing| standing.home);
+        let members = further.flat_map(|slot| self.roles.of_slot(slot));
+        let homes = members.filter_map(|roles| roles.home);
         homes.map(|home| home.member).collect()
     }
 
@@ -466,8 +466,8 @@ impl Facts {
     /// Zeros go to whoever serves a slot, and to whoever is being filled for it: no later pass skips them
     /// wrongly.
     pub(crate) fn extent_homes(&self, slot: Slot, partition: u16) -> [Option<Home>; 2] {
-        let standing = self.standing.at(slot, partition);
-        [standing.home, standing.incoming]
+        let roles = self.roles.at(slot, partition);
+        [roles.home, roles.incoming]
     }
 
     // ----------------------------------------------------------------------------------------------------- tasks

@@ -179,7 +179,7 @@ impl Part {
 
     /// Tells a cache what misses cost, by the member that has a block.
     pub fn price_cache(&self, cache: &mut Cache) {
-        crate::clients::read_cache::price(cache, &self.below.layout, &self.below.standing);
+        crate::clients::read_cache::price(cache, &self.below.layout, &self.below.roles);
     }
 
     /// How these sectors are read after that attempt, or at first, without members that may hold wrong data.

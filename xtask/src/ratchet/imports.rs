@@ -23,7 +23,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
     (
         "array",
         &[
-            &["floor", "runset", "shown", "slab", "standing"],
+            &["floor", "runset", "shown", "slab", "roles"],
             &["cache", "choose", "config", "policy"],
             &["facts"],
             &["members"],

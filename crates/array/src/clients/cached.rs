@@ -214,7 +214,7 @@ impl Clients {
         let Some(cache) = &mut self.read_cache else {
             return;
         };
-        price(&mut cache.cache, &self.below.layout, &self.below.standing);
+        price(&mut cache.cache, &self.below.layout, &self.below.roles);
     }
 
     /// A row's cell was rebuilt: misses of its blocks cost one read again.

@@ -13,7 +13,7 @@ use crate::config::CacheLimits;
 use crate::contract::{Buf, BufRef, SMALL_BYTES};
 use crate::layout::Layout;
 use crate::members::ops::BlockCopy;
-use crate::standing::Standings;
+use crate::roles::Roles;
 use crate::units::{SECTOR_BYTES, Slot};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -187,9 +187,9 @@ pub(super) fn touched(offset: u64, bytes: u64) -> (u64, u64) {
 }
 
 /// Sets what a miss of each slot's blocks costs.
-pub(crate) fn price(cache: &mut Cache, layout: &Layout, standing: &Standings) {
-    let gone = |slot: Slot, partition| standing.at(slot, partition).home.is_none();
-    for slot in (0..standing.slots() as u16).map(Slot) {
+pub(crate) fn price(cache: &mut Cache, layout: &Layout, roles: &Roles) {
+    let gone = |slot: Slot, partition| roles.at(slot, partition).home.is_none();
+    for slot in (0..roles.slots() as u16).map(Slot) {
         // Data that cannot be had at all, and a slot without data, are not dear.
         let reads = layout.reads_without_parts(slot, gone).unwrap_or(1);
         cache.set_penalty(slot.0, reads);

@@ -3,7 +3,7 @@
 use super::{Clients, Copies};
 use crate::contract::{BufRef, Bug, RequestError};
 use crate::members::ops::{Owner, ReadPart};
-use crate::standing::Home;
+use crate::roles::Home;
 use crate::units::{Row, SECTOR_BYTES};
 
 impl Clients {

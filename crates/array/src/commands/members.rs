@@ -4,8 +4,8 @@ use super::Commands;
 use crate::contract::{Bug, CommandError, FailCause, MemberInfo, TaskKind};
 use crate::facts::Waiter;
 use crate::members::device::{Device, Health, Places};
+use crate::roles::{Home, PartitionRoles};
 use crate::runset::RunSet;
-use crate::standing::{Home, Standing};
 use crate::units::{Member, Slot, Uuid};
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{MEMBERS_MAX, MemberEntry, MemberRole, Placement};
@@ -105,12 +105,12 @@ impl Commands {
     fn vacated_by(&self, entry: u16) -> Option<(u16, Vec<u16>)> {
         let own = |line: &&Placement| line.member == Some(entry) && line.region == 0;
         let slot = self.superblock.placement.iter().find(own)?.slot;
-        if self.standing.is_filled(slot.into()) {
+        if self.roles.is_filled(slot.into()) {
             return None;
         }
         let was_its = |partition: &u16| {
             let line = self.superblock.placement_of(slot, *partition);
-            let vacant = self.standing.at(Slot(slot), *partition).home.is_none();
+            let vacant = self.roles.at(Slot(slot), *partition).home.is_none();
             vacant && line.as_ref().is_some_and(own)
         };
         let partitions: Vec<u16> = (0..self.layout.partitions()).filter(was_its).collect();
@@ -197,17 +197,17 @@ impl Commands {
         let Some(slot) = self.serving_slot(old) else {
             return Err(CommandError::NoSuchMember(old));
         };
-        if self.standing.is_filled(slot) {
+        if self.roles.is_filled(slot) {
             return Err(CommandError::Busy("the member is being replaced already"));
         }
         let shares = |home: Home| home.is_own() && home.member != old;
-        let of_slot = self.standing.of_slot(slot).iter();
-        if of_slot.flat_map(Standing::homes).any(shares) {
+        let of_slot = self.roles.of_slot(slot).iter();
+        if of_slot.flat_map(PartitionRoles::homes).any(shares) {
             return Err(CommandError::Busy(
                 "other members host partitions of the member's slot: wait for the copy-back",
             ));
         }
-        if !self.standing.hosted_by(old).is_empty() {
+        if !self.roles.hosted_by(old).is_empty() {
             return Err(CommandError::Busy(
                 "the member hosts partitions of other slots: add a spare, and wait for the copy-back",
             ));
@@ -227,7 +227,7 @@ impl Commands {
 
     /// The slot that a member serves: its own, if it has one.
     fn serving_slot(&self, member: Member) -> Option<usize> {
-        let serves = self.standing.iter().any(|one| one.serves(member));
+        let serves = self.roles.iter().any(|one| one.serves(member));
         self.slot_of(member).filter(|_| serves)
     }
 

@@ -555,7 +555,7 @@ impl Instance {
         for row in self.slices.rows_at_work() {
             known.remove(row, 1);
         }
-        for slot in self.standing.slots_where(|one| one.incoming.is_some()) {
+        for slot in self.roles.slots_where(|one| one.incoming.is_some()) {
             self.drop_incoming(slot, |_| true);
         }
         self.tasks.list.retain(|task| task.kind != TaskKind::Resync);

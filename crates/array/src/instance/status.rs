@@ -13,7 +13,7 @@ use restripe_format::meta::superblock::MemberRole;
 
 impl Instance {
     pub fn status(&self) -> Status {
-        let (started, tasks) = (!self.standing.is_empty(), self.tasks.list.iter());
+        let (started, tasks) = (!self.roles.is_empty(), self.tasks.list.iter());
         Status {
             name: self.superblock.name.clone(),
             uuid: self.superblock.array,
@@ -80,7 +80,7 @@ impl Instance {
             uuid: line.map_or(Uuid::NIL, |line| line.uuid),
             slot: slot.map(|slot| slot.0),
             has_firsts: slot.is_some_and(|slot| self.layout.has_firsts(slot)),
-            hosts: self.standing.hosted_by(member),
+            hosts: self.roles.hosted_by(member),
             state,
             replaced: line.is_some_and(|line| self.superblock.was_replaced(line)),
             volatile: device.info.volatile,
@@ -178,7 +178,7 @@ impl Instance {
                 false => Health::Lost,
             };
         }
-        let serving = |cell: &crate::layout::Cell| self.standing_at(cell.slot, row).home.is_some();
+        let serving = |cell: &crate::layout::Cell| self.roles_at(cell.slot, row).home.is_some();
         match map.cells().iter().all(serving) {
             true => Health::Healthy,
             false => Health::Rebuilt,

@@ -17,7 +17,7 @@ use crate::contract::{
 };
 use crate::facts::{Facts, NEVER, Wake};
 use crate::policy::traffic::Traffic;
-use crate::standing::Home;
+use crate::roles::Home;
 use crate::units::{Member, Nanos, PAGE_SECTORS, SECTOR_BYTES};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -199,13 +199,13 @@ impl Members {
         let fast = |home: Option<Home>| {
             home.is_some_and(|home| self.devices[home.member.0 as usize].info.fast_zero)
         };
-        self.standing.iter().all(|standing| fast(standing.home))
+        self.roles.iter().all(|roles| fast(roles.home))
     }
 
     pub(crate) fn trim_reads_zero(&self) -> bool {
         let zeroes = |member: Member| self.devices[member.0 as usize].info.trim_zeroes;
-        let mut standings = self.standing.iter();
-        standings.all(|standing| standing.members().all(zeroes))
+        let mut roles = self.roles.iter();
+        roles.all(|roles| roles.members().all(zeroes))
     }
 
     /// Whether a write of zeros to this range needs nothing but fast zeroing of whole cells.

@@ -3,7 +3,7 @@
 
 use super::Members;
 use crate::layout::RowMap;
-use crate::standing::{Home, Homes, Standing, Standings};
+use crate::roles::{Home, Homes, PartitionRoles, Roles};
 use crate::units::{Member, Row, Slot};
 use alloc::vec::Vec;
 use restripe_format::meta::log::DONE_SECTORS;
@@ -25,15 +25,15 @@ impl Members {
 
     /// Who can read and who must write a slot's part of a row.
     pub(crate) fn homes(&self, slot: Slot, row: Row) -> Homes {
-        let standing = self.standing_at(slot, row);
-        let filled = standing.incoming.filter(|_| self.tasks.filled(slot, row));
+        let roles = self.roles_at(slot, row);
+        let filled = roles.incoming.filter(|_| self.tasks.filled(slot, row));
         let home = match self.is_torn(row) {
             true => self.slot_in_journal(slot, row),
-            false => standing.home.or(filled),
+            false => roles.home.or(filled),
         };
         Homes {
             read: home,
-            write: [standing.home, filled],
+            write: [roles.home, filled],
         }
     }
 
@@ -52,7 +52,7 @@ impl Members {
     pub(crate) fn journal_home(&self, map: &RowMap, cell: u8) -> Option<Home> {
         let place = map.cells[usize::from(cell)];
         if self.logged() {
-            let home = self.standing_at(place.slot, map.row).home?;
+            let home = self.roles_at(place.slot, map.row).home?;
             let log = self.devices[home.member.0 as usize].places.log;
             return Some(Home {
                 start: log + DONE_SECTORS,
@@ -61,7 +61,7 @@ impl Members {
             });
         }
         let (_, former) = self.layout.former_shape()?;
-        let home = self.standing_at(Slot(former), map.row).home?;
+        let home = self.roles_at(Slot(former), map.row).home?;
         let row = self.layout.rows() - 1 - u64::from(cell);
         Some(Home {
             start: home.at(row * self.layout.chunk_sectors()),
@@ -78,25 +78,25 @@ impl Members {
 
     pub(crate) fn stand(&mut self) {
         let members = self.entry_members();
-        self.standing = Standings::new(self.superblock.geometry.slots, self.layout.partitions());
+        self.roles = Roles::new(self.superblock.geometry.slots, self.layout.partitions());
         for slot in 0..self.superblock.geometry.slots {
             for partition in 0..self.layout.partitions() {
-                let standing = self.placed_standing(&members, slot, partition);
-                let of_slot = self.standing.of_slot_mut(slot.into());
-                of_slot[usize::from(partition)] = standing;
+                let roles = self.current_roles(&members, slot, partition);
+                let of_slot = self.roles.of_slot_mut(slot.into());
+                of_slot[usize::from(partition)] = roles;
             }
         }
     }
 
     /// Who stands in a partition by the placement table, of the members that are here and as good as it says.
-    pub(crate) fn placed_standing(
+    pub(crate) fn current_roles(
         &self,
         members: &[Option<Member>],
         slot: u16,
         partition: u16,
-    ) -> Standing {
+    ) -> PartitionRoles {
         let Some(line) = self.superblock.placement_of(slot, partition) else {
-            return Standing::default();
+            return PartitionRoles::default();
         };
         let home = |entry: Option<u16>, region, roles: &[MemberRole]| {
             let entry = usize::from(entry?);
@@ -106,7 +106,7 @@ impl Members {
         };
         // Who hosts a partition of another's slot serves its own meanwhile.
         let filled = [MemberRole::Rebuilding, MemberRole::Active];
-        Standing {
+        PartitionRoles {
             home: home(line.member, line.region, &[MemberRole::Active]),
             incoming: home(line.incoming, line.incoming_region, &filled),
         }
@@ -120,7 +120,7 @@ impl Members {
     /// The placement table, from who stands where: a line for a slot whose partitions are all alike, else one
     /// for each.
     pub(crate) fn place_entries(&mut self) {
-        if self.standing.is_empty() {
+        if self.roles.is_empty() {
             return;
         }
         let mut lines = Vec::with_capacity(self.superblock.placement.len());
@@ -145,14 +145,14 @@ impl Members {
     }
 
     pub(crate) fn line_of(&self, slot: u16, partition: u16) -> Placement {
-        let standing = self.standing.at(Slot(slot), partition);
+        let roles = self.roles.at(Slot(slot), partition);
         let placed = |home: Home| Some((self.devices[home.member.0 as usize].entry?, home.region));
-        let incoming = standing.incoming.and_then(placed);
+        let incoming = roles.incoming.and_then(placed);
         // What is vacant remembers who was in it, until that one comes back or another takes its place.
         let held = self.superblock.placement_of(slot, partition);
         let former = held.and_then(|line| Some((line.member?, line.region)));
         let former = former.filter(|(entry, _)| incoming.is_none_or(|(other, _)| other != *entry));
-        let home = standing.home.and_then(placed).or(former);
+        let home = roles.home.and_then(placed).or(former);
         Placement {
             slot,
             partition,

@@ -96,11 +96,11 @@ impl Metadata {
         let mut set = crate::layout::code::CellSet::default();
         for cell in 0..map.width {
             let slot = map.cells[cell as usize].slot;
-            let standing = self.standing_at(slot, map.row);
-            let filled = standing.incoming.is_some()
+            let roles = self.roles_at(slot, map.row);
+            let filled = roles.incoming.is_some()
                 && self.writer.all_durable()
                 && self.tasks.filled_durably(slot, map.row);
-            if standing.home.is_some() || filled {
+            if roles.home.is_some() || filled {
                 set = set.with(cell);
             }
         }
@@ -133,11 +133,11 @@ impl Metadata {
     /// Whether a member alone tells some data: in a row whose parity is not in step.
     pub(crate) fn tells_alone(&self, member: Member) -> bool {
         let partitions = 0..self.layout.partitions();
-        let mut places = (0..self.standing.slots())
+        let mut places = (0..self.roles.slots())
             .flat_map(|slot| partitions.clone().map(move |partition| (slot, partition)));
         places.any(|(slot, partition)| {
-            let standing = self.standing.at(Slot(slot as u16), partition);
-            standing.serves(member) && self.unsynced_cells(slot, partition).next().is_some()
+            let roles = self.roles.at(Slot(slot as u16), partition);
+            roles.serves(member) && self.unsynced_cells(slot, partition).next().is_some()
         })
     }
 

@@ -11,7 +11,7 @@
 //! brought to one of them in the end.
 
 use crate::layout::Layout;
-use crate::standing::Standings;
+use crate::roles::Roles;
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
@@ -30,7 +30,7 @@ struct Taker {
 /// left out.
 pub(crate) fn targets(
     layout: &Layout,
-    standing: &Standings,
+    roles: &Roles,
     slot: Slot,
     partitions: &[u16],
     spares: &[Member],
@@ -40,7 +40,7 @@ pub(crate) fn targets(
     let offered = spares.chain(hosts.iter().copied());
     let mut takers: Vec<Taker> = offered
         .map(|(member, room)| {
-            let read = |partition: &&u16| reads(layout, standing, slot, **partition, member);
+            let read = |partition: &&u16| reads(layout, roles, slot, **partition, member);
             let reads = partitions.iter().filter(read).count();
             Taker {
                 member,
@@ -51,7 +51,7 @@ pub(crate) fn targets(
         })
         .collect();
     let may = |taker: &Taker, partition: u16| {
-        taker.room > 0 && !clashes(layout, standing, slot, partition, taker.member)
+        taker.room > 0 && !clashes(layout, roles, slot, partition, taker.member)
     };
     let (mut left, mut chosen) = (partitions.to_vec(), Vec::new());
     while !left.is_empty() {
@@ -72,11 +72,11 @@ pub(crate) fn targets(
 /// least two more than that. Moved until there is none, they lie as evenly as they may.
 pub(crate) fn uneven(
     layout: &Layout,
-    standing: &Standings,
+    roles: &Roles,
     room: &[Member],
 ) -> Option<(Slot, u16, Member)> {
-    let hosted = |member: &Member| standing.hosted_by(*member).len();
-    let (mut hosts, mut takers) = (standing.serving(), room.to_vec());
+    let hosted = |member: &Member| roles.hosted_by(*member).len();
+    let (mut hosts, mut takers) = (roles.serving(), room.to_vec());
     hosts.sort_by_key(|host| Reverse(hosted(host)));
     takers.sort_by_key(hosted);
     let with_each = |host| takers.iter().map(move |taker| (host, taker));
@@ -84,10 +84,10 @@ pub(crate) fn uneven(
     let mut uneven = pairs.filter(|(host, taker)| hosted(host) >= hosted(taker) + 2);
     uneven.find_map(|(host, taker)| {
         let may = |(slot, partition): &(u16, u16)| {
-            let own = standing.own_slot(*taker) == Some(usize::from(*slot));
-            !own && !clashes(layout, standing, Slot(*slot), *partition, *taker)
+            let own = roles.own_slot(*taker) == Some(usize::from(*slot));
+            !own && !clashes(layout, roles, Slot(*slot), *partition, *taker)
         };
-        let moved = standing.hosted_by(*host).into_iter().find(may);
+        let moved = roles.hosted_by(*host).into_iter().find(may);
         moved.map(|(slot, partition)| (Slot(slot), partition, *taker))
     })
 }
@@ -95,35 +95,29 @@ pub(crate) fn uneven(
 /// Whether a member holds another cell of the rows that have one in this partition of a slot, or may get one.
 pub(crate) fn clashes(
     layout: &Layout,
-    standing: &Standings,
+    roles: &Roles,
     slot: Slot,
     partition: u16,
     member: Member,
 ) -> bool {
-    let own = standing.own_slot(member);
+    let own = roles.own_slot(member);
     layout.beside(slot, partition).any(|other| {
-        let mut members = standing.at(other, partition).members();
+        let mut members = roles.at(other, partition).members();
         own == Some(usize::from(other.0)) || members.any(|one| one == member)
     })
 }
 
 /// Whether what rebuilds a partition of a slot is read from this member.
-fn reads(
-    layout: &Layout,
-    standing: &Standings,
-    slot: Slot,
-    partition: u16,
-    member: Member,
-) -> bool {
+fn reads(layout: &Layout, roles: &Roles, slot: Slot, partition: u16, member: Member) -> bool {
     let mut others = layout.beside(slot, partition);
-    others.any(|other| standing.at(other, partition).serves(member))
+    others.any(|other| roles.at(other, partition).serves(member))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::layout::{Geometry, Level, Skew};
-    use crate::standing::Home;
+    use crate::roles::Home;
 
     /// Beyond all slots.
     const SPARE: Member = Member(60);
@@ -154,15 +148,15 @@ mod tests {
     }
 
     /// Every slot served by the member of its number, but for these.
-    fn without(layout: &Layout, lost: &[u16]) -> Standings {
+    fn without(layout: &Layout, lost: &[u16]) -> Roles {
         let slots = layout.geometry().slots;
-        let mut standing = Standings::new(slots, layout.partitions());
+        let mut roles = Roles::new(slots, layout.partitions());
         for slot in (0..slots).filter(|slot| !lost.contains(slot)) {
-            for one in standing.of_slot_mut(slot.into()) {
+            for one in roles.of_slot_mut(slot.into()) {
                 one.home = home(slot, 0);
             }
         }
-        standing
+        roles
     }
 
     fn all(room: usize, members: impl IntoIterator<Item = u16>) -> Vec<(Member, usize)> {
@@ -172,8 +166,8 @@ mod tests {
     /// Where the partitions of slot 4 go.
     fn placed(spares: &[Member], hosts: &[(Member, usize)]) -> Vec<(u16, u16)> {
         let layout = three_by_three();
-        let standing = without(&layout, &[4]);
-        let targets = targets(&layout, &standing, Slot(4), &[0, 1, 2], spares, hosts);
+        let roles = without(&layout, &[4]);
+        let targets = targets(&layout, &roles, Slot(4), &[0, 1, 2], spares, hosts);
         targets.iter().map(|(part, one)| (*part, one.0)).collect()
     }
 
@@ -222,42 +216,41 @@ mod tests {
     #[test]
     fn no_member_gets_two_cells_of_a_row() {
         let layout = three_by_three();
-        let mut standing = without(&layout, &[4]);
+        let mut roles = without(&layout, &[4]);
         let other = layout.beside(Slot(4), 1).next().expect("of two");
-        let clashes =
-            |standing: &Standings, member| clashes(&layout, standing, Slot(4), 1, Member(member));
-        assert!(clashes(&standing, other.0) && !clashes(&standing, 3));
-        let cell = |standing: &mut Standings| {
-            standing.of_slot_mut(other.0.into())[1].home = home(3, 1);
+        let clashes = |roles: &Roles, member| clashes(&layout, roles, Slot(4), 1, Member(member));
+        assert!(clashes(&roles, other.0) && !clashes(&roles, 3));
+        let cell = |roles: &mut Roles| {
+            roles.of_slot_mut(other.0.into())[1].home = home(3, 1);
         };
-        cell(&mut standing);
-        assert!(clashes(&standing, 3), "it hosts the cell");
-        assert!(clashes(&standing, other.0), "the cell may come home");
-        standing.of_slot_mut(other.0.into())[1].home = None;
-        standing.of_slot_mut(other.0.into())[1].incoming = home(5, 2);
-        assert!(clashes(&standing, 5), "it will host the cell");
+        cell(&mut roles);
+        assert!(clashes(&roles, 3), "it hosts the cell");
+        assert!(clashes(&roles, other.0), "the cell may come home");
+        roles.of_slot_mut(other.0.into())[1].home = None;
+        roles.of_slot_mut(other.0.into())[1].incoming = home(5, 2);
+        assert!(clashes(&roles, 5), "it will host the cell");
     }
 
     /// Member 3 hosts two, which could also lie with 5, of the same group, or with some of the others; in the end all have one.
     #[test]
     fn what_is_hosted_is_spread() {
         let layout = three_by_three();
-        let mut standing = without(&layout, &[4]);
+        let mut roles = without(&layout, &[4]);
         for (partition, region) in [(0, 1), (1, 2), (2, 3)] {
-            standing.of_slot_mut(4)[partition].home = home(3, region);
+            roles.of_slot_mut(4)[partition].home = home(3, region);
         }
         let others: Vec<Member> = [0, 1, 2, 3, 5, 6, 7, 8].map(Member).to_vec();
-        assert_eq!(uneven(&layout, &standing, &[]), None);
-        assert_eq!(uneven(&layout, &standing, &[Member(3)]), None);
-        let alone = uneven(&layout, &standing, &[Member(5)]);
+        assert_eq!(uneven(&layout, &roles, &[]), None);
+        assert_eq!(uneven(&layout, &roles, &[Member(3)]), None);
+        let alone = uneven(&layout, &roles, &[Member(5)]);
         assert_eq!(alone, Some((Slot(4), 0, Member(5))));
         let mut moves = 0;
-        while let Some((slot, partition, member)) = uneven(&layout, &standing, &others) {
-            assert!(!clashes(&layout, &standing, slot, partition, member));
-            standing.of_slot_mut(4)[usize::from(partition)].home = home(member.0, 1);
+        while let Some((slot, partition, member)) = uneven(&layout, &roles, &others) {
+            assert!(!clashes(&layout, &roles, slot, partition, member));
+            roles.of_slot_mut(4)[usize::from(partition)].home = home(member.0, 1);
             moves += 1;
         }
-        let most = others.iter().map(|one| standing.hosted_by(*one).len());
+        let most = others.iter().map(|one| roles.hosted_by(*one).len());
         assert_eq!((moves, most.max()), (2, Some(1)));
     }
 
@@ -278,17 +271,17 @@ mod tests {
             let layout = layout(level, slots, groups, partitions);
             let parts: Vec<u16> = (0..partitions).collect();
             for lost in 0..slots {
-                let standing = without(&layout, &[lost]);
+                let roles = without(&layout, &[lost]);
                 let others = (0..slots).filter(|slot| *slot != lost);
                 let hosts = all(usize::from(partitions), others);
-                let chosen = targets(&layout, &standing, Slot(lost), &parts, &[], &hosts);
+                let chosen = targets(&layout, &roles, Slot(lost), &parts, &[], &hosts);
                 assert_eq!(chosen.len(), parts.len());
                 let size = slots / groups;
                 let mates = |member: Member| member.0 / size == lost / size;
                 let most = usize::from(partitions.div_ceil(size - 1));
                 for &(partition, member) in &chosen {
                     let there = chosen.iter().filter(|(_, other)| *other == member).count();
-                    assert!(!clashes(&layout, &standing, Slot(lost), partition, member));
+                    assert!(!clashes(&layout, &roles, Slot(lost), partition, member));
                     assert!(mates(member), "{lost}: {chosen:?}");
                     assert!(there <= most, "{lost}: {chosen:?}");
                 }

@@ -43,7 +43,7 @@ impl Safety {
         if one_too_many {
             self.halt = Some(Halt::TooFew);
         }
-        let filling = self.standing.slots_where(|one| one.takes(member));
+        let filling = self.roles.slots_where(|one| one.takes(member));
         if serves {
             self.lose_homes(member);
         }
@@ -129,13 +129,13 @@ impl Safety {
     /// goes on with the others, or is at an end.
     pub(crate) fn drop_incoming(&mut self, slot: usize, gone: impl Fn(Member) -> bool) {
         let mut dropped = Vec::new();
-        for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
-            if standing.incoming.is_some_and(|home| gone(home.member)) {
-                standing.incoming = None;
+        for (partition, roles) in (0..).zip(self.roles.of_slot_mut(slot)) {
+            if roles.incoming.is_some_and(|home| gone(home.member)) {
+                roles.incoming = None;
                 dropped.push(partition);
             }
         }
-        if self.standing.is_filled(slot) {
+        if self.roles.is_filled(slot) {
             for partition in dropped {
                 let rows = self.layout.partition_rows(partition);
                 self.tasks.pass_by(slot, rows);
@@ -150,12 +150,12 @@ impl Safety {
     /// nobody can tell any more into the list of the lost.
     fn lose_homes(&mut self, member: Member) {
         let mut lost = Vec::new();
-        for slot in self.standing.slots_where(|one| one.serves(member)) {
+        for slot in self.roles.slots_where(|one| one.serves(member)) {
             let mut was_copied = false;
-            for (partition, standing) in (0..).zip(self.standing.of_slot_mut(slot)) {
-                if standing.serves(member) {
-                    standing.home = None;
-                    was_copied |= standing.incoming.is_some();
+            for (partition, roles) in (0..).zip(self.roles.of_slot_mut(slot)) {
+                if roles.serves(member) {
+                    roles.home = None;
+                    was_copied |= roles.incoming.is_some();
                     lost.push((slot, partition));
                 }
             }

@@ -87,7 +87,7 @@ impl Safety {
     /// Whether a member has first copies that go ahead of the further ones, and no log has what they have.
     fn goes_ahead_alone(&self, member: Member) -> bool {
         let logged = self.ties.attached && !self.superblock.alone;
-        let slots = self.standing.slots_where(|one| one.serves(member));
+        let slots = self.roles.slots_where(|one| one.serves(member));
         let mut slots = slots.into_iter();
         self.is_ahead() && !logged && slots.any(|slot| self.layout.has_firsts(Slot(slot as u16)))
     }

@@ -2,7 +2,7 @@
 
 use super::rows::Rows;
 use super::table::{Phase, Source};
-use crate::standing::Home;
+use crate::roles::Home;
 use crate::units::Slot;
 
 pub(super) fn step(rows: &mut Rows, id: u32, slot: u16) {
@@ -23,7 +23,7 @@ fn begin(rows: &mut Rows, id: u32, slot: u16) {
     if rows.extent_in_motion(row) || !stays_moved || !rows.losses_settled(id) {
         return rows.slices.await_metadata(id);
     }
-    if !rows.is_written(row) || rows.standing_at(Slot(slot), row).incoming.is_none() {
+    if !rows.is_written(row) || rows.roles_at(Slot(slot), row).incoming.is_none() {
         return rows.finish_slice(id);
     }
     plan(rows, id, slot);
@@ -31,7 +31,7 @@ fn begin(rows: &mut Rows, id: u32, slot: u16) {
 
 fn plan(rows: &mut Rows, id: u32, slot: u16) {
     let map = rows.slices[id].map;
-    let Some(target) = rows.standing_at(Slot(slot), map.row).incoming else {
+    let Some(target) = rows.roles_at(Slot(slot), map.row).incoming else {
         return rows.finish_slice(id);
     };
     let Some(cell) = map.cell_on(Slot(slot)) else {

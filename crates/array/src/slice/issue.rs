@@ -11,7 +11,7 @@ use crate::contract::{
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, Recipe, Role, RowMap};
 use crate::members::ops::{Owner, SliceOp};
-use crate::standing::Home;
+use crate::roles::Home;
 use crate::units::{Member, SECTOR_BYTES, Slot};
 
 /// What a linear combination makes at most: each parity anew, then the partial ones, by their numbers.
@@ -477,7 +477,7 @@ impl Rows {
         let slice = &self.slices[id];
         let (kind, row) = (slice.kind, slice.map.row);
         let serves = |slot| {
-            let home = self.standing_at(slot, row).home;
+            let home = self.roles_at(slot, row).home;
             home.is_none_or(|serving| serving.member == member)
         };
         let journals = kind == Kind::Reshape(Aim::Journal);

@@ -106,7 +106,7 @@ fn merely_absent(rows: &Rows, slot: Slot, row: Row) -> bool {
     let entry = placement.and_then(|placement| placement.member);
     let line = entry.map(|entry| &rows.superblock.members[entry as usize]);
     let current = line.is_some_and(|line| line.role == MemberRole::Active);
-    current && rows.standing_at(slot, row).home.is_none()
+    current && rows.roles_at(slot, row).home.is_none()
 }
 
 /// Whether the partial parities of this record are in their buffers and were found whole.

@@ -70,7 +70,7 @@ fn comparable(rows: &mut Rows, id: u32, map: &RowMap) -> CellSet {
     let unread = unread.intersection(rows.readable(id));
     let filled = |cell: &u8| {
         let slot = map.cells[usize::from(*cell)].slot;
-        rows.standing_at(slot, map.row).incoming.is_some()
+        rows.roles_at(slot, map.row).incoming.is_some()
     };
     unread.minus(unread.iter().filter(filled).collect())
 }

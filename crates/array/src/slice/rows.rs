@@ -253,7 +253,7 @@ impl Rows {
         self.write_parity(id, &map, live);
         self.offer(id);
         if let Some(slot) = slot.map(Slot)
-            && let Some(target) = self.standing_at(slot, map.row).incoming
+            && let Some(target) = self.roles_at(slot, map.row).incoming
             && let Some(cell) = map.cell_on(slot)
         {
             let slice = &self.slices[id];

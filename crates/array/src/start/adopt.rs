@@ -141,7 +141,7 @@ impl Start {
             return Ok(());
         }
         if !mode.accept_loss {
-            let missing = self.standing.missing().collect();
+            let missing = self.roles.missing().collect();
             return Err(CommandError::TooFew { missing });
         }
         self.mode.read_only = true;

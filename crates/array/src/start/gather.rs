@@ -5,8 +5,8 @@ use crate::contract::{CommandError, DeviceIo, DroppedTask, Fact, ScrubMode, Segm
 use crate::facts::StartStage;
 use crate::layout::CellSet;
 use crate::metadata::maps::BitMap;
+use crate::roles::Home;
 use crate::runset::RunSet;
-use crate::standing::Home;
 use crate::units::{Member, PAGE_SECTORS, Row, Uuid};
 use alloc::vec::Vec;
 use restripe_format::meta::MetaError;
@@ -19,7 +19,7 @@ impl Start {
     pub(super) fn ask_maps(&mut self) {
         let pages = |kind| (0..self.map_pages(kind) as u32).map(move |page| (kind, page));
         let wanted: Vec<(MapKind, u32)> = MapKind::ALL.into_iter().flat_map(pages).collect();
-        let current = self.standing.serving();
+        let current = self.roles.serving();
         let room = |member: Member, kind, page| {
             let places = &self.devices[member.0 as usize].places;
             places.map_page(kind, page, 0).is_some()
@@ -127,7 +127,7 @@ impl Start {
         let records = core::mem::take(&mut self.superblock.tasks);
         for record in records {
             let slot = record.filled_slot().map(usize::from);
-            if let Some(slot) = slot.filter(|slot| !self.standing.is_filled(*slot)) {
+            if let Some(slot) = slot.filter(|slot| !self.roles.is_filled(*slot)) {
                 self.drop_task(record.kind, slot as u16);
                 dropped = true;
                 continue;
@@ -139,7 +139,7 @@ impl Start {
             };
             let kind = match (record.kind, slot) {
                 // Who served what is being filled is not here.
-                (TaskKind::Replace, Some(at)) if self.standing.is_short(at) => TaskKind::Rebuild,
+                (TaskKind::Replace, Some(at)) if self.roles.is_short(at) => TaskKind::Rebuild,
                 (kind, _) => kind,
             };
             match kind {
@@ -165,7 +165,7 @@ impl Start {
             let Some(slot) = line.dropped_for.filter(|_| failed) else {
                 continue;
             };
-            let kind = match facts.standing.is_short(slot.into()) {
+            let kind = match facts.roles.is_short(slot.into()) {
                 true => TaskKind::Rebuild,
                 false => TaskKind::Replace,
             };
@@ -196,11 +196,11 @@ impl Start {
     /// The rows of a slot that need not be filled, of those on record: none of a member of which an older
     /// copy is here, since what that held is not what was filled; and all that nobody is being filled for.
     fn filled_before(&mut self, slot: usize, mut done: RunSet) -> RunSet {
-        for (partition, standing) in (0..).zip(self.standing.of_slot(slot)) {
+        for (partition, roles) in (0..).zip(self.roles.of_slot(slot)) {
             let rows = self.layout.partition_rows(partition);
             let entry = |home: Home| self.devices[home.member.0 as usize].entry;
             let outdated = &self.starting.as_ref().expect("a start runs").outdated;
-            match standing.incoming.map(entry) {
+            match roles.incoming.map(entry) {
                 None => done.insert(rows.start, rows.end - rows.start),
                 Some(Some(entry)) if outdated.contains(&entry) => {
                     done.remove(rows.start, rows.end - rows.start)
@@ -231,7 +231,7 @@ impl Start {
         let mut members = self.returning_members();
         if !self.logs_tell_nothing() {
             // Members that are being filled may hold records too, of rows that are filled.
-            members.extend(self.standing.members());
+            members.extend(self.roles.members());
         }
         let log = |one: &Member| self.devices[one.0 as usize].places.log_sectors;
         let sectors: Vec<u64> = members.iter().map(log).collect();

@@ -210,7 +210,7 @@ impl Start {
         self.reshape = None;
         self.writer = MetadataWriter::default();
         self.logs = Logs::default();
-        self.standing.clear();
+        self.roles.clear();
         let unflushed = !self.planted(Bug::StartUnflushed);
         for device in &mut self.devices {
             // What the attempt has outstanding still is.

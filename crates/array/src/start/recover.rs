@@ -165,7 +165,7 @@ impl Start {
             PayloadKind::Q => map.q(),
         };
         let slot = parity.map(|parity| map.cells[usize::from(parity)].slot);
-        let of_slot = |slot| self.standing_at(slot, map.row).members();
+        let of_slot = |slot| self.roles_at(slot, map.row).members();
         let mut holders = slot.into_iter().flat_map(of_slot);
         holders.any(|holder| holder == member) || self.planted(Bug::FormerHostHeard)
     }

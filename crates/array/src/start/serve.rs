@@ -89,7 +89,7 @@ impl Start {
             return true;
         }
         self.note_missing();
-        for member in self.standing.members() {
+        for member in self.roles.members() {
             let sectors = self.devices[member.0 as usize].places.log_sectors;
             if self.logged() {
                 self.logs.open(member, sectors);
@@ -169,10 +169,10 @@ impl Start {
 
     /// With members missing and parity untrusted, what only parity held is lost: not without being told so.
     fn lose_unsynced_slots(&mut self) -> Result<(), CommandError> {
-        for slot in 0..self.standing.slots() {
+        for slot in 0..self.roles.slots() {
             for partition in 0..self.layout.partitions() {
-                let standing = self.standing.at(Slot(slot as u16), partition);
-                if standing.home.is_none() {
+                let roles = self.roles.at(Slot(slot as u16), partition);
+                if roles.home.is_none() {
                     self.lose_unsynced_part(slot, partition);
                 }
             }

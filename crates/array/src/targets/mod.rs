@@ -12,8 +12,8 @@ use crate::layout::scaled::History;
 use crate::layout::{Geometry, Layout, Level};
 use crate::members::pool::Share;
 use crate::report::{ArrayState, GrowthPlan};
+use crate::roles::PartitionRoles;
 use crate::safety::Safety;
-use crate::standing::Standing;
 use crate::units::{CELLS_MAX, Member, SECTOR_BYTES};
 use alloc::vec::Vec;
 use restripe_format::meta::pages;
@@ -156,7 +156,7 @@ impl Targets {
     pub(crate) fn take_slot(&mut self, member: Member) {
         let home = self.home_on(member, 0, 0);
         let incoming = None;
-        self.standing.add_slot(Standing { home, incoming });
+        self.roles.add_slot(PartitionRoles { home, incoming });
         self.begin_member(member);
         let entry = self.devices[member.0 as usize]
             .entry

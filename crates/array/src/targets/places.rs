@@ -17,8 +17,8 @@ use crate::facts::Waiter;
 use crate::members::device::Health;
 use crate::policy::spares;
 use crate::report::ArrayState;
+use crate::roles::{Home, PartitionRoles, Roles, distinct};
 use crate::runset::RunSet;
-use crate::standing::{Home, Standing, Standings, distinct};
 use crate::units::{Member, Slot};
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{MemberRole, PLACEMENTS_MAX, RegionKind};
@@ -43,8 +43,8 @@ impl Targets {
         if self.state != ArrayState::Degraded {
             return;
         }
-        for slot in 0..self.standing.slots() {
-            let vacant = self.standing.is_short(slot) && !self.standing.is_filled(slot);
+        for slot in 0..self.roles.slots() {
+            let vacant = self.roles.is_short(slot) && !self.roles.is_filled(slot);
             if vacant && self.may_fill() {
                 self.take_places(slot);
             }
@@ -89,15 +89,15 @@ impl Targets {
     ) -> Vec<Filled> {
         let room = hosts.iter().map(|(member, free)| (*member, free.len()));
         let room: Vec<(Member, usize)> = room.collect();
-        let standings = (0..).zip(self.standing.of_slot(slot));
-        let vacant = standings.filter(|(_, standing)| standing.home.is_none());
+        let roles = (0..).zip(self.roles.of_slot(slot));
+        let vacant = roles.filter(|(_, roles)| roles.home.is_none());
         let vacant: Vec<u16> = vacant.map(|(partition, _)| partition).collect();
         let nobody = self
             .planted(Bug::RowOnOneMember)
             .then(|| self.nobody_anywhere());
-        let (layout, standing) = (&self.layout, nobody.as_ref().unwrap_or(&self.standing));
+        let (layout, roles) = (&self.layout, nobody.as_ref().unwrap_or(&self.roles));
         let lost = Slot(slot as u16);
-        let targets = spares::targets(layout, standing, lost, &vacant, whole, &room);
+        let targets = spares::targets(layout, roles, lost, &vacant, whole, &room);
         let mut place = |(partition, member)| {
             let region = match hosts.iter_mut().find(|(host, _)| *host == member) {
                 Some((_, free)) => free.pop().expect("no more than there is room for"),
@@ -108,8 +108,8 @@ impl Targets {
         targets.into_iter().filter_map(&mut place).collect()
     }
 
-    fn nobody_anywhere(&self) -> Standings {
-        Standings::new(self.superblock.geometry.slots, self.layout.partitions())
+    fn nobody_anywhere(&self) -> Roles {
+        Roles::new(self.superblock.geometry.slots, self.layout.partitions())
     }
 
     /// Whether nobody was found who could take a partition of this slot, and nothing is different by now.
@@ -146,8 +146,8 @@ impl Targets {
 
     /// Where partitions of a slot are served from set data.
     fn own_homes(&self, slot: usize) -> impl Iterator<Item = Home> + '_ {
-        let standings = self.standing.of_slot(slot).iter();
-        let homes = standings.filter_map(|standing| standing.home);
+        let roles = self.roles.of_slot(slot).iter();
+        let homes = roles.filter_map(|roles| roles.home);
         homes.filter(Home::is_own)
     }
 
@@ -196,10 +196,10 @@ impl Targets {
     /// somebody, and one where the slot has nobody else to go to.
     fn spares_for(&self, slot: usize) -> Vec<Member> {
         let needs = |other: &usize| {
-            let vacant = self.standing.is_short(*other) && !self.standing.is_filled(*other);
+            let vacant = self.roles.is_short(*other) && !self.roles.is_filled(*other);
             *other != slot && vacant && self.own_homes(*other).next().is_none()
         };
-        let others = (0..self.standing.slots()).filter(needs).count();
+        let others = (0..self.roles.slots()).filter(needs).count();
         let least = usize::from(self.own_homes(slot).next().is_none());
         let most = match self.may_split(slot) {
             true => usize::from(self.layout.partitions()),
@@ -215,7 +215,7 @@ impl Targets {
     /// Members in service with room for partitions of others, and their free spare partitions, the first
     /// last.
     fn hosts(&self) -> Vec<(Member, Vec<u16>)> {
-        let mut serving = self.standing.serving();
+        let mut serving = self.roles.serving();
         serving.retain(|member| self.may_host(*member));
         let hosts = serving
             .into_iter()
@@ -225,11 +225,11 @@ impl Targets {
 
     /// Who has a slot to itself, and does not wait or leave.
     fn may_host(&self, member: Member) -> bool {
-        let leaves = self.standing.iter().any(|standing| {
-            let own = standing.home.filter(Home::is_own);
-            own.is_some_and(|home| home.member == member) && standing.incoming.is_some()
+        let leaves = self.roles.iter().any(|roles| {
+            let own = roles.home.filter(Home::is_own);
+            own.is_some_and(|home| home.member == member) && roles.incoming.is_some()
         });
-        let own = self.standing.own_slot(member);
+        let own = self.roles.own_slot(member);
         let alone = own.is_some_and(|slot| !self.is_shared(slot));
         self.good(member) && alone && !leaves && !self.has_vacated(member)
     }
@@ -271,14 +271,14 @@ impl Targets {
         if !place.is_own() {
             return !self.is_taken(place.member, place.region);
         }
-        let own = self.standing.own_slot(place.member);
-        let standing = self.standing.of_slot(slot)[usize::from(partition)];
-        let stands = standing.homes().any(|home| home == *place);
+        let own = self.roles.own_slot(place.member);
+        let roles = self.roles.of_slot(slot)[usize::from(partition)];
+        let stands = roles.homes().any(|home| home == *place);
         own.is_none_or(|own| own == slot) && !stands
     }
 
     fn is_taken(&self, member: Member, region: u16) -> bool {
-        let mut homes = self.standing.iter().flat_map(|standing| standing.homes());
+        let mut homes = self.roles.iter().flat_map(|roles| roles.homes());
         homes.any(|home| (home.member, home.region) == (member, region))
     }
 
@@ -304,9 +304,9 @@ impl Targets {
         if self.tasks.stays_apart && !waits {
             return self.spread();
         }
-        let slots = 0..self.standing.slots();
+        let slots = 0..self.roles.slots();
         let (shared, alone): (Vec<usize>, Vec<usize>) = slots
-            .filter(|slot| !self.standing.is_short(*slot) && !self.is_together(*slot))
+            .filter(|slot| !self.roles.is_short(*slot) && !self.is_together(*slot))
             .partition(|slot| self.is_shared(*slot));
         for slot in shared.into_iter().chain(alone) {
             let places = self.way_home(slot);
@@ -318,15 +318,15 @@ impl Targets {
 
     /// What is to stay in spare partitions is spread over the members that have them, one after another.
     fn spread(&mut self) {
-        let hosted = |standing: &Standing| standing.home.is_some_and(|home| !home.is_own());
+        let hosted = |roles: &PartitionRoles| roles.home.is_some_and(|home| !home.is_own());
         let version = self.writer.version_wanted();
-        if self.tasks.spread_under == version || !self.standing.iter().any(hosted) {
+        if self.tasks.spread_under == version || !self.roles.iter().any(hosted) {
             return;
         }
         self.void_vacated();
         let hosts = self.hosts();
         let room: Vec<Member> = hosts.iter().map(|(member, _)| *member).collect();
-        let Some((slot, partition, member)) = spares::uneven(&self.layout, &self.standing, &room)
+        let Some((slot, partition, member)) = spares::uneven(&self.layout, &self.roles, &room)
         else {
             if self.tasks.vacated.is_empty() {
                 self.tasks.spread_under = version;
@@ -351,7 +351,7 @@ impl Targets {
     }
 
     fn way_home(&self, slot: usize) -> Vec<Filled> {
-        let homes = self.standing.of_slot(slot).iter();
+        let homes = self.roles.of_slot(slot).iter();
         let homes: Vec<Home> = homes.filter_map(|one| one.home).collect();
         let owner = self.owners_of(slot).first().copied();
         // Where a slot waits, a spare would be its.
@@ -365,8 +365,8 @@ impl Targets {
         let is_away = |home: &Home| home.member != member;
         let away = (0..).zip(&homes).filter(|(_, home)| is_away(home));
         let free = away.filter(|(partition, _)| {
-            let (layout, standing) = (&self.layout, &self.standing);
-            !spares::clashes(layout, standing, Slot(slot as u16), *partition, member)
+            let (layout, roles) = (&self.layout, &self.roles);
+            !spares::clashes(layout, roles, Slot(slot as u16), *partition, member)
         });
         free.filter_map(|(partition, _)| Some((partition, self.home_on(member, 0, partition)?)))
             .collect()
@@ -397,7 +397,7 @@ impl Targets {
         for &(partition, home) in places {
             let free = self.is_free(slot, partition, &home);
             assert!(free, "what somebody stands in is filled for nobody");
-            self.standing.of_slot_mut(slot)[usize::from(partition)].incoming = Some(home);
+            self.roles.of_slot_mut(slot)[usize::from(partition)].incoming = Some(home);
         }
         for member in members_of(places, |one| self.role_of(one) != Some(MemberRole::Active)) {
             self.begin_member(member);
@@ -444,11 +444,11 @@ impl Targets {
     pub(crate) fn undo_replace(&mut self, first: u64, count: u64) {
         let facts = self.facts();
         for task in facts.tasks.list.iter_mut().filter(|task| task.is_filling()) {
-            let standings = task.slot.map(|slot| facts.standing.of_slot(slot.into()));
-            for (partition, standing) in (0..).zip(standings.into_iter().flatten()) {
+            let roles = task.slot.map(|slot| facts.roles.of_slot(slot.into()));
+            for (partition, roles) in (0..).zip(roles.into_iter().flatten()) {
                 let rows = facts.layout.partition_rows(partition);
                 let (from, to) = (first.max(rows.start), (first + count).min(rows.end));
-                if standing.home.is_some() && standing.incoming.is_some() && from < to {
+                if roles.home.is_some() && roles.incoming.is_some() && from < to {
                     task.done.remove(from, to - from);
                     task.claimed.remove(from, to - from);
                     task.durable.remove(from, to - from);
@@ -464,9 +464,9 @@ impl Targets {
     pub(crate) fn install(&mut self, slot: usize) {
         let was_shared = self.is_shared(slot);
         let (mut fresh, mut replaced) = (Vec::new(), Vec::new());
-        for standing in self.standing.of_slot_mut(slot) {
-            if let Some(incoming) = standing.incoming.take() {
-                replaced.extend(standing.home.replace(incoming));
+        for roles in self.roles.of_slot_mut(slot) {
+            if let Some(incoming) = roles.incoming.take() {
+                replaced.extend(roles.home.replace(incoming));
                 fresh.push(incoming.member);
             }
         }
@@ -490,7 +490,7 @@ impl Targets {
     /// A home is one no longer.
     fn leave(&mut self, home: Home, was_shared: bool) {
         self.devices[home.member.0 as usize].left_under = self.writer.version_wanted();
-        if self.standing.members().contains(&home.member) {
+        if self.roles.members().contains(&home.member) {
             let vacated = (home.member, self.logs.next_sequence());
             return self.tasks.vacated.push(vacated);
         }

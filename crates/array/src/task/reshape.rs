@@ -599,7 +599,7 @@ impl Background {
     fn begin_closing(&mut self) -> bool {
         let chunk = self.layout.chunk_sectors();
         let mut outstanding = 0;
-        for member in self.standing.members() {
+        for member in self.roles.members() {
             let places = self.devices[member.0 as usize].places;
             let sectors = chunk.min(places.log_sectors.saturating_sub(DONE_SECTORS));
             if sectors > 0 && self.good(member) {

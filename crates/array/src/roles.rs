@@ -1,7 +1,7 @@
-//! Who stands where: for each partition of each slot, the member that serves it and the one that is being filled for it.
+//! Roles: for each partition of each slot, the member that serves it and the one that is being filled for it.
 //!
-//! A slot of an unskewed layout is one partition, and a partition mostly lies where its slot's others do: in the set data
-//! of one member.
+//! A slot of an unskewed layout is one partition. A partition mostly lies where the others of its slot do: in
+//! the set data of one member.
 
 use crate::units::{Member, Slot};
 use alloc::vec;
@@ -31,16 +31,16 @@ impl Home {
     }
 }
 
-/// Who stands in a partition of a slot.
+/// The members of a partition of a slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct PartitionRoles {
     /// Where it is served.
     pub(crate) home: Option<Home>,
     /// Where it is being filled. Rows in the task's done-set are as good as at a serving home.
     pub(crate) incoming: Option<Home>,
 }
 
-impl Standing {
+impl PartitionRoles {
     pub(crate) fn serves(&self, member: Member) -> bool {
         self.home.is_some_and(|home| home.member == member)
     }
@@ -76,15 +76,15 @@ impl Homes {
 
 /// All slots' partitions: slot by slot, each from its first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standings {
-    list: Vec<Standing>,
+pub(crate) struct Roles {
+    list: Vec<PartitionRoles>,
     partitions: usize,
 }
 
-impl Standings {
-    pub(crate) fn new(slots: u16, partitions: u16) -> Standings {
-        Standings {
-            list: vec![Standing::default(); usize::from(slots) * usize::from(partitions)],
+impl Roles {
+    pub(crate) fn new(slots: u16, partitions: u16) -> Roles {
+        Roles {
+            list: vec![PartitionRoles::default(); usize::from(slots) * usize::from(partitions)],
             partitions: partitions.into(),
         }
     }
@@ -102,60 +102,60 @@ impl Standings {
         self.list.len().checked_div(self.partitions).unwrap_or(0)
     }
 
-    pub(crate) fn at(&self, slot: Slot, partition: u16) -> &Standing {
+    pub(crate) fn at(&self, slot: Slot, partition: u16) -> &PartitionRoles {
         &self.list[usize::from(slot.0) * self.partitions + usize::from(partition)]
     }
 
     /// A slot more, of a layout without partitions.
-    pub(crate) fn add_slot(&mut self, standing: Standing) {
+    pub(crate) fn add_slot(&mut self, roles: PartitionRoles) {
         assert!(self.partitions == 1, "slots are whole");
-        self.list.push(standing);
+        self.list.push(roles);
     }
 
     fn range(&self, slot: usize) -> Range<usize> {
         slot * self.partitions..(slot + 1) * self.partitions
     }
 
-    pub(crate) fn of_slot(&self, slot: usize) -> &[Standing] {
+    pub(crate) fn of_slot(&self, slot: usize) -> &[PartitionRoles] {
         &self.list[self.range(slot)]
     }
 
-    pub(crate) fn of_slot_mut(&mut self, slot: usize) -> &mut [Standing] {
+    pub(crate) fn of_slot_mut(&mut self, slot: usize) -> &mut [PartitionRoles] {
         let range = self.range(slot);
         &mut self.list[range]
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Standing> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PartitionRoles> {
         self.list.iter()
     }
 
     /// Those who serve, each once.
     pub(crate) fn serving(&self) -> Vec<Member> {
-        let homes = self.list.iter().filter_map(|standing| standing.home);
+        let homes = self.list.iter().filter_map(|roles| roles.home);
         distinct(homes.map(|home| home.member))
     }
 
     /// Those who serve or are being filled, each once.
     pub(crate) fn members(&self) -> Vec<Member> {
-        distinct(self.list.iter().flat_map(Standing::members))
+        distinct(self.list.iter().flat_map(PartitionRoles::members))
     }
 
     /// Whether some partition of a slot is served by nobody.
     pub(crate) fn is_short(&self, slot: usize) -> bool {
-        let mut standings = self.of_slot(slot).iter();
-        standings.any(|standing| standing.home.is_none())
+        let mut roles = self.of_slot(slot).iter();
+        roles.any(|roles| roles.home.is_none())
     }
 
     /// Whether some partition of a slot is being filled.
     pub(crate) fn is_filled(&self, slot: usize) -> bool {
-        let mut standings = self.of_slot(slot).iter();
-        standings.any(|standing| standing.incoming.is_some())
+        let mut roles = self.of_slot(slot).iter();
+        roles.any(|roles| roles.incoming.is_some())
     }
 
     /// The slot whose data lie, or will lie, in a member's set data.
     pub(crate) fn own_slot(&self, member: Member) -> Option<usize> {
         let own = |home: Home| home.member == member && home.is_own();
-        self.slot_where(|standing| standing.homes().any(own))
+        self.slot_where(|roles| roles.homes().any(own))
     }
 
     /// The slots and partitions that lie, or will lie, in a member's spare partitions.
@@ -177,12 +177,12 @@ impl Standings {
     }
 
     /// The first slot with a partition that is so.
-    pub(crate) fn slot_where(&self, is_so: impl Fn(&Standing) -> bool) -> Option<usize> {
+    pub(crate) fn slot_where(&self, is_so: impl Fn(&PartitionRoles) -> bool) -> Option<usize> {
         (0..self.slots()).find(|slot| self.of_slot(*slot).iter().any(&is_so))
     }
 
     /// The slots with a partition that is so.
-    pub(crate) fn slots_where(&self, is_so: impl Fn(&Standing) -> bool) -> Vec<usize> {
+    pub(crate) fn slots_where(&self, is_so: impl Fn(&PartitionRoles) -> bool) -> Vec<usize> {
         let slots = (0..self.slots()).filter(|slot| self.of_slot(*slot).iter().any(&is_so));
         slots.collect()
     }
