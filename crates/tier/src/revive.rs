@@ -239,8 +239,8 @@ impl Revival {
             return false;
         }
         if self.packs_writes() {
-            let users = self.overlay.as_ref().is_none_or(|one| one.is_idle());
-            return users && self.read_parts.is_idle();
+            let clients = self.overlay.as_ref().is_none_or(|one| one.is_idle());
+            return clients && self.read_parts.is_idle();
         }
         self.overlay.as_ref().is_none_or(Overlay::is_quiet)
             && self.works_idle()

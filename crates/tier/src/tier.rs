@@ -251,7 +251,7 @@ impl Tier {
         if request.op != RequestOp::Read && self.lacks_room() {
             return self.reply(request.tag, Err(RequestError::NoSpace));
         }
-        if let Err(error) = self.begin_user(&mut request) {
+        if let Err(error) = self.begin_client(&mut request) {
             return self.reply(request.tag, Err(error));
         }
         if request.op == RequestOp::Read {

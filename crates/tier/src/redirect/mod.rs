@@ -16,18 +16,18 @@ use restripe_array::{
 pub(crate) struct Redirects {
     pub(crate) below: DeferredMirror,
     /// Requests of clients in the overlay, as they arrived, and the times. The number is the tag there.
-    users: Slab<(Request, Nanos)>,
+    clients: Slab<(Request, Nanos)>,
     /// The time of a client's last request.
     pub(crate) last_request: Nanos,
     /// A write or flush was refused because the log is broken.
     pub(crate) refused_write: bool,
 }
 
-floor!(Redirects over DeferredMirror { users, last_request, refused_write });
+floor!(Redirects over DeferredMirror { clients, last_request, refused_write });
 
 impl Redirects {
     /// A client's request goes through the overlay: it gets the tag that it has there.
-    pub(crate) fn begin_user(&mut self, request: &mut Request) -> Result<(), RequestError> {
+    pub(crate) fn begin_client(&mut self, request: &mut Request) -> Result<(), RequestError> {
         let now = self.now;
         let home = &mut self.sets[Site::Home];
         home.admit(request)?;
@@ -35,7 +35,7 @@ impl Redirects {
         if request.op.changes() {
             home.cache_change_begins(request.offset, request.bytes);
         }
-        let index = self.users.insert((*request, now));
+        let index = self.clients.insert((*request, now));
         request.tag = RequestTag(u64::from(index));
         Ok(())
     }
@@ -84,9 +84,9 @@ impl Redirects {
 
     /// Answers a client whose request went through the overlay.
     pub(crate) fn answer(&mut self, tag: RequestTag, result: Result<(), RequestError>) {
-        let user = self.users.remove(tag.0 as u32);
-        let (user, begun) = user.expect("it has begun");
-        self.refused_write |= user.op != RequestOp::Read
+        let client = self.clients.remove(tag.0 as u32);
+        let (client, begun) = client.expect("it has begun");
+        self.refused_write |= client.op != RequestOp::Read
             && self.log_has_no_space()
             && matches!(
                 result,
@@ -94,12 +94,12 @@ impl Redirects {
             );
         let took = self.now.since(begun);
         let home = &mut self.sets[Site::Home];
-        home.note_latency(user.op, took);
-        if user.op.changes() {
-            home.cache_change_ends(user.offset, user.bytes);
+        home.note_latency(client.op, took);
+        if client.op.changes() {
+            home.cache_change_ends(client.offset, client.bytes);
         }
-        let result = result.map_err(|error| self.as_writer(user.op, error));
-        self.reply(user.tag, result);
+        let result = result.map_err(|error| self.as_writer(client.op, error));
+        self.reply(client.tag, result);
     }
 
     /// A write that fails because the log has no space gets that error.
