@@ -85,24 +85,18 @@ pub(crate) fn warn_of_restless(name: &str, spec: &ArraySpec, setup: &Setup) {
         true => "and --power cannot control",
         false => "and --power could not control",
     };
-    for (members, why) in [
-        (
-            here,
-            "because the kernel does not control their disks: use --power exec:CMD".to_string(),
-        ),
-        (
-            remote,
-            format!("{remote_reason} members that are not a file or disk of this host"),
-        ),
-    ] {
+    let of_here =
+        "because the kernel does not control their disks: use --power exec:CMD".to_string();
+    let of_remote = format!("{remote_reason} members that are not a file or disk of this host");
+    for (members, why) in [(here, of_here), (remote, of_remote)] {
         if let Some(first) = members.first() {
             let more = match members.len() - 1 {
                 0 => String::new(),
                 more => format!(" and {more} more"),
             };
+            let first = &first.name;
             warn(format_args!(
-                "{name}: {}{more} cannot enter standby, {why}",
-                first.name
+                "{name}: {first}{more} cannot enter standby, {why}"
             ));
         }
     }

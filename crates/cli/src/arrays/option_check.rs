@@ -63,9 +63,8 @@ pub(crate) fn judge(previews: &[&Preview], setup: &Setup) -> Outcome {
 fn tell_idle(preview: &Preview, setup: &Setup) {
     let mut told: Vec<(&str, Vec<&str>)> = Vec::new();
     for option in &setup.given {
-        let (Verdict::Idle(why) | Verdict::Never { why, .. }) =
-            verdict(preview, option.subject, setup)
-        else {
+        let found = verdict(preview, option.subject, setup);
+        let (Verdict::Idle(why) | Verdict::Never { why, .. }) = found else {
             continue;
         };
         match told.iter_mut().find(|(reason, _)| *reason == why) {
@@ -75,11 +74,8 @@ fn tell_idle(preview: &Preview, setup: &Setup) {
     }
     for (why, words) in told {
         let does = if words.len() == 1 { "has" } else { "have" };
-        warn(format_args!(
-            "{}: {} {does} no effect: {why}",
-            preview.name,
-            words.join(", ")
-        ));
+        let (name, words) = (&preview.name, words.join(", "));
+        warn(format_args!("{name}: {words} {does} no effect: {why}"));
     }
 }
 
@@ -94,10 +90,10 @@ fn verdict(preview: &Preview, subject: Subject, setup: &Setup) -> Verdict {
         Subject::Destage => of_constant(preview, setup),
         Subject::CodeCache => of_code_cache(preview),
         Subject::Sleep => of_sleep(preview, setup),
-        Subject::OfSleep if setup.destage.sleep.is_none() => Verdict::never(
-            "secondary copies are not put in standby",
-            "pass --standby-after TIME as well",
-        ),
+        Subject::OfSleep if setup.destage.sleep.is_none() => {
+            let why = "secondary copies are not put in standby";
+            Verdict::never(why, "pass --standby-after TIME as well")
+        }
         Subject::OfSleep => of_sleep(preview, setup),
     };
     // What moves only out of the way of a rebuild is for another time, too.
@@ -136,6 +132,8 @@ fn without_surrogate(preview: &Preview, setup: &Setup) -> Verdict {
     }
 }
 
+const ONLY_WHILE_REBUILT: &str = "its surrogate takes writes only while a member is rebuilt";
+
 /// Of what goes to a log at all times, or to first copies.
 fn of_constant(preview: &Preview, setup: &Setup) -> Verdict {
     const HINT: &str =
@@ -145,10 +143,7 @@ fn of_constant(preview: &Preview, setup: &Setup) -> Verdict {
     match (redirect, preview.form) {
         (Redirect::Eraid, _) => Verdict::Works,
         (redirect, Some(_)) if redirect.is_constant() => Verdict::Works,
-        (_, Some(_)) => Verdict::never(
-            "its surrogate takes writes only while a member is rebuilt",
-            HINT,
-        ),
+        (_, Some(_)) => Verdict::never(ONLY_WHILE_REBUILT, HINT),
         (_, None) => without_surrogate(preview, setup),
     }
 }
@@ -167,10 +162,8 @@ fn of_code_cache(preview: &Preview) -> Verdict {
 fn of_sleep(preview: &Preview, setup: &Setup) -> Verdict {
     let geometry = preview.geometry;
     if !geometry.level.mirrors() {
-        return Verdict::never(
-            "only secondary copies of a raid1 or raid10 enter standby",
-            "omit it",
-        );
+        let why = "only secondary copies of a raid1 or raid10 enter standby";
+        return Verdict::never(why, "omit it");
     }
     let has_firsts =
         |layout: &Layout| (0..geometry.slots).all(|slot| layout.has_firsts(Slot(slot)));

@@ -255,20 +255,14 @@ impl MemberList {
             return Ok(());
         }
         let slots: Vec<String> = left.iter().map(u16::to_string).collect();
+        let (name, slots) = (&choice.superblock.name, slots.join(", "));
         let what = format!(
-            "this start would omit a current member of the array {:?}: slot {} is missing",
-            choice.superblock.name,
-            slots.join(", ")
+            "this start would omit a current member of the array {name:?}: slot {slots} is missing"
         );
+        let all = "name every member; or pass --degraded: omitted members become stale and must be rebuilt";
+        let current = "attach the current member; or pass --degraded, and `restripe add` rebuilds the stale copy";
         let old = old_copies(choice);
-        let hint = match old.is_empty() {
-            true => {
-                "name every member; or pass --degraded: omitted members become stale and must be rebuilt"
-            }
-            false => {
-                "attach the current member; or pass --degraded, and `restripe add` rebuilds the stale copy"
-            }
-        };
+        let hint = if old.is_empty() { all } else { current };
         Err(Failure::new(what).at(self.roll_call(&old)).hint(hint))
     }
 
@@ -283,14 +277,11 @@ impl MemberList {
 
     /// The engine's refusal, with the array's name and who is here. The members in the places `old` are old copies.
     fn refused(&self, error: &CommandError, old: &[usize]) -> Failure {
-        let names: Vec<MemberName> = self
-            .members
-            .iter()
-            .map(|member| MemberName {
-                name: member.name().into(),
-                open: true,
-            })
-            .collect();
+        let name = |member: &Plain| MemberName {
+            name: member.name().into(),
+            open: true,
+        };
+        let names: Vec<MemberName> = self.members.iter().map(name).collect();
         let mut refusal = refusal(error, &names);
         if refusal.at.is_empty() {
             refusal.at = self.roll_call(old);
@@ -318,25 +309,16 @@ impl MemberList {
             .map(|(_, (member, _))| member.name())
             .collect::<Vec<_>>()
         };
+        let old = old.iter().map(|place| self.members[*place].name());
+        let [absent, mute] = [&self.absent, &self.mute].map(|names| names.iter());
         let mut parts = Vec::new();
         for (names, what) in [
             (with(Carries::All), ""),
-            (
-                old.iter()
-                    .map(|place| self.members[*place].name())
-                    .collect(),
-                " only as a stale copy",
-            ),
+            (old.collect(), " only as a stale copy"),
             (with(Carries::Part), " smaller than its superblock records"),
             (with(Carries::Nothing), " without a Restripe superblock"),
-            (
-                self.absent.iter().map(String::as_str).collect(),
-                " cannot be opened",
-            ),
-            (
-                self.mute.iter().map(String::as_str).collect(),
-                " cannot be read",
-            ),
+            (absent.map(String::as_str).collect(), " cannot be opened"),
+            (mute.map(String::as_str).collect(), " cannot be read"),
         ] {
             if !names.is_empty() {
                 parts.push(format!("{}{what}", names.join(", ")));
@@ -477,11 +459,8 @@ mod tests {
     /// Slots that could not both be missed may well lack some partitions each.
     #[test]
     fn a_slot_may_be_vacant_in_part() {
-        let skew = Skew {
-            groups: 3,
-            partitions: 3,
-        };
-        let raid5 = superblock(Level::Raid5(Rotation::LeftSymmetric), 9, Some(skew));
+        let skew = Some(Skew::with_most_partitions(3, 9));
+        let raid5 = superblock(Level::Raid5(Rotation::LeftSymmetric), 9, skew);
         assert!(!decodable_without(&raid5, &[0, 3]));
         let mut split = raid5.clone();
         let lines = |line: &Placement| {
@@ -489,11 +468,10 @@ mod tests {
             (0..3).map(of).collect::<Vec<Placement>>()
         };
         split.placement = raid5.placement.iter().flat_map(lines).collect();
-        let of_other = |partition: u16| {
-            decodable(&split, |line| {
-                line.slot == 0 || (line.slot, line.partition) == (3, partition)
-            })
+        let undecodable = |partition: &u16| {
+            let lost = |line: &Placement| (line.slot, line.partition) == (3, *partition);
+            !decodable(&split, |line| line.slot == 0 || lost(line))
         };
-        assert_eq!((0..3).filter(|partition| !of_other(*partition)).count(), 1);
+        assert_eq!((0..3).filter(undecodable).count(), 1);
     }
 }

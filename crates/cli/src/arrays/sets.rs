@@ -150,9 +150,9 @@ fn alone(surrogate: &MemberList, setup: &Setup) -> Failure {
         Err(failure) => return failure.of("a surrogate"),
     };
     let of = surrogate_of(found.partner).unwrap_or(found.array);
+    let name = &found.name;
     Failure::new(format!(
-        "these members are the surrogate {:?} of the array {of}",
-        found.name
+        "these members are the surrogate {name:?} of the array {of}"
     ))
     .at(surrogate.names())
     .hint("a surrogate is started together with its array: name that array's members as well")
@@ -161,25 +161,20 @@ fn alone(surrogate: &MemberList, setup: &Setup) -> Failure {
 /// A surrogate of this array, which has it on record no more.
 fn given_up(home: &str, surrogate: &MemberList) -> Failure {
     let name = surrogate.array_name().unwrap_or_default();
-    Failure::new(format!(
-        "the array {home:?} no longer uses its surrogate {name:?}"
-    ))
-    .at(surrogate.names())
+    let what = format!("the array {home:?} no longer uses its surrogate {name:?}");
+    Failure::new(what).at(surrogate.names())
 }
 
 /// Members of a buffer, and no others.
 fn buffer_alone(buffer: &MemberList, setup: &Setup) -> Failure {
-    match buffer.check(None, setup) {
-        Ok(found) => Failure::new(format!(
-            "these members are the NVRAM buffer {:?} of a code cache",
-            found.name
-        ))
-        .at(buffer.names())
-        .hint(
-            "an NVRAM buffer is started together with its array: name that array's members as well",
-        ),
-        Err(failure) => failure.of("an NVRAM buffer"),
-    }
+    let name = match buffer.check(None, setup) {
+        Ok(found) => found.name,
+        Err(failure) => return failure.of("an NVRAM buffer"),
+    };
+    let hint =
+        "an NVRAM buffer is started together with its array: name that array's members as well";
+    let what = format!("these members are the NVRAM buffer {name:?} of a code cache");
+    Failure::new(what).at(buffer.names()).hint(hint)
 }
 
 /// What too few of them are to the array the engine judges: it may need none.
@@ -195,13 +190,16 @@ fn check_buffer(home: &Preview, buffer: &MemberList, setup: &Setup) -> Outcome {
     };
     match buffer_of(theirs.partner) == Some(home.array) {
         true => Ok(()),
-        false => Err(Failure::new(format!(
-            "{:?} is the NVRAM buffer of another array, not of {:?}",
-            theirs.name, home.name
-        ))
-        .at(buffer.names())
-        .hint("omit these members")),
+        false => Err(of_another("NVRAM buffer", &theirs, home, buffer)),
     }
+}
+
+fn of_another(set: &str, theirs: &Preview, home: &Preview, members: &MemberList) -> Failure {
+    let (theirs, home) = (&theirs.name, &home.name);
+    let what = format!("{theirs:?} is the {set} of another array, not of {home:?}");
+    Failure::new(what)
+        .at(members.names())
+        .hint("omit these members")
 }
 
 /// Each must have the other on record.
@@ -211,11 +209,5 @@ fn check_pair(home: &Preview, surrogate: &Preview, members: &MemberList) -> Outc
     if ours == Some(surrogate.array) && theirs == Some(home.array) {
         return Ok(());
     }
-    let what = format!(
-        "{:?} is the surrogate of another array, not of {:?}",
-        surrogate.name, home.name
-    );
-    Err(Failure::new(what)
-        .at(members.names())
-        .hint("omit these members"))
+    Err(of_another("surrogate", surrogate, home, members))
 }

@@ -486,25 +486,18 @@ mod tests {
             ),
             ("\u{e4}\u{1b}", "__", "\\xc3\\xa4\\x1b"),
         ] {
-            assert_eq!(
-                (safe(name).as_str(), encoded(name).as_str()),
-                (label, escaped)
-            );
+            assert_eq!((safe(name), encoded(name)), (label.into(), escaped.into()));
         }
     }
 
     #[test]
     fn a_partner_is_told_by_both_sides() {
         let other = Uuid([4; 16]);
-        let sides = [
-            (PartnerRole::Main, "its surrogate is", "main"),
-            (
-                PartnerRole::Surrogate,
-                "it is the surrogate of",
-                "surrogate",
-            ),
-        ];
-        for (role, words, name) in sides {
+        use PartnerRole::{Main, Surrogate};
+        for (role, words, name) in [
+            (Main, "its surrogate is", "main"),
+            (Surrogate, "it is the surrogate of", "surrogate"),
+        ] {
             let superblock = with_partner(role);
             let mut told = String::new();
             describe(&mut told, &superblock);

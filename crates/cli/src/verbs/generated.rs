@@ -201,33 +201,27 @@ mod tests {
             write(&path, expected.as_bytes()).expect("a file of ours");
             return;
         }
-        let found = fs::read_to_string(&path).unwrap_or_default();
+        let is_current = fs::read_to_string(&path).unwrap_or_default() == expected;
+        let path = path.display();
         assert!(
-            found == expected,
-            "{} is out of date: run `cargo run -p xtask -- golden`",
-            path.display()
+            is_current,
+            "{path} is out of date: run `cargo run -p xtask -- golden`"
         );
     }
 
     fn texts() -> BTreeMap<String, String> {
+        let text = |bytes| String::from_utf8(bytes).expect("a file of text");
         let files = files(Cli::command()).into_iter();
-        files
-            .map(|(path, text)| (path, String::from_utf8(text).expect("a file of text")))
-            .collect()
+        files.map(|(path, bytes)| (path, text(bytes))).collect()
     }
 
     #[test]
     fn generated_help_is_current() {
-        hold(
-            "help.txt",
-            &table(Cli::command()).render_long_help().to_string(),
-        );
-        for Entry {
-            name, mut command, ..
-        } in verbs(&table(Cli::command()))
-        {
-            let text = command.render_long_help().to_string();
-            hold(&format!("help-{name}.txt"), &text);
+        let all = table(Cli::command()).render_long_help().to_string();
+        hold("help.txt", &all);
+        for mut verb in verbs(&table(Cli::command())) {
+            let text = verb.command.render_long_help().to_string();
+            hold(&format!("help-{}.txt", verb.name), &text);
         }
     }
 
@@ -242,10 +236,8 @@ mod tests {
                 assert!(all.contains(&line), "restripe.1 lists {line}");
             }
             let page = &texts[&format!("man/man1/restripe-{name}.1")];
-            let shown = entry
-                .command
-                .get_arguments()
-                .filter(|option| !option.is_hide_set());
+            let options = entry.command.get_arguments();
+            let shown = options.filter(|option| !option.is_hide_set());
             for long in shown.filter_map(|option| option.get_long()) {
                 let option = format!("\\-\\-{}", long.replace('-', "\\-"));
                 assert!(page.contains(&option), "restripe-{name}.1 has {option}");
@@ -276,24 +268,13 @@ mod tests {
     #[test]
     fn the_table_is_sound() {
         Cli::command().debug_assert();
-        for Entry {
-            name,
-            command: verb,
-            ..
-        } in verbs(&table(Cli::command()))
-        {
-            assert!(verb.get_about().is_some(), "{name} says what it does");
-            for argument in verb
-                .get_arguments()
-                .filter(|argument| argument.get_id() != "help")
-            {
+        for Entry { name, command, .. } in verbs(&table(Cli::command())) {
+            assert!(command.get_about().is_some(), "{name} says what it does");
+            for argument in command.get_arguments() {
+                let id = argument.get_id().as_str();
                 let described = argument.get_help().is_some() || argument.is_positional();
-                let by_name = matches!(argument.get_id().as_str(), "level" | "version");
-                assert!(
-                    described || by_name,
-                    "{name} {} says what it is",
-                    argument.get_id()
-                );
+                let by_name = matches!(id, "level" | "version" | "help");
+                assert!(described || by_name, "{name} {id} says what it is");
             }
         }
     }

@@ -59,34 +59,24 @@ fn served() -> Outcome<String> {
 }
 
 fn text(view: &HeatView) -> String {
-    let mut out = format!(
-        "{}: {} zones of {}, {} of them read\n",
-        shown(&view.name),
-        view.zones,
-        Exact(view.zone_bytes),
-        view.zones_read
-    );
-    if view.zones_read == 0 {
+    let (name, zones, read) = (shown(&view.name), view.zones, view.zones_read);
+    let size = Exact(view.zone_bytes);
+    let mut out = format!("{name}: {zones} zones of {size}, {read} of them read\n");
+    if read == 0 {
         return out;
     }
+    let hot = view.hot_share * 100.0;
     let _ = writeln!(
         out,
-        "{:.0}% of the reads are in the hottest fifth of all zones\n\n{:>10} {:>10} {:>7}",
-        view.hot_share * 100.0,
-        "offset",
-        "reads",
-        "share"
+        "{hot:.0}% of the reads are in the hottest fifth of all zones\n"
     );
+    let _ = writeln!(out, "{:>10} {:>10} {:>7}", "offset", "reads", "share");
     let most = view.hottest.first().map_or(1.0, |zone| zone.reads);
     for zone in &view.hottest {
         let bar = "#".repeat((zone.reads / most * BAR).ceil() as usize);
-        let _ = writeln!(
-            out,
-            "{:>10} {:>10.1} {:>6.1}% {bar}",
-            Exact(zone.offset_bytes).to_string(),
-            zone.reads,
-            zone.reads / view.reads * 100.0
-        );
+        let (offset, reads) = (Exact(zone.offset_bytes).to_string(), zone.reads);
+        let share = reads / view.reads * 100.0;
+        let _ = writeln!(out, "{offset:>10} {reads:>10.1} {share:>6.1}% {bar}");
     }
     out
 }

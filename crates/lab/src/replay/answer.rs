@@ -25,10 +25,8 @@ fn rebuild(log: &Log, member_bytes: u64) -> Option<String> {
     let rebuild = log.rebuild?;
     let seconds = |from: u64, to: u64| to.saturating_sub(from) as f64 / 1e9;
     let Some(end) = rebuild.to_ns else {
-        let last = log
-            .phases
-            .last()
-            .map_or(rebuild.from_ns, |phase| phase.to_ns);
+        let last = log.phases.last();
+        let last = last.map_or(rebuild.from_ns, |phase| phase.to_ns);
         let share = 100.0 * rebuild.rows_done as f64 / rebuild.rows_total.max(1) as f64;
         let after = seconds(rebuild.from_ns, last);
         return Some(format!(
@@ -37,10 +35,11 @@ fn rebuild(log: &Log, member_bytes: u64) -> Option<String> {
     };
     let took = seconds(rebuild.from_ns, end);
     let rate = member_bytes as f64 / 1e6 / took.max(1e-9);
-    Some(format!(
-        "The rebuild took {took:.1} s: {} MiB of the new member at {rate:.1} MB/s.",
+    let speed = format!(
+        "{} MiB of the new member at {rate:.1} MB/s",
         member_bytes >> 20
-    ))
+    );
+    Some(format!("The rebuild took {took:.1} s: {speed}."))
 }
 
 /// A time by phase, and how many times that of the phase before the failure it is.
@@ -51,11 +50,8 @@ fn response(log: &Log, what: &str, of: fn(&Phase) -> u64) -> Option<String> {
         let ms = of(phase) as f64 / 1e6;
         let times = first.filter(|_| phase.name != BEFORE);
         let times = times.map(|first| format!(" ({:.2} times)", ms * 1e6 / first.max(1) as f64));
-        format!(
-            "{ms:.2} ms {}{}",
-            when(&phase.name),
-            times.unwrap_or_default()
-        )
+        let (when, times) = (when(&phase.name), times.unwrap_or_default());
+        format!("{ms:.2} ms {when}{times}")
     };
     let phases: Vec<String> = log.phases.iter().filter(asked).map(told).collect();
     (!phases.is_empty()).then(|| format!("{what}: {}.", phases.join(", ")))
@@ -70,15 +66,12 @@ fn when(phase: &str) -> String {
 }
 
 fn overrun(phase: &Phase) -> Option<String> {
-    saturated(phase).then(|| {
-        format!(
-            "More was asked for than the array can do, {}: {} of {} requests found no room at once, so times there say how \
-             long it lasted.",
-            when(&phase.name),
-            phase.held,
-            phase.times.count
-        )
-    })
+    let (when, held, count) = (when(&phase.name), phase.held, phase.times.count);
+    let said = format!(
+        "More was asked for than the array can do, {when}: {held} of {count} requests found no room at once, so times there \
+         say how long it lasted."
+    );
+    saturated(phase).then_some(said)
 }
 
 /// Phases in which nothing was answered: lulls, or what the trace is too short for.
@@ -136,19 +129,14 @@ mod tests {
                 "One request in a hundred took over: 40.00 ms before, 100.00 ms during the rebuild (2.50 times).",
             ]
         );
-        log.phases[1] = Phase {
-            held: 5,
-            ..phase("during", 9, 25)
-        };
+        log.phases[1].held = 5;
         log.phases.push(phase("after", 0, 0));
         log.rebuild.as_mut().expect("it is there").to_ns = None;
         let all = sentences(&log, 100 << 20);
         assert!(all[0].contains("at 100% after 8.0 s"), "{all:?}");
         assert!(all[3].starts_with("More was asked for"), "{all:?}");
-        assert!(
-            all[4].starts_with("Nobody asked for anything after: the trace"),
-            "{all:?}"
-        );
+        let silent = all[4].starts_with("Nobody asked for anything after: the trace");
+        assert!(silent, "{all:?}");
         log.phases.push(phase("later", 1, 1));
         let all = sentences(&log, 100 << 20);
         assert_eq!(all[4], "Nobody asked for anything after.");

@@ -409,18 +409,12 @@ impl Replay<'_> {
         let at = self.elapsed();
         match fact {
             Fact::MemberFailed { .. } => self.recorder.happened(at, told(fact)),
-            Fact::TaskStarted {
-                kind: TaskKind::Rebuild,
-                ..
-            } => self.begins(at, "rebuild begins"),
-            Fact::TaskStarted {
-                kind: TaskKind::Check,
-                ..
-            } => self.begins(at, "check begins"),
-            Fact::TaskStarted {
-                kind: TaskKind::Growth,
-                ..
-            } => self.begins(at, "growth begins"),
+            Fact::TaskStarted { kind, .. } => match kind {
+                TaskKind::Rebuild => self.begins(at, "rebuild begins"),
+                TaskKind::Check => self.begins(at, "check begins"),
+                TaskKind::Growth => self.begins(at, "growth begins"),
+                _ => {}
+            },
             Fact::TaskEnded {
                 kind: TaskKind::Rebuild | TaskKind::Resync | TaskKind::Check | TaskKind::Growth,
                 outcome,
@@ -450,10 +444,8 @@ impl Replay<'_> {
             use TaskKind::{Check, Growth, Rebuild, Resync};
             [Rebuild, Resync, Check, Growth].contains(&task.kind)
         });
-        let rows = status
-            .geometry
-            .and_then(|geometry| Layout::new(geometry).ok())
-            .map_or(0, |layout| layout.rows());
+        let layout = status.geometry.map(Layout::new).and_then(Result::ok);
+        let rows = layout.map_or(0, |layout| layout.rows());
         if let Some(rebuild) = &mut self.recorder.log().rebuild {
             rebuild.rows_total = rows;
             rebuild.rows_done = running.map_or(rows, |task| task.rows_done);

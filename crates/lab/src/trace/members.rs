@@ -255,11 +255,8 @@ mod tests {
             skip_bad,
             ..Options::default()
         };
-        read(
-            Path::new("t.tar"),
-            Box::new(Cursor::new(bytes.to_vec())),
-            &options,
-        )
+        let input = Box::new(Cursor::new(bytes.to_vec()));
+        read(Path::new("t.tar"), input, &options)
     }
 
     const HM: &str =
@@ -276,11 +273,9 @@ mod tests {
         let trace = opened(&bytes, false).expect("it is a trace");
         assert_eq!(trace.format, &text::MSR);
         let passed = trace.passed_over();
-        let found: Vec<(u32, u64)> = trace
-            .map(|item| item.expect("it is sound"))
-            .map(|request| (request.device, request.offset))
-            .collect();
-        assert_eq!(found, [(1, 8192), (0, 4096), (0, 0)]);
+        let found = trace.map(|item| item.expect("it is sound"));
+        let found = found.map(|request| (request.device, request.offset));
+        assert_eq!(found.collect::<Vec<_>>(), [(1, 8192), (0, 4096), (0, 0)]);
         assert_eq!(*passed.lock().expect("it is whole"), ["MSR/readme.txt"]);
     }
 
@@ -288,13 +283,10 @@ mod tests {
     fn an_error_in_a_member_names_it() {
         let damaged = format!("{HM}128166372003061629,hm,0,Peek,4096,4096,551\n");
         let long = HM.repeat(200);
-        let bytes = archive(&[
-            ("a.csv", long.as_bytes()),
-            ("b.csv.gz", &packed(&(long.clone() + &damaged))),
-        ]);
-        let error = opened(&bytes, false)
-            .expect("it opens")
-            .find_map(Result::err);
+        let packed = packed(&(long.clone() + &damaged));
+        let bytes = archive(&[("a.csv", long.as_bytes()), ("b.csv.gz", &packed)]);
+        let mut trace = opened(&bytes, false).expect("it opens");
+        let error = trace.find_map(Result::err);
         let error = error.expect("the last line is bad").to_string();
         assert!(error.contains("t.tar/b.csv.gz, line 403: "), "{error}");
         let skipping = opened(&bytes, true).expect("it opens");
@@ -304,16 +296,12 @@ mod tests {
     #[test]
     fn archives_without_a_trace_or_of_several_formats_are_errors() {
         let spc = "0,303567,3584,w,0.000000\n".repeat(3);
+        let two_formats = [("a.csv", HM.as_bytes()), ("b.csv", spc.as_bytes())];
+        let blank: [(&str, &[u8]); 2] = [("readme", b"text\n"), ("b", b"")];
         type Files<'a> = &'a [(&'a str, &'a [u8])];
         let cases: [(Files, &str); 4] = [
-            (
-                &[("readme", b"text\n"), ("b", b"")],
-                "none of the archive's 2 files",
-            ),
-            (
-                &[("a.csv", HM.as_bytes()), ("b.csv", spc.as_bytes())],
-                "b.csv: it is of format spc",
-            ),
+            (&blank, "none of the archive's 2 files"),
+            (&two_formats, "b.csv: it is of format spc"),
             (&[("a.u32le", &[1, 0, 0, 0])], "only texts are read"),
             (
                 &[("a.csv", b"# nothing\n")],
@@ -338,14 +326,12 @@ mod tests {
         let whole = packed(&HM.repeat(5000));
         let cut = &whole[..whole.len() / 2];
         let bytes = archive(&[("a.csv.gz", cut), ("b.csv", MDS.as_bytes())]);
-        let error = opened(&bytes, false)
-            .expect("it opens")
-            .find_map(Result::err);
+        let mut trace = opened(&bytes, false).expect("it opens");
+        let error = trace.find_map(Result::err);
         assert!(error.expect("the member is cut").skippable);
-        let found: Vec<u32> = opened(&bytes, true)
-            .expect("it opens")
-            .map(|item| item.expect("bad ones are skipped").device)
-            .collect();
+        let sound = opened(&bytes, true).expect("it opens");
+        let found = sound.map(|item| item.expect("bad ones are skipped").device);
+        let found: Vec<u32> = found.collect();
         assert!(found.len() > 1000 && found.contains(&1));
     }
 
@@ -399,10 +385,8 @@ mod tests {
             assert!(readme || passed.is_empty(), "cut at {cut}: {passed:?}");
             let whole = [512 + HM.len(), 2560 + packed(HM).len(), 3584 + HM.len()];
             let whole = whole.iter().filter(|end| cut >= **end).count();
-            assert!(
-                (2 * whole..=2 * whole + 2).contains(&found),
-                "cut at {cut}: {found}"
-            );
+            let right = (2 * whole..=2 * whole + 2).contains(&found);
+            assert!(right, "cut at {cut}: {found}");
         }
     }
 
@@ -412,10 +396,10 @@ mod tests {
         let whole = packed(&HM.repeat(5000));
         let mut flipped = whole.clone();
         flipped[60] ^= 0xff;
-        let zstd = ruzstd::encoding::compress_to_vec(
-            long.as_bytes(),
-            ruzstd::encoding::CompressionLevel::Fastest,
-        );
+        use ruzstd::encoding::{CompressionLevel, compress_to_vec};
+        let zstd = compress_to_vec(long.as_bytes(), CompressionLevel::Fastest);
+        let misspelt = b"fio versiom 3 iolog\n0 /dev/a write 0 512\n";
+        let headless = b"/dev/a read 0 512\nsome words\nof a text\n";
         vec![
             ("x.csv", format!("{long}xxx\n").into()),
             ("x.csv", format!("{HM}{}", "xxx\n".repeat(90)).into()),
@@ -433,14 +417,8 @@ mod tests {
             ("x.csv.xz", b"\xfd7zXZ\0\0\x04".to_vec()),
             ("x.tar", archive(&[("x.csv", HM.as_bytes())])),
             ("x.lis", b"not\na\nlist\n".to_vec()),
-            (
-                "x.log",
-                b"fio versiom 3 iolog\n0 /dev/a write 0 512\n".to_vec(),
-            ),
-            (
-                "x.log",
-                b"/dev/a read 0 512\nsome words\nof a text\n".to_vec(),
-            ),
+            ("x.log", misspelt.to_vec()),
+            ("x.log", headless.to_vec()),
         ]
     }
 
@@ -458,14 +436,10 @@ mod tests {
                 assert!(error.contains(name), "{name} at {place}: {error}");
                 let (items, skipped, passed) = skipping(&bytes);
                 assert!(items.len() >= 4, "{name} at {place}: {items:?}");
-                assert!(
-                    items.iter().all(Result::is_ok),
-                    "{name} at {place}: {items:?}"
-                );
-                assert!(
-                    skipped > 0 && passed == ["readme"],
-                    "{name} at {place}: {passed:?}"
-                );
+                let sound = items.iter().all(Result::is_ok);
+                assert!(sound, "{name} at {place}: {items:?}");
+                let counted = skipped > 0 && passed == ["readme"];
+                assert!(counted, "{name} at {place}: {passed:?}");
             }
         }
     }
@@ -492,13 +466,9 @@ mod tests {
         let headless = "f write 0 512\nf wait 3\nf read 0 512\n";
         let queued = "8,0 0 1 0.000000001 9 Q R 8 + 8 [x]\n8,0 0 2 0.000000002 9 D R 8 + 8 [x]\n";
         let issued = "8,0 0 1 0.000000003 9 D R 8 + 8 [x]\n8,0 0 2 0.000000004 9 C R 8 + 8 [0]\n";
+        let both_logs = [0, 0, 100_000_000, 5_000_000_000];
         let cases: [(Option<&'static Format>, &str, &str, &[u64]); 5] = [
-            (
-                None,
-                &fio2(5000),
-                &fio2(100),
-                &[0, 0, 100_000_000, 5_000_000_000],
-            ),
+            (None, &fio2(5000), &fio2(100), &both_logs),
             (None, fio3, &fio2(100), &[0, 7000, 100_000_000]),
             (Some(&text::FIO), fio3, headless, &[0, 7000, 3_000_000]),
             (None, queued, issued, &[1, 3]),
@@ -517,15 +487,9 @@ mod tests {
         }
         // One log behind the other in one file, too.
         let both = fio2(5000) + &fio2(100);
-        let trace = read(
-            Path::new("t"),
-            Box::new(Cursor::new(both)),
-            &Options::default(),
-        );
-        let found: Vec<u64> = trace
-            .expect("a log")
-            .map(|item| item.expect("sound").time)
-            .collect();
+        let input = Box::new(Cursor::new(both));
+        let trace = read(Path::new("t"), input, &Options::default()).expect("a log");
+        let found: Vec<u64> = trace.map(|item| item.expect("sound").time).collect();
         assert_eq!(found, [0, 5_000_000_000, 0, 100_000_000]);
     }
 
@@ -543,10 +507,8 @@ mod tests {
             for skip_bad in [false, true] {
                 let mut trace = opened(&sound(&other), skip_bad).expect("it opens");
                 let error = trace.find_map(Result::err).expect("it is another trace");
-                assert!(
-                    error.to_string().contains("b.csv is no file of blktrace"),
-                    "{error}"
-                );
+                let named = error.to_string().contains("b.csv is no file of blktrace");
+                assert!(named, "{error}");
             }
         }
         let (_, _, passed) = skipping(&sound(b"some text\n"));

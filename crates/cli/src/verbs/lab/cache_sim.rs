@@ -1,6 +1,6 @@
 //! `cache-sim`: caches alone, on a trace or a synthetic workload, side by side.
 
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, failed};
 use crate::print::terminal::{Progress, out, outln};
 use crate::units::{Size, parse_size, rule_parser, seconds};
 use crate::verbs::lab::trace::args::TraceInput;
@@ -133,9 +133,8 @@ impl CacheSim {
             ("--traces", self.traces.is_some()),
             ("--csv", self.csv.is_some()),
         ];
-        said.into_iter()
-            .find(|(_, said)| *said)
-            .map(|(name, _)| name)
+        let found = said.into_iter().find(|(_, said)| *said);
+        found.map(|(name, _)| name)
     }
 }
 
@@ -164,9 +163,8 @@ pub(crate) fn run(verb: &CacheSim) -> Outcome {
         return run_grid(verb, name);
     }
     if let Some(option) = verb.only_of_a_grid() {
-        return Err(
-            Failure::usage(format!("{option} requires a grid")).hint("pass --grid NAME as well")
-        );
+        let what = format!("{option} requires a grid");
+        return Err(Failure::usage(what).hint("pass --grid NAME as well"));
     }
     let setup = setup(verb)?;
     let results = outcomes(verb, &setup)?;
@@ -178,9 +176,8 @@ pub(crate) fn run(verb: &CacheSim) -> Outcome {
         return Err(Failure::usage(what).hint("use a smaller --warm-up, or more --requests"));
     }
     if verb.json {
-        let text = serde_json::to_string_pretty(&json(verb, &results))
-            .map_err(|error| Failure::new(format!("the results cannot be written: {error}")))?;
-        outln!("{text}");
+        let text = serde_json::to_string_pretty(&json(verb, &results));
+        outln!("{}", text.map_err(failed("the results cannot be written"))?);
     } else {
         print(verb, &results);
     }
@@ -279,20 +276,15 @@ fn outcomes(verb: &CacheSim, setup: &Setup) -> Outcome<Vec<Result>> {
 /// How much less than its base rule a VDF rule asks of the disks, if both ran at this size.
 fn gain(results: &[Result], of: &Result) -> Option<f64> {
     let base = of.rule.strip_prefix("vdf-")?;
-    let base = results
-        .iter()
-        .find(|other| other.rule == base && other.blocks == of.blocks)?;
+    let mut others = results.iter().filter(|other| other.blocks == of.blocks);
+    let base = others.find(|other| other.rule == base)?;
     (base.reads > 0).then(|| 1.0 - of.rgr() / base.rgr())
 }
 
 fn duration(verb: &CacheSim, of: &Result) -> Option<Option<f64>> {
     let (bandwidth, user, read) = (verb.bandwidth?, verb.user_rate?, verb.to_read?);
-    Some(rebuild_seconds(
-        read as f64,
-        bandwidth as f64,
-        user as f64,
-        of.rgr(),
-    ))
+    let [read, bandwidth, user] = [read, bandwidth, user].map(|bytes| bytes as f64);
+    Some(rebuild_seconds(read, bandwidth, user, of.rgr()))
 }
 
 fn print(verb: &CacheSim, results: &[Result]) {

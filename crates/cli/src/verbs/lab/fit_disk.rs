@@ -54,43 +54,25 @@ pub(crate) fn run(verb: &FitDisk) -> Outcome {
     Ok(())
 }
 
-fn fit_one(
-    verb: &FitDisk,
-    model: &Path,
-    drive: &Drive,
-    measured: &[Measured],
-) -> Result<(), String> {
+type Fit = Result<(), String>;
+
+fn fit_one(verb: &FitDisk, model: &Path, drive: &Drive, measured: &[Measured]) -> Fit {
     let training = fit::training(measured);
     let fitted = fit::fit(drive, training)?;
-    let name = model.file_stem().map_or_else(
-        || "drive".into(),
-        |stem| stem.to_string_lossy().into_owned(),
-    );
+    let stem = model.file_stem().map(|stem| stem.to_string_lossy());
+    let name = stem.unwrap_or("drive".into());
     let times = replay(drive, measured)?;
     let cut = training.len();
-    print_score(
-        &format!("{name}, as described"),
-        &score(&measured[cut..], &times[cut..]),
-    );
+    let described = score(&measured[cut..], &times[cut..]);
+    print_score(&format!("{name}, as described"), &described);
     let times = replay(&fitted.drive, measured)?;
-    print_score(
-        &format!("{name}, fitted on"),
-        &score(training, &times[..cut]),
-    );
-    print_score(
-        &format!("{name}, scored on"),
-        &score(&measured[cut..], &times[cut..]),
-    );
+    let (fitted_on, scored_on) = (&times[..cut], score(&measured[cut..], &times[cut..]));
+    print_score(&format!("{name}, fitted on"), &score(training, fitted_on));
+    print_score(&format!("{name}, scored on"), &scored_on);
     if verb.verbose {
-        outln!(
-            "{:#?}",
-            (
-                &fitted.drive.mechanism,
-                &fitted.drive.bus,
-                &fitted.drive.overheads,
-                &fitted.drive.cache
-            )
-        );
+        let drive = &fitted.drive;
+        let parts = (&drive.mechanism, &drive.bus, &drive.overheads, &drive.cache);
+        outln!("{parts:#?}");
     }
     Ok(())
 }

@@ -282,12 +282,8 @@ impl Simulated {
 
 impl Report {
     fn print(&self) {
-        outln!(
-            "{} of {} disks, {} states",
-            self.model,
-            self.disks,
-            self.states
-        );
+        let (model, disks, states) = (&self.model, self.disks, self.states);
+        outln!("{model} of {disks} disks, {states} states");
         outln!("  mean time to data loss   {}", time(self.mttdl_hours));
         if let Some(exact) = &self.mttdl_hours_exact {
             let digits = exact.len();
@@ -297,25 +293,16 @@ impl Report {
                 outln!("    exactly                a fraction of {digits} digits, see --json");
             }
         }
-        outln!(
-            "  disk failures until then {}",
-            figure(self.failures_until_loss)
-        );
-        outln!(
-            "  repairs until then       {}",
-            figure(self.repairs_until_loss)
-        );
+        let [failures, repairs] = [self.failures_until_loss, self.repairs_until_loss].map(figure);
+        outln!("  disk failures until then {failures}");
+        outln!("  repairs until then       {repairs}");
         match &self.mission {
             Some(within) => {
                 outln!("  within {}", time(self.mission_hours));
-                outln!(
-                    "    chance of loss         {}",
-                    figure(within.loss_probability)
-                );
-                outln!(
-                    "    expected losses        {}",
-                    figure(within.expected_losses)
-                );
+                let [chance, losses] =
+                    [within.loss_probability, within.expected_losses].map(figure);
+                outln!("    chance of loss         {chance}");
+                outln!("    expected losses        {losses}");
             }
             None => outln!("  within a mission         too many states for that"),
         }
@@ -328,11 +315,8 @@ impl Report {
 impl Simulated {
     fn print(&self) {
         let last = self.first_seed.wrapping_add(self.seeds - 1);
-        outln!(
-            "simulated, seeds {} to {last}, {} disk failures",
-            self.first_seed,
-            self.disk_failures
-        );
+        let (first, failures) = (self.first_seed, self.disk_failures);
+        outln!("simulated, seeds {first} to {last}, {failures} disk failures");
         outln!(
             "  mean time to data loss   {}, 95% within {:.2}% of it: {} the chain",
             time(self.mttdl_hours),

@@ -436,16 +436,9 @@ fn plans(verb: &Replay) -> Vec<Plan> {
     match verb.rebuild_after {
         None => plans.push(Plan::new("degraded", Deed::Fail(0), Until::Exhausted)),
         Some(wait) => {
-            plans.push(Plan::new(
-                "degraded",
-                Deed::Fail(0),
-                Until::Passed(ns(wait)),
-            ));
-            plans.push(Plan::new(
-                "during",
-                Deed::Spare,
-                Until::Rebuilt(REBUILD_NS_MAX),
-            ));
+            let (until, rebuilt) = (Until::Passed(ns(wait)), Until::Rebuilt(REBUILD_NS_MAX));
+            plans.push(Plan::new("degraded", Deed::Fail(0), until));
+            plans.push(Plan::new("during", Deed::Spare, rebuilt));
             let after = match verb.repeat {
                 true => Until::Passed(ns(fail)),
                 false => Until::Exhausted,

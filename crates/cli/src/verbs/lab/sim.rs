@@ -46,22 +46,14 @@ struct Sum {
 
 /// The last seed. No seeds are no check, and would break no promise.
 fn last_seed(verb: &Sim) -> Outcome<u64> {
-    let last = verb
-        .count
-        .checked_sub(1)
-        .map(|more| verb.seed.checked_add(more));
-    let wrong =
-        |what: String| Err(Failure::usage(what).hint("--seed 0 --count 100 runs a hundred"));
-    match last {
-        Some(Some(last)) => Ok(last),
-        None => wrong("--count 0 runs no seed".into()),
-        Some(None) => wrong(format!(
-            "there are no {} seeds from {} on: the last one is {}",
-            verb.count,
-            verb.seed,
-            u64::MAX
-        )),
-    }
+    let (seed, count, max) = (verb.seed, verb.count, u64::MAX);
+    let last = count.checked_sub(1).map(|more| seed.checked_add(more));
+    let what = match last {
+        Some(Some(last)) => return Ok(last),
+        None => "--count 0 runs no seed".into(),
+        Some(None) => format!("there are no {count} seeds from {seed} on: the last one is {max}"),
+    };
+    Err(Failure::usage(what).hint("--seed 0 --count 100 runs a hundred"))
 }
 
 fn run_seeds(verb: &Sim) -> Outcome {
@@ -83,24 +75,14 @@ fn run_seeds(verb: &Sim) -> Outcome {
         run_seed(seed, &options, &mut sum);
     }
     drop(progress);
-    outln!(
-        "{} seeds: {} requests, {} member operations",
-        verb.count,
-        sum.requests,
-        sum.ios
-    );
-    match sum.failed.first() {
-        None => {
-            outln!("no violation was found");
-            Ok(())
-        }
-        Some(seed) => Err(Failure::new(format!(
-            "{} of {} seeds have violations",
-            sum.failed.len(),
-            verb.count
-        ))
-        .hint(replay_line(*seed))),
-    }
+    let (count, requests, ios) = (verb.count, sum.requests, sum.ios);
+    outln!("{count} seeds: {requests} requests, {ios} member operations");
+    let Some(seed) = sum.failed.first() else {
+        outln!("no violation was found");
+        return Ok(());
+    };
+    let what = format!("{} of {count} seeds have violations", sum.failed.len());
+    Err(Failure::new(what).hint(replay_line(*seed)))
 }
 
 /// A panic of the engine is a finding like any other, but the last: the process ends with it. It says what replays it, and
