@@ -4,6 +4,7 @@
 //! |---|---|
 //! | the file of a relative link exists, and its anchor is a heading there | all pages |
 //! | a path of the tree in back-ticks exists | all pages but the changelog |
+//! | a path below `crates/` in back-ticks exists | the map of the sources |
 //! | a page that a comment or a message names exists | sources |
 //! | each page is listed once, and each listed page exists | `docs/SUMMARY.md` |
 //! | a term is defined once | `docs/words.md` |
@@ -16,6 +17,8 @@ const SUMMARY: &str = "docs/SUMMARY.md";
 const WORDS: &str = "docs/words.md";
 /// Names of files change; the changelog tells of old ones.
 const HISTORY: &str = "CHANGELOG.md";
+/// The page that names files below `crates/` by the rest of their path.
+const MAP: &str = "ARCHITECTURE.md";
 /// Folders whose paths are checked where a page quotes them.
 const FOLDERS: &[&str] = &["crates/", "docs/", "scenarios/", "tests/", "xtask/", ".ci/"];
 
@@ -179,6 +182,9 @@ fn quoted_paths(page: &File, exists: &dyn Fn(&str) -> bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     for (number, line) in prose(page) {
         for code in pieces(line).1 {
+            let below =
+                (page.path == MAP && code.contains("/src/")).then(|| format!("crates/{code}"));
+            let code = below.as_deref().unwrap_or(code);
             let is_path = FOLDERS.iter().any(|folder| code.starts_with(folder));
             let plain =
                 |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '*');

@@ -14,7 +14,8 @@ use alloc::vec::Vec;
 
 impl Safety {
     /// Takes a member out of service, whatever it was doing. Writes and flushes are not acknowledged again
-    /// before the members that remain say so in their superblocks; where too few remain, never.
+    /// before the members that remain say so in their superblocks; where too few remain, never. Operations
+    /// that found no space come to [`super::full`] first: what comes here for that was not set aside there.
     pub fn fail_member(&mut self, member: Member, cause: FailCause) {
         if cause.is_no_space() && (self.halted() || self.serves(member)) {
             self.note_full(member);

@@ -18,8 +18,10 @@
 //! | Comparing     | verdicts of a scrub                     | Recovering, Preparing (narrower), Writing, Finished |
 //! | Finished      |                                         | freed                                               |
 //!
-//! Any phase before Writing goes back to Preparing when a member fails that the plan needs, or when the band
-//! is narrowed. `crates/sim/tests/it/table.rs` lists every transition.
+//! When a member fails that the plan needs, Reading and Recovering plan again with what is left, and the
+//! phases from Combining on go back to Preparing; so does a narrowed band. In Writing the other members are
+//! waited for: the pass is done if the row can be decoded. `crates/sim/tests/it/table.rs` lists every
+//! transition.
 //!
 //! A slice works on its range band by band. If a band cannot be decoded because of an unreadable sector, the
 //! band is narrowed to one logical block, so that exactly the lost sectors are lost.

@@ -1,7 +1,8 @@
 //! Decides which requests go to the log set: none, all, or those of clients that a task would slow.
 //!
 //! Owns the clients' requests while they pass through the overlay. [`hot_reads`] and [`hot_zones`] also bring
-//! data there that clients read.
+//! data there that clients read. A write that overlaps data in the log goes there in any case: the overlay
+//! decides that (`change` in `overlay/machine.rs`).
 
 pub(crate) mod hot_reads;
 pub(crate) mod hot_zones;
@@ -68,7 +69,9 @@ impl Redirects {
         match self.surrogate.redirect {
             Redirect::None => false,
             Redirect::WorkOut | Redirect::Ido => true,
-            Redirect::Reraid | Redirect::Graid | Redirect::Eraid => true,
+            Redirect::Reraid | Redirect::Graid | Redirect::Eraid => {
+                unreachable!("these redirect at all times")
+            }
             Redirect::Vdf => self.misses_member(request),
         }
     }

@@ -33,7 +33,7 @@ fn warned(place: &Place, options: &[&str], members: &[&str]) -> String {
 /// An operator who asks for sleep believes that mirrors sleep.
 #[test]
 fn what_an_array_can_never_use_is_refused() {
-    let place = Place::new("wishes-never");
+    let place = Place::new("option-check-never");
     good(place.create(&MIRRORS, &["--level", "raid10"]));
     let asked = [
         (
@@ -89,7 +89,7 @@ fn what_an_array_can_never_use_is_refused() {
 /// A surrogate that takes writes during rebuilds only is no log, until it is said to be one.
 #[test]
 fn a_plain_surrogate_lets_mirrors_sleep_when_it_takes_every_write() {
-    let place = Place::new("wishes-plain");
+    let place = Place::new("option-check-plain");
     good(place.create(&MIRRORS, &["--level", "raid10", "--surrogate", "s0,s1"]));
     let all = [&MIRRORS[..], &["s0", "s1"]].concat();
     for options in [&["--standby-after", "1s"][..], &["--destage-idle", "1s"]] {
@@ -107,7 +107,7 @@ fn a_plain_surrogate_lets_mirrors_sleep_when_it_takes_every_write() {
 /// What may count later is named, and so is what a configuration keeps.
 #[test]
 fn what_does_nothing_now_is_named() {
-    let place = Place::new("wishes-idle");
+    let place = Place::new("option-check-idle");
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&MIRRORS, &log));
     let all = [&MIRRORS[..], &["l"]].concat();
@@ -121,7 +121,7 @@ fn what_does_nothing_now_is_named() {
     let told = warned(&place, &sleep, &all);
     assert!(!told.contains("no effect:"), "{told}");
 
-    let place = Place::new("wishes-file");
+    let place = Place::new("option-file");
     good(place.create(&MIRRORS, &["--level", "raid10"]));
     let told = warned(&place, &["--redirect", "reraid"], &MIRRORS);
     let later = "--redirect has no effect: it has no surrogate; `restripe surrogate add`";
@@ -139,7 +139,7 @@ fn what_does_nothing_now_is_named() {
 /// What one array of a daemon can use is no reason to refuse the others.
 #[test]
 fn arrays_share_what_only_one_can_use() {
-    let place = Place::new("wishes-shared");
+    let place = Place::new("option-check-shared");
     let log = ["--level", "raid10", "--surrogate", "l", "--log-disk"];
     good(place.create(&MIRRORS, &log));
     create_parity(&place);
@@ -168,7 +168,7 @@ fn arrays_share_what_only_one_can_use() {
 /// A time of nothing is over before anything was done, and no memory takes no request.
 #[test]
 fn nothing_is_no_time_and_no_memory() {
-    let place = Place::new("wishes-zero");
+    let place = Place::new("option-check-zero");
     good(place.create(&MIRRORS, &["--level", "raid10"]));
     for option in [
         "--io-timeout",
@@ -186,7 +186,7 @@ fn nothing_is_no_time_and_no_memory() {
 /// Members that are slow hold an array all the same.
 #[test]
 fn a_start_that_does_not_wait_for_its_members_says_so() {
-    let place = Place::new("wishes-late");
+    let place = Place::new("option-check-late");
     good(place.create(&["c0"], &["--level", "raid0"]));
     // A server whose reads take longer than the daemon waits.
     if place.shell("command -v nbdkit").status != 0 {
@@ -207,7 +207,7 @@ fn a_start_that_does_not_wait_for_its_members_says_so() {
 /// What a new array is made of is named as it was meant.
 #[test]
 fn members_that_cannot_be_are_named() {
-    let place = Place::new("wishes-create");
+    let place = Place::new("option-check-create");
     let made = |options: &[&str], members: &[&str]| {
         let cache = ["--level", "raid10", "--code-cache"];
         let run = place.create(members, &[&cache[..], options].concat());
