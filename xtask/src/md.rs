@@ -375,7 +375,7 @@ impl Bench {
         let theirs = self.folder.join("theirs").join(&case.name);
         let members = self.noisy(&folder, "member", case.members)?;
         self.house
-            .create(&create_options(case, "trust"), &members)?;
+            .create(&create_options(case, "assume-clean"), &members)?;
         for (slot, member) in members.iter().enumerate() {
             if stage.vacant.contains(&(slot as u64)) {
                 continue;

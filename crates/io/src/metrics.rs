@@ -226,7 +226,7 @@ metrics! { BUFFER: BufferView {
 }}
 
 metrics! { OVERLAY: OverlayView {
-    restripe_surrogate_dirty_bytes(away_bytes) "Bytes whose only current copy is in the surrogate.";
+    restripe_surrogate_redirected_bytes(away_bytes) "Bytes whose only current copy is in the surrogate.";
     restripe_surrogate_deferred_bytes
         "Bytes that are current on primary copies and not on secondary copies."
         = |o, to| to.one(o.ahead_bytes);
@@ -500,7 +500,7 @@ mod tests {
             "restripe_member_volatile{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 1",
             "restripe_task_done_ratio{array=\"tank\",task=\"rebuild\"} 0.333333",
             "restripe_surrogate_state{array=\"tank\",state=\"healthy\"} 1",
-            "restripe_surrogate_dirty_bytes{array=\"tank\"} 4096",
+            "restripe_surrogate_redirected_bytes{array=\"tank\"} 4096",
             "restripe_member_phase_seconds_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\",phase=\"standby\"} 61.005",
             "restripe_member_starts_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 3",
             "restripe_member_joules_total{array=\"tank\",member=\"a \\\"b\\\"\\\\\"} 700",

@@ -1,5 +1,5 @@
 //! The common part of runs that start an array several times: the random source, the users, the oracle and
-//! the clock. Each life of a run boots the engine on the disks of the life before.
+//! the clock. Each life of a run starts the engine on the disks of the life before.
 
 use crate::disk::Disk;
 use crate::invariant::{Invariant, Violation};
@@ -81,7 +81,7 @@ impl Base {
         *self.counts.entry(what).or_default() += times;
     }
 
-    /// Boots an engine on these disks. `config.members` is filled in. A computation takes one of these delays at most.
+    /// Starts an engine on these disks. `config.members` is filled in. A computation takes one of these delays at most.
     pub(crate) fn begin_session(
         &mut self,
         disks: Vec<Disk>,
@@ -135,7 +135,7 @@ impl Base {
     }
 }
 
-/// Boots an engine on these disks. `config.members` is filled in.
+/// Starts an engine on these disks. `config.members` is filled in.
 pub(crate) fn begin_session(
     disks: Vec<Disk>,
     mut config: Config,

@@ -37,7 +37,7 @@ use super::redirect::hot_reads::HotReads;
 use super::redirect::hot_zones::HotZones;
 use super::remove::Removal;
 use super::route::{PerSet, SITES};
-use super::start::Starting;
+use super::start::Start;
 use super::start::reading::LogReader;
 use super::stop::Stops;
 use super::works::Jobs;
@@ -111,7 +111,7 @@ impl Revival {
         let cleaning = Cleaning::new(HotZones::new(HotReads::new(redirects)));
         let removal = Removal::new(Destaging::new(Copies::new(Staging::new(cleaning))));
         Revival {
-            below: Stops::new(Starting::new(LogReader::new(removal))),
+            below: Stops::new(Start::new(LogReader::new(removal))),
             revive: Revive::default(),
         }
     }

@@ -5,7 +5,7 @@
 
 use super::children::{Owner, child_command, flush};
 use super::facts::{Stage, Stopping};
-use super::start::Starting;
+use super::start::Start;
 use crate::overlay::{Overlay, SealCause, Site};
 use restripe_array::meta::superblock::BufferMark;
 use restripe_array::parts::Bug;
@@ -20,11 +20,11 @@ struct Stop {
 }
 
 pub(crate) struct Stops {
-    pub(crate) below: Starting,
+    pub(crate) below: Start,
     stop: Option<Stop>,
 }
 
-floor!(Stops over Starting { stop });
+floor!(Stops over Start { stop });
 
 impl Stops {
     pub(crate) fn begin_stop(&mut self, tag: CommandTag) {

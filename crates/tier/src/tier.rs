@@ -16,10 +16,10 @@
 //! |----------|--------------------------------------------------------|----------|
 //! | idle     | the command to start                                   | starting |
 //! | starting | both sets serve, the log's records are known ([`crate::start`]) | serving  |
-//! | starting | the main set serves, and no other set has valid data   | alone    |
+//! | starting | the main set serves, and no other set has valid data   | main only |
 //! | starting | a set cannot start                                     | idle     |
 //! | serving  | the command to stop                                    | stopping |
-//! | alone    | the command to stop                                    | stopping |
+//! | main only | the command to stop                                    | stopping |
 //! | stopping | clients' requests and jobs have ended, the sets stopped | stopped  |
 //!
 //! The tier has floors. Each owns its state and the floor beneath it, and calls downward only. From the top:

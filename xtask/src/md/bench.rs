@@ -189,7 +189,14 @@ fn ours(house: &House, disks: &Disks, load: &Load, hole: &str) -> Outcome<Series
 
 fn our_point(house: &House, disks: &Disks, load: &Load, hole: &str, least: u64) -> Outcome<Point> {
     let members = &disks.names[..SLOTS];
-    let options = ["--level", "raid5", "--chunk", "64K", "--init", "trust"];
+    let options = [
+        "--level",
+        "raid5",
+        "--chunk",
+        "64K",
+        "--init",
+        "assume-clean",
+    ];
     let options = [&options[..], &["--write-hole", hole, "--force", "--yes"]].concat();
     house.create(&words(&options), members)?;
     let rate = format!("{least}K..");

@@ -141,12 +141,12 @@ pub fn all() -> Vec<Case> {
         symmetric(5, 4, 128),
         symmetric(5, 8, 32),
         symmetric(5, 5, 64).init("sync"),
-        symmetric(5, 5, 64).init("written"),
+        symmetric(5, 5, 64).init("lazy"),
         symmetric(5, 5, 64).write_hole("bitmap"),
         symmetric(6, 4, 4),
         symmetric(6, 8, 128),
         symmetric(6, 7, 16).init("sync"),
-        symmetric(6, 6, 64).init("written"),
+        symmetric(6, 6, 64).init("lazy"),
         symmetric(6, 5, 64).write_hole("bitmap"),
         Case::new(10, 2, 64).copies(2),
         Case::new(10, 3, 4).copies(2),
@@ -154,7 +154,7 @@ pub fn all() -> Vec<Case> {
         Case::new(10, 5, 64).copies(2),
         Case::new(10, 7, 128).copies(2),
         Case::new(10, 5, 64).copies(3),
-        Case::new(10, 5, 64).copies(2).init("written"),
+        Case::new(10, 5, 64).copies(2).init("lazy"),
     ]);
     cases
 }

@@ -41,7 +41,14 @@ pub fn run(root: &Path, rig: &Path, folder: &Path) -> Outcome<()> {
 
 fn our_round(house: &House, disks: &Disks) -> Outcome<f64> {
     let members = &disks.names[..SLOTS];
-    let options = ["--level", "raid4", "--chunk", "64K", "--init", "trust"];
+    let options = [
+        "--level",
+        "raid4",
+        "--chunk",
+        "64K",
+        "--init",
+        "assume-clean",
+    ];
     let options = [&options[..], &["--write-hole", "none", "--force", "--yes"]].concat();
     house.create(&words(&options), members)?;
     let daemon = house.serve(members)?;

@@ -31,7 +31,7 @@ pub enum BlockCopy {
     In,
 }
 
-/// A read of a healthy cell, straight into the request's buffer.
+/// A part of a client's read: the request, its sectors, and the buffer that they go to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct ReadPart {
     pub(crate) request: u32,

@@ -1,8 +1,8 @@
 //! How fast a task may go: throttles by name, one of which paces each task.
 //!
-//! | name | above the minimum, while users are active | file |
+//! | name | above the minimum, while clients are active | file |
 //! |---|---|---|
-//! | `restripe` | a batch of neighbouring windows at a time, the next when all of it is done | [`Own`] |
+//! | `restripe` | a batch of neighbouring windows at a time, the next when all of it is done | this one, `Own` |
 //! | `md-2.6` | sleeps half a second and looks again: under steady load it sinks to the minimum | `md` |
 //! | `md-6.1` | waits until none of its own operations is in flight | `md` |
 //! | `md-2025` | waits only while more than a small depth of its own is in flight | `md` |

@@ -1,4 +1,5 @@
-//! The table of slices: what each is for, how far it has come, and which go before it in its row.
+//! The table of slices: what each is for, how far it has come, and which go before it in its row. Before it,
+//! what a slice is made from (bands and fragments of new data), and what it finds (verdicts of a scrub).
 
 use crate::clients::Copies;
 use crate::contract::{Buf, BufRef, Cure, Guilty, IoOp, RequestError, ScrubMode, Segment, Verdict};

@@ -1,6 +1,6 @@
 //! What the current members remember: map pages, tasks, and the logs.
 
-use super::{LOG_PAGES, MapVersion, Read, Record, Start, Starting};
+use super::{LOG_PAGES, MapVersion, Read, Record, Start, StartState};
 use crate::contract::{CommandError, DeviceIo, DroppedTask, Fact, ScrubMode, Segment, TaskKind};
 use crate::facts::StartStage;
 use crate::layout::CellSet;
@@ -287,7 +287,7 @@ const RECORDS: &str = "log records";
 const DONE_LISTS: &str = "lists of finished log records";
 const MAP_PAGES: &str = "map pages";
 
-impl Starting {
+impl StartState {
     fn ignore(&mut self, member: Member, what: &'static str) {
         let mut ignored = self.ignored.iter_mut();
         match ignored.find(|(other, of, _)| (*other, *of) == (member, what)) {

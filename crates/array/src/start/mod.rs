@@ -73,7 +73,7 @@ enum Read {
 type Record = (Member, u64, LogRecord);
 
 #[derive(Default)]
-pub(crate) struct Starting {
+pub(crate) struct StartState {
     tag: CommandTag,
     mode: StartMode,
     reads: Vec<(Member, Read)>,
@@ -125,7 +125,7 @@ const READS: u32 = 64;
 
 pub struct Start {
     below: Claims,
-    starting: Option<Starting>,
+    starting: Option<StartState>,
 }
 
 floor!(Start, Claims);
@@ -164,11 +164,11 @@ impl Start {
             info: device.info,
             copies: [None, None],
         });
-        let starting = Starting {
+        let starting = StartState {
             tag,
             mode,
             candidates: candidates.collect(),
-            ..Starting::default()
+            ..StartState::default()
         };
         self.starting = Some(starting);
         self.withheld = LostMap::new(0, 0);
@@ -330,12 +330,12 @@ impl Start {
     }
 
     /// The start is over.
-    fn end_start(&mut self) -> Starting {
+    fn end_start(&mut self) -> StartState {
         self.start = None;
         self.starting.take().expect("a start runs")
     }
 
-    fn start_mut(&mut self) -> &mut Starting {
+    fn start_mut(&mut self) -> &mut StartState {
         self.starting.as_mut().expect("a start runs")
     }
 }

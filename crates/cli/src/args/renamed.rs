@@ -3,9 +3,8 @@
 use std::ffi::OsString;
 
 /// The former name of an option, and the present one. In a file the names have no dashes in front.
-const OPTIONS: [(&str, &str); 9] = [
+const OPTIONS: [(&str, &str); 8] = [
     ("--buffer-file", "--nvram"),
-    ("--clean-log", "--log-cleaning"),
     ("--epoch", "--heat-epoch"),
     ("--no-clean-log", "--no-log-cleaning"),
     ("--sleep", "--standby-after"),
@@ -14,6 +13,8 @@ const OPTIONS: [(&str, &str); 9] = [
     ("--watts", "--power-rating"),
     ("--zone", "--heat-zone"),
 ];
+/// A key that is no option.
+const KEYS: [(&str, &str); 1] = [("--clean-log", "--log-cleaning")];
 /// Values of `--init`.
 const INITS: [(&str, &str); 2] = [("written", "lazy"), ("trust", "assume-clean")];
 
@@ -89,7 +90,7 @@ pub(crate) fn keys(file: &toml::Table) -> Vec<String> {
         let name = match value.as_str().filter(|_| key == "init") {
             Some(value) => present(&INITS, value)
                 .map(|name| (format!("init = {value:?}"), format!("{name:?}"))),
-            None => present(&OPTIONS, &format!("--{key}"))
+            None => present(&[&OPTIONS[..], &KEYS].concat(), &format!("--{key}"))
                 .map(|name| (key.clone(), name.trim_start_matches('-').to_string())),
         };
         warnings.extend(name.map(|(former, name)| {
@@ -143,10 +144,11 @@ mod tests {
 
     #[test]
     fn former_keys_of_a_file_are_warned_of() {
-        let file = "[[array]]\ninit = \"trust\"\n[serve]\nsleep = \"1s\"\n";
+        let file = "[[array]]\ninit = \"trust\"\n[serve]\nclean-log = false\nsleep = \"1s\"\n";
         let table = file.parse().expect("it is TOML");
         let warned = [
             "init = \"trust\" is now called \"assume-clean\"; the old name is deprecated",
+            "clean-log is now called log-cleaning; the old name is deprecated",
             "sleep is now called standby-after; the old name is deprecated",
         ];
         assert_eq!(keys(&table), warned);

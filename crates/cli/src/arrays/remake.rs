@@ -66,7 +66,7 @@ fn options(superblock: &Superblock) -> Option<String> {
         Level::ReedSolomon { .. } => return None,
     };
     let init = match geometry.level {
-        Level::Raid0 => "trust",
+        Level::Raid0 => "assume-clean",
         _ => "sync",
     };
     let bytes = |sectors: u64| Exact(sectors * SECTOR_BYTES);

@@ -79,7 +79,7 @@ pub(crate) struct Create {
     /// Number of listed members that become spares [default: 0]
     #[arg(long, value_name = "N")]
     pub spares: Option<usize>,
-    /// Initial contents of the members [default: written]
+    /// Initial contents of the members [default: lazy]
     #[arg(long, value_enum)]
     pub init: Option<InitName>,
     /// Protection of copies and parity against a crash during a write [default: ppl for raid4, raid5, raid6;

@@ -406,7 +406,10 @@ fn idle_member_whose_server_hangs_is_failed_within_a_bound() {
     };
     let server = far.serve_image();
     let uri = far.uri();
-    good(place.create(&["a.img", &uri], &["--level", "raid1", "--init", "trust"]));
+    good(place.create(
+        &["a.img", &uri],
+        &["--level", "raid1", "--init", "assume-clean"],
+    ));
     let hurried = ["--probe", "200ms", "--io-timeout", "1s", "a.img", &uri];
     let daemon = place.serve(&hurried);
     server.signal("STOP");
@@ -434,7 +437,7 @@ fn end_says_which_member_could_not_be_flushed_and_fails() {
     let _server = far.serve_eval(&["can_flush=exit 0", &flush]);
     let uri = far.uri();
     let members = ["a.img", "b.img", &uri];
-    good(place.create(&members, &["--level", "raid5", "--init", "trust"]));
+    good(place.create(&members, &["--level", "raid5", "--init", "assume-clean"]));
     for by_signal in [false, true] {
         let daemon = place.serve(&[&["--degraded"][..], &members].concat());
         if by_signal {

@@ -132,7 +132,7 @@ fn a_configuration_names_both_and_the_policy() {
     );
     let metrics = good(place.run(&["metrics", "tank"]));
     assert!(
-        metrics.contains("restripe_surrogate_dirty_bytes{array=\"tank\"} 0\n"),
+        metrics.contains("restripe_surrogate_redirected_bytes{array=\"tank\"} 0\n"),
         "{metrics}"
     );
     drop(daemon);

@@ -660,13 +660,10 @@ fn regions(
     assert!(start <= super_b, "the metadata fits between the copies");
     regions.push(region(RegionKind::SuperB, super_b, SUPERBLOCK_SECTORS));
     regions.push(region(RegionKind::Data, data_start, slot_sectors));
-    let (spare, sectors) = (
-        RegionKind::SparePartition,
-        u64::from(options.spare_partitions),
-    );
-    if sectors > 0 {
-        let start = data_start + slot_sectors;
-        regions.push(region(spare, start, sectors * partition_sectors));
+    let partitions = u64::from(options.spare_partitions);
+    if partitions > 0 {
+        let (start, sectors) = (data_start + slot_sectors, partitions * partition_sectors);
+        regions.push(region(RegionKind::SparePartition, start, sectors));
     }
     regions
 }

@@ -12,7 +12,7 @@
 //! If the log holds no valid data, the main set continues without it, or the log restarts empty. That is not
 //! done for the log of another array, or for an unsuited one.
 
-use super::Starting;
+use super::Start;
 use super::serve::{LOGLESS, LOGLESS_SHAPE, NOTHING};
 use super::state::{Phase, Slots, can_be_had, found_of, record_sectors};
 use crate::children::{Owner, flush};
@@ -70,7 +70,7 @@ fn sound(found: &Recovered, sectors: u64) -> bool {
     found.extents.iter().all(|extent| extent.end() <= sectors)
 }
 
-impl Starting {
+impl Start {
     /// Both sets serve. The log is read if it may hold valid data, and restarts empty if not.
     pub(crate) fn open_log(&mut self) {
         if self.holds_overlay() {

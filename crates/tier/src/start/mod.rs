@@ -40,15 +40,15 @@ use alloc::vec::Vec;
 use reading::LogReader;
 use restripe_array::parts::RunSet;
 use restripe_array::{Command, CommandError, CommandTag, Event, Fact, StartMode};
-use state::{Phase, Slots, Start, can_be_had};
+use state::{Phase, Slots, StartState, can_be_had};
 
-pub(crate) struct Starting {
+pub(crate) struct Start {
     pub(crate) below: LogReader,
 }
 
-floor!(Starting over LogReader {});
+floor!(Start over LogReader {});
 
-impl Starting {
+impl Start {
     pub(crate) fn begin_start(&mut self, tag: CommandTag, mode: StartMode) {
         if self.stage != Stage::Idle {
             return self.answer_busy(tag, "the array is running");
@@ -60,7 +60,7 @@ impl Starting {
             self.rounds = Rounds::default();
             self.table = None;
         }
-        self.start = Some(Box::new(Start {
+        self.start = Some(Box::new(StartState {
             tag,
             mode,
             phase: Phase::Sets,

@@ -15,7 +15,7 @@
 //! more members as far as these readings go. Anchors are few: they are searched as far as redundancy goes.
 
 use super::state::{
-    Again, Brought, Phase, Reading, Start, Step, Wanted, of_buffer, record_sectors,
+    Again, Brought, Phase, Reading, StartState, Step, Wanted, of_buffer, record_sectors,
 };
 use crate::children::Owner;
 use crate::facts::Stage;
@@ -63,7 +63,7 @@ fn as_first_read(wanted: Wanted, plain: Option<u32>) -> Brought {
 
 pub(crate) struct LogReader {
     pub(crate) below: Removal,
-    pub(crate) start: Option<Box<Start>>,
+    pub(crate) start: Option<Box<StartState>>,
     /// The result of the start that an attempt made ([`crate::revive`]).
     pub(crate) outcome: Option<Result<(), CommandError>>,
 }
@@ -418,7 +418,7 @@ impl LogReader {
 
     // -------------------------------------------------------------------------------------- how a start ends
 
-    pub(crate) fn start_mut(&mut self) -> &mut Start {
+    pub(crate) fn start_mut(&mut self) -> &mut StartState {
         self.start.as_mut().expect("a start is in progress")
     }
 

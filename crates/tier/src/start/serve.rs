@@ -18,7 +18,7 @@
 //! Within a set, superblocks show which members are old copies ([`restripe_array::meta::choose`]). For a
 //! whole set there is no such record.
 
-use super::Starting;
+use super::Start;
 use super::state::{Phase, found_of, record_sectors};
 use crate::config::RECORD_SECTORS;
 use crate::destage::staging;
@@ -85,7 +85,7 @@ fn shape(layout: &LogLayout, cleaned: bool) -> LogShape {
     }
 }
 
-impl Starting {
+impl Start {
     /// A flush of the start has ended, or a round of its anchors.
     pub(crate) fn start_written(&mut self, result: Result<(), RequestError>) {
         if result.is_err() {
@@ -201,7 +201,7 @@ impl Starting {
 
 // -------------------------------------------------------------------------------------------------- sessions
 
-impl Starting {
+impl Start {
     /// Whether the log is the one that the main set left.
     pub(crate) fn check_sessions(&self) -> Result<(), CommandError> {
         let (home, log) = (self.home().session(), self.log().session());

@@ -56,7 +56,7 @@ impl Phase {
     }
 }
 
-pub(crate) struct Start {
+pub(crate) struct StartState {
     pub(crate) tag: CommandTag,
     pub(crate) mode: StartMode,
     pub(crate) phase: Phase,

@@ -202,7 +202,11 @@ fn an_array_whose_members_lost_their_first_mebibyte_is_made_anew_as_the_message_
         let place = Place::new(&format!("wiped-{level}"));
         let images: Vec<String> = (0..count).map(|nth| format!("{nth}.img")).collect();
         let images = images.join(" ");
-        let init = if level == "raid0" { "trust" } else { "sync" };
+        let init = if level == "raid0" {
+            "assume-clean"
+        } else {
+            "sync"
+        };
         // Named in another order than that of their slots.
         let run = place.shell(&format!(
             "set -e
