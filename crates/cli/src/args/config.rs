@@ -172,12 +172,13 @@ impl Config {
     }
 
     fn parse(text: &str) -> Outcome<Config> {
+        // Before the file is read as one: a key that it has by both names is an error there.
+        let keys = text.parse().map(|table| renamed::keys(&table));
+        keys.unwrap_or_default().iter().for_each(warn);
         let config: Config = toml::from_str(text).map_err(|error| {
             let why = error.to_string();
             Failure::new(format!("the configuration is wrong: {}", why.trim_end()))
         })?;
-        let keys = text.parse().map(|table| renamed::keys(&table));
-        keys.unwrap_or_default().iter().for_each(warn);
         if config.arrays.is_empty() {
             return Err(Failure::new("the configuration names no array")
                 .hint("it needs an [[array]] with members"));

@@ -23,9 +23,16 @@ fn present(names: &[(&str, &'static str)], former: &str) -> Option<&'static str>
     found.map(|(_, present)| *present)
 }
 
+/// The verbs that have such options.
+const VERBS: [&str; 4] = ["add", "create", "replay", "serve"];
+
 /// A command line with the present names, and a warning for each former one.
 pub(crate) fn line(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     let mut warnings = Vec::new();
+    let verb = words.get(1).and_then(|verb| verb.to_str());
+    if !verb.is_some_and(|verb| VERBS.contains(&verb)) {
+        return (words, warnings);
+    }
     let mut renamed: Vec<OsString> = Vec::with_capacity(words.len());
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
@@ -105,6 +112,11 @@ pub(crate) fn keys(file: &toml::Table) -> Vec<String> {
 mod tests {
     use super::*;
 
+    fn words(line: &str) -> Vec<OsString> {
+        let words = ["restripe"].into_iter().chain(line.split(' '));
+        words.map(OsString::from).collect()
+    }
+
     #[test]
     fn former_names_become_present_ones_and_are_warned_of() {
         let cases = [
@@ -130,16 +142,17 @@ mod tests {
             ),
         ];
         for (before, after, warning) in cases {
-            let (words, warnings) = line(before.split(' ').map(OsString::from).collect());
-            assert_eq!(words.join(" ".as_ref()), *after);
+            let (now, warnings) = line(words(before));
+            assert_eq!(now, words(after));
             assert_eq!(warnings, [format!("{warning}; the old name is deprecated")]);
         }
     }
 
     #[test]
-    fn words_behind_two_dashes_stay() {
-        let words: Vec<OsString> = ["add", "t", "--", "--zone"].map(OsString::from).into();
-        assert_eq!(line(words.clone()), (words, Vec::new()));
+    fn words_behind_two_dashes_and_of_other_verbs_stay() {
+        for same in ["add t -- --zone", "examine --zone", "help serve --zone"] {
+            assert_eq!(line(words(same)), (words(same), Vec::new()), "{same}");
+        }
     }
 
     #[test]
