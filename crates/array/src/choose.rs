@@ -685,7 +685,7 @@ mod tests {
         assert_eq!(choice.stale, [Member(3)]);
         assert_eq!(choice.superblock.generation, 2);
         let here = choice.opened[3];
-        assert_eq!(here, Some(0), "it is here, to be taken in again");
+        assert_eq!(here, Some(0), "it is present, and can be added");
         // Two of the three that are current suffice; the stale one counts for nothing.
         assert_eq!(played.choose(&[3, 1, 0]).unwrap().missing, [2]);
         let refused = minority(1, 3);

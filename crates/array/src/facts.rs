@@ -231,7 +231,7 @@ impl Facts {
         self.notices.push(notice);
     }
 
-    /// Whether a floor has given notice of something that nobody has attended to.
+    /// Whether notices wait to be attended to.
     #[inline]
     pub(crate) fn has_notices(&self) -> bool {
         self.notices.len() > self.attended
@@ -455,7 +455,7 @@ impl Facts {
         row < self.layout.edge() && self.layout.edge().0 < end.min(self.layout.rows())
     }
 
-    /// The cells of a row in so many generations, on the places where they are by now.
+    /// The cells of a row in `generations` generations, at their present places.
     pub(crate) fn row_with(&self, row: Row, generations: u8) -> RowMap {
         match !self.layout.is_growing() || self.tasks.is_moved(row) {
             true => self.layout.row_through(row, generations),

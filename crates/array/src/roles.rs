@@ -140,7 +140,7 @@ impl Roles {
         distinct(self.list.iter().flat_map(PartitionRoles::members))
     }
 
-    /// Whether some partition of a slot is served by nobody.
+    /// Whether some partition of a slot has no member that serves it.
     pub(crate) fn is_short(&self, slot: usize) -> bool {
         let mut roles = self.of_slot(slot).iter();
         roles.any(|roles| roles.home.is_none())
@@ -170,7 +170,7 @@ impl Roles {
             .collect()
     }
 
-    /// The slots that lack somebody.
+    /// The slots with a partition that no member serves.
     pub(crate) fn missing(&self) -> impl Iterator<Item = u16> + '_ {
         let short = (0..self.slots()).filter(|slot| self.is_short(*slot));
         short.map(|slot| slot as u16) // at most SLOTS_MAX

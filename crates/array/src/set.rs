@@ -65,7 +65,7 @@ impl Set {
         self.instance.heat.map()
     }
 
-    /// What a growth by so many members would do, or why there can be none now.
+    /// What a growth by `by` members would do, or why there can be none now.
     pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         self.instance.growth_plan(by)
     }

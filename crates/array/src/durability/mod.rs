@@ -10,7 +10,7 @@
 //!
 //! | state   | cause                                   | next     |
 //! |---------|-----------------------------------------|----------|
-//! | idle    | somebody waits                          | flushing |
+//! | idle    | a flush is requested                    | flushing |
 //! | flushing| all members answered, failures on record| listing  |
 //! | listing | done-lists of the logs written          | settling |
 //! | settling| failures and lost-map pages are durable | idle     |
@@ -53,7 +53,7 @@ pub(crate) struct Flusher {
 }
 
 impl Flusher {
-    /// Nobody waits any longer.
+    /// Drops all that wait for a flush.
     pub(crate) fn forget_waiters(&mut self) {
         self.next.clear();
         self.current.clear();

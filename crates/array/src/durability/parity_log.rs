@@ -58,7 +58,7 @@ impl Live {
 }
 
 const HASH: usize = 512;
-/// With so many to list no more records are taken: a flush may add as many as are in flight.
+/// With this many records to list no more are taken: a flush may add as many as are in flight.
 const LISTED_MAX: usize = DONE_MAX / 2;
 
 struct Log {

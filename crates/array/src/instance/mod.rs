@@ -151,7 +151,7 @@ impl Instance {
         if self.securing() {
             self.flusher_turn();
             self.attend();
-            // With nobody to flush that has ended already.
+            // Without a member to flush, the flush has ended already.
             self.start_turn();
         }
         if self.undecided() {
@@ -469,7 +469,7 @@ impl Instance {
             self.fail_member(member, FailCause::TimedOut);
             self.attend();
         }
-        // Whatever it was doing, nobody waits for it any longer.
+        // All its operations end now, whatever they were for.
         self.abandon(member);
     }
 

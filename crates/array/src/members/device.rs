@@ -58,7 +58,7 @@ pub enum Power {
     Resting,
     Asleep,
     Waking,
-    /// It was told to rest, and cannot.
+    /// It cannot be put in standby: the attempt failed.
     Restless,
 }
 

@@ -53,7 +53,7 @@ impl ReadPart {
     }
 }
 
-/// Who is told when an operation completes.
+/// What goes on when an operation completes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Owner {
     Free,
@@ -64,7 +64,7 @@ pub(crate) enum Owner {
     /// A request, and the memory of a block.
     CacheCopy(u32, u32, BlockCopy),
     Flush,
-    /// A member is told to rest; or to wake, if that is true.
+    /// A member is being put in standby (`false`), or is spinning up (`true`).
     Power(bool),
     /// The list of a log's records that are over.
     DoneList,
@@ -209,7 +209,7 @@ impl Ops {
         }
     }
 
-    /// Makes room for so many operations in all.
+    /// Makes room for `limit` operations in all.
     pub(crate) fn grow(&mut self, limit: u32) {
         let held = self.slots.len() as u32;
         if limit > held {

@@ -40,10 +40,10 @@ impl Share {
         }
     }
 
-    /// Takes so many of its first handles out of it.
+    /// Splits off the first handles of each size, as many as `part` has.
     ///
     /// # Panics
-    /// If it has not so many.
+    /// If it has fewer.
     pub fn split_off(&mut self, part: Pool) -> Share {
         let take = |handles: &mut Range<u32>, count: u32| {
             assert!(count <= handles.end - handles.start, "a part of the pool");
@@ -90,7 +90,7 @@ impl Buffers {
         small.split_off(small.len() - count as usize)
     }
 
-    /// A buffer, if one is free that is promised to nobody.
+    /// A buffer, if one is free and not reserved.
     pub fn take_free(&mut self, size: Size) -> Option<Buf> {
         self.reserve(size, 1).then(|| self.take(size))
     }

@@ -3,7 +3,7 @@
 //!
 //! | state   | cause                                                        | next    |
 //! |---------|--------------------------------------------------------------|---------|
-//! | awake   | told to rest, and nothing is under way that needs the member | resting |
+//! | awake   | to be put in standby, and nothing is under way that needs the member | resting |
 //! | resting | the device has taken it                                      | asleep  |
 //! | resting | the device cannot                                            | awake, for good |
 //! | resting, asleep | any operation on it                                  | waking  |
@@ -111,7 +111,7 @@ impl Members {
         }
     }
 
-    /// A member was told to rest or to wake. One that cannot wake says so by what is asked of it next.
+    /// A member was put in standby, or spun up. One that cannot spin up fails at its next operation.
     pub(crate) fn power_told(&mut self, member: Member, wakes: bool, result: Result<(), IoError>) {
         let device = &mut self.devices[usize::from(member.0)];
         match (device.power, result) {

@@ -25,7 +25,7 @@ pub(crate) struct Found {
 
 #[derive(Default)]
 pub(crate) struct HeatPages {
-    /// Dirty: somebody read its zones since it was written.
+    /// Dirty: its zones were read since it was written.
     pub(crate) pages: Vec<PageState>,
     /// Dirty pages are due to be written.
     pub(crate) touched: bool,
@@ -38,7 +38,7 @@ pub(crate) struct HeatPages {
 }
 
 impl HeatPages {
-    /// For this table, with so many pages on the members.
+    /// For this table, with this number of pages on the members.
     pub(crate) fn new(heat: &Heat, pages: u64) -> HeatPages {
         let pages = pages.min(PAGES_MAX);
         HeatPages {
@@ -82,7 +82,7 @@ impl HeatPages {
         (scale, (first..first + ENTRIES).map(entry))
     }
 
-    /// A sound page, in its newest version. One in which nobody read anything says nothing.
+    /// A sound page, in its newest version. One without any read says nothing.
     pub(crate) fn found(&mut self, index: u32, view: &PageView<'_>) {
         self.pages[index as usize].sequence = view.sequence;
         let Some((scale, popularity)) = view.heat() else {
@@ -129,7 +129,7 @@ impl HeatPages {
 }
 
 impl Found {
-    /// Adds what this page knows to a table in which so many epochs have ended.
+    /// Adds what this page knows to a table in which `epochs` epochs have ended.
     pub(crate) fn give(&self, heat: &mut Heat, epochs: u64) {
         let past = u32::try_from(epochs - self.scale.epoch).unwrap_or(u32::MAX);
         let first = u64::from(self.index) * ENTRIES;
@@ -155,7 +155,7 @@ mod tests {
     const ROWS: u64 = 5000;
     const ROW_SECTORS: u64 = 64;
 
-    /// A table of zones of so many rows.
+    /// A table of zones with this number of rows.
     fn table(zone_rows: u64) -> Heat {
         let limits = HeatLimits {
             zone_sectors: zone_rows * ROW_SECTORS,

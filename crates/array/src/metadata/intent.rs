@@ -63,7 +63,7 @@ impl Metadata {
         durable
     }
 
-    /// The notice: regions that nobody writes become clean with time.
+    /// The notice: regions without writes become clean with time.
     pub fn clean_by_and_by(&mut self) {
         if core::mem::take(&mut self.all_dirty) && self.intent.any() {
             self.wake_after(Wake::Lazy, LAZY);

@@ -44,7 +44,7 @@ impl BitMap {
         }
     }
 
-    /// Has so many bits from now on, those that are new clear.
+    /// Has `bits` bits from now on; new ones are clear.
     pub(crate) fn widen(&mut self, bits: u64) {
         assert!(bits >= self.bits, "no bit is lost");
         let pages = bits.div_ceil(BITS_PER_PAGE) as usize;

@@ -37,7 +37,7 @@ pub struct Metadata {
     /// Writes in flight in each intent region.
     pub(crate) intent_users: Vec<crate::metadata::intent::IntentUsers>,
     pub(crate) lost: LostMap,
-    /// What a start without some current members would lose, while nobody has accepted that.
+    /// What a start without some current members would lose, until the loss is accepted.
     pub(crate) withheld: LostMap,
     /// This start may report nothing lost, also what no absent member could bring back: it is refused then.
     pub(crate) lossless: bool,
@@ -175,13 +175,13 @@ impl Metadata {
         self.starts() && self.lossless
     }
 
-    /// A loss that nobody has accepted yet: the start goes on to find them all, and then ends.
+    /// A loss that is not accepted: the start goes on to find all losses, and then ends.
     pub(crate) fn would_lose(&mut self, lba: u64, sectors: u64) {
         self.withheld.add(lba, sectors);
         while self.withheld.give_up_gap(None).is_some() {}
     }
 
-    /// A start that would lose something says what, and needs to be told to.
+    /// A start that would lose data says which, and goes on only if the loss is accepted.
     pub(crate) fn check_accepted(&self) -> Result<(), CommandError> {
         let withheld = &self.withheld.extents;
         if withheld.is_empty() {

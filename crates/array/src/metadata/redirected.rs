@@ -56,7 +56,7 @@ impl Facts {
 }
 
 impl Metadata {
-    /// A growth has begun. Without room for bits nobody redirects anything.
+    /// A growth has begun. Without room for bits no write is redirected.
     pub(crate) fn widen_redirected(&mut self) {
         match self.redirected_bits_of(&self.layout) {
             0 => self.redirected = BitMap::new(0),

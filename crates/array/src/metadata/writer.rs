@@ -101,7 +101,7 @@ impl MetadataWriter {
 }
 
 impl Metadata {
-    /// A read-only array tells nobody what becomes of it.
+    /// A read-only array records no change.
     pub(crate) fn keep_nothing(&mut self) {
         self.writer.durable = self.writer.wanted;
         self.owing = false;
@@ -127,7 +127,7 @@ impl Metadata {
             }
         }
         if self.writer.outstanding == 0 {
-            // Nobody is left to tell: the array has failed as a whole.
+            // No member is left to record it on: the array has failed as a whole.
             self.superblocks_written();
         }
     }

@@ -104,7 +104,7 @@ impl Goal {
         self.steady.issued(bytes);
     }
 
-    /// A read or write of a user took so long.
+    /// A client's read or write has ended, after this time.
     pub(super) fn note_latency(&mut self, latency: Nanos) {
         let Kind::Latency(goal) = self.kind else {
             return;

@@ -48,7 +48,7 @@ pub(crate) struct Heat {
 }
 
 impl Heat {
-    /// Nothing is known yet of an array of so many rows.
+    /// The empty table of an array with this number of rows.
     pub(crate) fn new(limits: HeatLimits, rows: u64, row_sectors: u64, now: Nanos) -> Heat {
         let zone_rows = zone_rows(limits, rows, row_sectors);
         let epoch_lasts = limits.epoch.max(EPOCH_MIN);
@@ -85,7 +85,7 @@ impl Heat {
         self.epoch_ends
     }
 
-    /// This table goes on from one in which so many epochs had ended.
+    /// This table goes on from one in which this number of epochs had ended.
     pub(crate) fn follow(&mut self, epochs: u64) {
         self.epochs_before = epochs;
     }

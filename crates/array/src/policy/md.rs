@@ -187,7 +187,7 @@ mod tests {
             }
         }
 
-        /// Users move so many sectors of a member every millisecond.
+        /// Clients move this number of sectors of a member every millisecond.
         fn until(&mut self, end: Nanos, user_sectors: u64) {
             while self.view.now < end {
                 self.ask();

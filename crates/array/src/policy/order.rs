@@ -199,7 +199,7 @@ impl Path {
         }
     }
 
-    /// The next of so many rows that is not claimed.
+    /// The next row below `rows` that is not claimed.
     pub(crate) fn next(
         &mut self,
         claimed: &RunSet,
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(walked, [4, 2, 3, 5, 6, 7]);
     }
 
-    /// A superblock holds so many runs of a task.
+    /// Runs of a task that a superblock holds.
     #[test]
     fn the_rows_never_lie_in_more_pieces_than_can_be_recorded() {
         let mut heat = Heat::new(HeatLimits::default(), 11_000, ROW_SECTORS, Nanos::ZERO);

@@ -79,7 +79,7 @@ impl View {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Decision {
-    /// So many bytes more of windows may be in flight, or the window that takes it beyond that.
+    /// This number of bytes more may be in flight in windows, or the window that exceeds it.
     Issue(u64),
     /// Nothing now; ask again when something of the task has completed.
     Hold,
@@ -132,7 +132,7 @@ impl Pacer {
         decision
     }
 
-    /// So many bytes of windows were issued.
+    /// Windows of this number of bytes were issued.
     pub(crate) fn issued(&mut self, bytes: u64) {
         match &mut self.rule {
             Rule::Own(_) => {}
@@ -141,7 +141,7 @@ impl Pacer {
         }
     }
 
-    /// A read or write of a user took so long.
+    /// A client's read or write has ended, after this time.
     pub(crate) fn note_latency(&mut self, latency: Nanos) {
         if let Rule::Goal(goal) = &mut self.rule {
             goal.note_latency(latency);
@@ -158,7 +158,7 @@ impl Pacer {
         }))
     }
 
-    /// Since the oldest mark, of a task that has moved so much.
+    /// What a task that has moved `moved` bytes in all moved since the oldest mark.
     pub(crate) fn moved_lately(&self, moved: u64) -> Moved {
         let marks = match &self.rule {
             Rule::Own(own) => &own.marks,
@@ -207,8 +207,8 @@ impl Marks {
         self.ring[self.next]
     }
 
-    /// Since the oldest, when so much had been moved in all. What was in flight at the first mark is not
-    /// counted.
+    /// What was moved since the oldest mark, if `moved` bytes were moved in all. Bytes that were in flight at
+    /// that mark are not counted.
     pub(crate) fn moved_lately(&self, moved: u64) -> Moved {
         let (since, before) = self.oldest();
         let bytes = moved.saturating_sub(before);
@@ -224,9 +224,9 @@ impl Marks {
 const MARKS: usize = 10;
 const MARK_EVERY: Nanos = Nanos::from_secs(1);
 const LOOK_EVERY: Nanos = Nanos::from_millis(100);
-/// In flight at full speed on each member, if there is room for so much.
+/// Bytes in flight on each member at full speed, if buffers allow.
 pub(super) const FULL_SPEED: u64 = 4 << 20;
-/// At full speed so many windows are out, however large one is.
+/// Windows in flight at full speed, at least, whatever their size.
 const WINDOWS_MIN: u64 = 4;
 /// A low maximum is reached in steps so small: not all at once, with a long wait after it.
 const STEPS_A_SECOND: u64 = 4;

@@ -1,17 +1,17 @@
 //! What members move besides the tasks' own operations: the evidence for md's rule of idleness.
 //!
-//! An array has one, though it may have several tasks: windows are given to one task at a time, the most urgent
-//! ([`crate::task::table::Tasks`]), so only one asks, and what any task moves is nobody else's. md is no different: one thread
-//! an array resynchronises, and all that such threads move on a disk is taken out of its statistics. A task that begins
-//! while another is under way takes its evidence away once: the running one finds members idle at its next test if users
-//! moved no more than a little since, and at the one after that it is as before.
+//! An array has one, though it may have several tasks. Windows are given to one task at a time, the most urgent
+//! ([`crate::task::table::Tasks`]), so one task asks, and what any task moves is left out. md does the same: one
+//! thread an array resynchronises, and what such threads move on a disk is taken out of its statistics. A task
+//! that begins while another runs resets the evidence once: at its next test the running one finds members idle
+//! if clients moved little since then, and at the test after that nothing differs.
 
 use crate::contract::Class;
 use crate::members::ops::Owner;
 use crate::units::Member;
 use alloc::vec::Vec;
 
-/// A member may move so many sectors and still count as idle.
+/// A member that moves no more sectors than this counts as idle.
 const IDLE_SECTORS: u64 = 64;
 
 #[derive(Clone, Copy, Default, Debug)]

@@ -61,7 +61,7 @@ impl Safety {
         }
         self.notify(Notice::MemberOut(member));
         if self.halted() {
-            // Nobody waits any longer for what becomes durable no more.
+            // A halted array makes nothing durable: what waits for that ends.
             self.notify(Notice::MetadataMoved);
         }
     }
@@ -147,8 +147,8 @@ impl Safety {
         self.cache_unrebuilt(slot);
     }
 
-    /// What a member served is served by nobody: what it may lack from now on goes into the intent map, what
-    /// nobody can tell any more into the list of the lost.
+    /// No member serves what this one served: what it may lack from now on goes into the intent map, and what
+    /// cannot be recovered into the list of lost sectors.
     fn lose_homes(&mut self, member: Member) {
         let mut lost = Vec::new();
         for slot in self.roles.slots_where(|one| one.serves(member)) {

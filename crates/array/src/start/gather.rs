@@ -152,7 +152,7 @@ impl Start {
             task.paused = record.paused;
         }
         if dropped {
-            // Nobody is filled for a slot whose task is gone.
+            // No member is filled for a slot whose task is gone.
             self.place_entries();
         }
     }

@@ -200,7 +200,7 @@ impl Start {
         let good: Vec<bool> = members.iter().map(good).collect();
         let facts = self.facts();
         for (entry, line) in facts.superblock.members.iter_mut().enumerate() {
-            // Of a member that is here, but with an older state, nobody knows what it lacks.
+            // It is not known what a member lacks that is present with an older state.
             let partial = line.role == MemberRole::Active && members[entry].is_none();
             if !good[entry] && matches!(line.role, MemberRole::Active | MemberRole::Rebuilding) {
                 line.leave(stale_since, partial, facts.superblock.sequence);

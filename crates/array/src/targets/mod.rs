@@ -60,7 +60,7 @@ impl Targets {
         })
     }
 
-    /// How data would lie in so many slots more; refused if it cannot come to that now.
+    /// The layout with `by` more slots, or why the array cannot grow to it now.
     pub(crate) fn layout_grown_by(&self, by: u16) -> Result<Layout, CommandError> {
         self.check_may_grow(by)?;
         let geometry = self.grown_by(by)?;

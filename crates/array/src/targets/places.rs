@@ -38,7 +38,7 @@ fn members_of(places: &[Filled], is_so: impl Fn(Member) -> bool) -> Vec<Member> 
 impl Targets {
     // ------------------------------------------------------------------------------------------------ taking
 
-    /// Places for every partition that nobody serves, if the rest can still be decoded.
+    /// Places for every partition without a serving member, if the rest can still be decoded.
     pub(crate) fn take_spares(&mut self) {
         if self.state != ArrayState::Degraded {
             return;
@@ -112,7 +112,7 @@ impl Targets {
         Roles::new(self.superblock.geometry.slots, self.layout.partitions())
     }
 
-    /// Whether nobody was found who could take a partition of this slot, and nothing is different by now.
+    /// Whether no member could take a partition of this slot, and nothing has changed since.
     fn is_in_vain(&self, slot: usize) -> bool {
         let (version, slots) = &self.tasks.in_vain;
         *version == self.writer.version_wanted() && slots.contains(&slot)

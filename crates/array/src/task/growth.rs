@@ -28,7 +28,7 @@ const AHEAD: u64 = 32;
 impl Background {
     // ------------------------------------------------------------------------------------------------- begin
 
-    /// The array takes so many of its spares as data slots: those that came last.
+    /// The array takes `by` of its spares as data slots: those that came last.
     pub(crate) fn command_grow(&mut self, by: u16) -> Result<(), CommandError> {
         let layout = self.layout_grown_by(by)?;
         let spares = self.spares_to_take(by)?;
@@ -49,7 +49,7 @@ impl Background {
         Ok(())
     }
 
-    /// What a growth by so many members would do, if it may begin now: by the least moves where the level has
+    /// What a growth by `by` members would do, if it may begin now: by the least moves where the level has
     /// them, and else with every chunk dealt anew.
     pub fn growth_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         match self.superblock.geometry.level {
@@ -60,7 +60,7 @@ impl Background {
 
     // ------------------------------------------------------------------------------------------------ moving
 
-    /// A growth waits until everybody is there: a chunk is not moved to nobody.
+    /// A growth waits until all members are present: each chunk needs a member to move to.
     pub(super) fn growth_waits(&mut self) {
         let waits = !self.complete();
         if let Some(task) = self.tasks.growth_mut() {

@@ -64,7 +64,7 @@ const TRIES: u32 = 3;
 impl Background {
     // ------------------------------------------------------------------------------------------------------ begin
 
-    /// The array takes so many of its spares, and all its chunks are dealt anew.
+    /// The array takes `by` of its spares as slots, and all its chunks are dealt out again.
     pub(crate) fn command_reshape(&mut self, by: u16) -> Result<(), CommandError> {
         let before = self.superblock.geometry;
         let layout = self.layout_reshaped_by(by)?;
@@ -91,7 +91,7 @@ impl Background {
         Ok(())
     }
 
-    /// What a reshape by so many members would do, if it may begin now.
+    /// What a reshape by `by` members would do, if it may begin now.
     pub(super) fn reshape_plan(&self, by: u16) -> Result<GrowthPlan, CommandError> {
         let reshaped = self.layout_reshaped_by(by)?;
         let chunk = self.layout.chunk_sectors() * SECTOR_BYTES;
@@ -107,7 +107,7 @@ impl Background {
         })
     }
 
-    /// How data would lie in so many slots more; refused if it cannot come to that now.
+    /// The layout with `by` more slots, or why the array cannot be reshaped to it now.
     fn layout_reshaped_by(&self, by: u16) -> Result<Layout, CommandError> {
         self.check_may_reshape(by)?;
         let before = self.superblock.geometry;
@@ -222,7 +222,7 @@ impl Background {
         }
     }
 
-    /// Nobody else gets windows as long as one of these is open.
+    /// No other task gets windows as long as one of these is open.
     fn note_open(&mut self) {
         let open = self.reshape.as_ref().is_some_and(|one| one.is_open());
         self.tasks.reshape_open = open;
@@ -409,7 +409,7 @@ impl Background {
         self.release_users();
     }
 
-    /// Whoever waited may go on.
+    /// Requests that waited may go on.
     fn release_users(&mut self) {
         let writes_wait = self.journal() != Journal::Closed && self.logged();
         self.reshaping().writes_wait = writes_wait;
@@ -560,7 +560,7 @@ impl Background {
 
     // ---------------------------------------------------------------------------------------------------- journal
 
-    /// Nobody writes: after a flush no record is live.
+    /// No write runs: after a flush no record is live.
     fn empty_logs(&mut self) -> bool {
         if !self.logged() {
             return self.go_to(Step::Copying);

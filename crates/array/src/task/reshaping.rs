@@ -68,7 +68,7 @@ pub(crate) enum Closing {
 pub(crate) struct Reshaping {
     pub(crate) window: Option<Window>,
     pub(crate) closing: Option<Closing>,
-    /// Logs are no logs: nobody writes.
+    /// Logs hold the journal, so no write runs.
     pub(crate) writes_wait: bool,
     /// No extent is made real: the bits of the written map are on their way.
     pub(crate) extents_wait: bool,

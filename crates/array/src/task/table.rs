@@ -18,7 +18,7 @@ const FILLS_MAX: usize = TASKS_MAX - 2;
 /// would take long.
 pub(crate) const LOOKED_AT_CLOSELY: u64 = 1000;
 
-/// What could not be written is tried again after so long.
+/// A write that failed is tried again after this time.
 pub(super) const AGAIN_AFTER: Nanos = Nanos::from_secs(2);
 
 /// The scrub that runs.
@@ -89,9 +89,9 @@ pub(crate) struct Task {
     pub(crate) next_checkpoint: Nanos,
     /// Since the array was started.
     pub(crate) begun: Nanos,
-    /// A growth, while somebody is missing.
+    /// A growth, while a member is missing.
     pub(crate) waits: bool,
-    /// A growth that could not write to somebody waits so long.
+    /// A growth that could not write to a member waits this long.
     pub(crate) not_before: Nanos,
     /// When its last row was done.
     pub(crate) barrier: Nanos,
@@ -143,7 +143,7 @@ pub(crate) struct Tasks {
     pub(crate) scrub: Option<Live>,
     /// A date in seconds since 1970-01-01 UTC, and when it was given.
     pub(crate) date: Option<(Nanos, u64)>,
-    /// A reshape has a window open: nobody else gets any.
+    /// A reshape has a window open: no other task gets any.
     pub(crate) reshape_open: bool,
     /// Members in service that gave up partitions, and the log sequence as of then.
     pub(crate) vacated: Vec<(Member, u64)>,
@@ -315,7 +315,7 @@ impl Tasks {
         (paced.task == task.serial).then(|| paced.pacer.moved_lately(task.moved))
     }
 
-    /// A read or write of a user took so long.
+    /// A client's read or write has ended, after this time.
     pub(crate) fn note_latency(&mut self, latency: Nanos) {
         if let Some(paced) = &mut self.paced {
             paced.pacer.note_latency(latency);
@@ -355,7 +355,7 @@ impl Tasks {
         self.list.iter_mut().find(fills)
     }
 
-    /// Nobody is filled for the slot any more.
+    /// No member is filled for the slot any more.
     pub(crate) fn target_failed(&mut self, slot: usize) {
         if let Some(task) = self.filler_mut(slot) {
             // Ended at the next turn: its windows may still be out.
