@@ -57,21 +57,12 @@ impl Redirects {
         if self.is_leaving() {
             return false;
         }
-        if self.surrogate.redirect == Redirect::Reraid {
-            return true;
-        }
-        if self.surrogate.redirect.goes_ahead() {
-            return self.defers_writes();
-        }
-        if !self.redirects_clients() || request.op == RequestOp::Trim {
-            return false;
-        }
         match self.surrogate.redirect {
+            Redirect::Reraid => true,
+            Redirect::Graid | Redirect::Eraid => self.defers_writes(),
+            _ if !self.redirects_clients() || request.op == RequestOp::Trim => false,
             Redirect::None => false,
             Redirect::WorkOut | Redirect::Ido => true,
-            Redirect::Reraid | Redirect::Graid | Redirect::Eraid => {
-                unreachable!("these redirect at all times")
-            }
             Redirect::Vdf => self.misses_member(request),
         }
     }
