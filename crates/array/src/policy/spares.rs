@@ -1,5 +1,5 @@
 //! Where the partitions of a lost slot are rebuilt: onto a physical spare, and onto spare partitions of members in service
-//! (S2-RAID, section 3.3), so that as many members write as the rebuild has streams.
+//! (S2-RAID, section 5), so that as many members write as the rebuild has streams.
 //!
 //! Two cells of a row never lie on one member, or its loss would cost both. So nobody takes a partition whose rows have
 //! another cell there, or may get one: a member's own slot may lie in spare partitions for a while, and come home.
