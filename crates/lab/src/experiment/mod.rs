@@ -4,6 +4,8 @@
 //! | module | owns |
 //! |---|---|
 //! | [`scenario`] | the file: fixed parameters with their origins, the sweep, the output, the numbers that papers printed |
+//! | [`value`] | a parameter's value |
+//! | [`claim`] | what is compared, and with which numbers that papers printed |
 //! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
@@ -16,6 +18,7 @@
 //! | [`page`] | one HTML report |
 
 pub mod cell;
+pub mod claim;
 pub mod figure;
 pub mod form;
 pub mod metric;
@@ -27,3 +30,4 @@ pub mod runner;
 pub mod scenario;
 pub mod scheme;
 pub mod statistics;
+pub mod value;

@@ -3,7 +3,7 @@
 
 use super::cell::Cell;
 use super::metric::{known, metric, saturated};
-use super::scenario::{Between, Comparison, Point, Printed, Scenario, Value};
+use super::scenario::{Between, Claim, Comparison, Point, Printed, Scenario, Value};
 use super::statistics::{Estimate, geometric, ratio};
 use crate::replay::facts::Log;
 use crate::report::Table;
@@ -96,6 +96,9 @@ impl Beside {
     /// Whether ours has the same sign: the interval lies on the printed side of 1.
     pub fn agrees(&self) -> Option<bool> {
         let estimate = self.result?;
+        if self.printed.claim == Claim::Value {
+            return None;
+        }
         let ours = estimate.mean > 1.0;
         let theirs = self.printed.value > 1.0;
         estimate.excludes_one().then_some(ours == theirs)
@@ -195,6 +198,7 @@ impl<'a> Outcome<'a> {
             of: between.of.clone(),
             to: between.to.clone(),
             at: printed.at.clone(),
+            unequal: printed.unequal.clone(),
         };
         let one = |compared: Compared| Beside {
             printed: printed.clone(),
@@ -243,6 +247,7 @@ impl<'a> Outcome<'a> {
             let agrees = match line.agrees() {
                 Some(true) => "agrees",
                 Some(false) => "differs",
+                None if line.printed.claim == Claim::Value => "-",
                 None => "undecided",
             };
             let what = format!("{} ({})", line.printed.what, line.printed.source);
@@ -338,6 +343,9 @@ pub fn last(path: &str) -> &str {
 }
 
 fn own_ratio(group: &Group<'_>, printed: &Printed) -> Option<Estimate> {
+    if printed.claim == Claim::Value {
+        return group.estimate(&printed.metric);
+    }
     let (of, to) = (group.values(&printed.metric)?, group.values(&printed.over)?);
     if group.saturated(&printed.metric) || group.saturated(&printed.over) {
         return None;

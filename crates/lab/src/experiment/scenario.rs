@@ -4,72 +4,14 @@
 //! values of the others, and all combinations are run. `[short]` has the values that a quick run uses
 //! instead.
 
+pub use super::claim::{Between, Claim, Comparison, Printed, Stopping};
 use super::parameters::{Grouped, Keys};
+pub use super::value::{Point, Value};
 use crate::nearest;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::Path;
-
-/// A parameter's value.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(untagged)]
-pub enum Value {
-    Flag(bool),
-    Whole(i64),
-    Real(f64),
-    Text(String),
-}
-
-impl fmt::Display for Value {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Value::Flag(value) => write!(f, "{value}"),
-            Value::Whole(value) => write!(f, "{value}"),
-            Value::Real(value) => write!(f, "{value}"),
-            Value::Text(value) => f.write_str(value),
-        }
-    }
-}
-
-impl Value {
-    /// As TOML writes it, one way for each value.
-    pub fn canonical(&self) -> String {
-        match self {
-            Value::Text(text) => format!("{text:?}"),
-            Value::Real(value) => format!("{value:?}"),
-            other => other.to_string(),
-        }
-    }
-
-    /// Puts a trace's relative path in a folder.
-    fn put_in(&mut self, folder: &Path) {
-        if let Value::Text(text) = self
-            && let Some(path) = text.strip_prefix("trace:")
-        {
-            *text = format!("trace:{}", folder.join(path).display());
-        }
-    }
-
-    pub fn number(&self) -> Option<f64> {
-        match self {
-            Value::Whole(value) => Some(*value as f64),
-            Value::Real(value) => Some(*value),
-            Value::Flag(_) | Value::Text(_) => None,
-        }
-    }
-
-    /// As a value of TOML or JSON.
-    pub fn to<T: From<bool> + From<i64> + From<f64> + for<'a> From<&'a str>>(&self) -> T {
-        match self {
-            Value::Flag(value) => (*value).into(),
-            Value::Whole(value) => (*value).into(),
-            Value::Real(value) => (*value).into(),
-            Value::Text(value) => value.as_str().into(),
-        }
-    }
-}
 
 /// Where a parameter's value is from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
@@ -145,65 +87,6 @@ pub struct Figure {
     pub logarithmic: bool,
 }
 
-/// Two values of one parameter, all else equal, seed by seed.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Comparison {
-    pub name: String,
-    pub metric: String,
-    pub vary: String,
-    pub of: Value,
-    pub to: Value,
-    #[serde(default)]
-    pub at: BTreeMap<String, Value>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Claim {
-    Sign,
-    Order,
-    Factor,
-}
-
-impl Claim {
-    pub fn name(self) -> &'static str {
-        match self {
-            Claim::Sign => "sign",
-            Claim::Order => "order",
-            Claim::Factor => "factor",
-        }
-    }
-}
-
-/// A ratio that a paper printed, and the two metrics of one run (or of two) that stand beside it.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Printed {
-    pub what: String,
-    pub source: String,
-    pub value: f64,
-    pub claim: Claim,
-    /// The ratio of these two metrics of the same run; the second may be left out where runs are compared.
-    pub metric: String,
-    #[serde(default)]
-    pub over: String,
-    /// In place of a second metric: the first one at two values of a parameter, seed by seed.
-    #[serde(default)]
-    pub between: Option<Between>,
-    #[serde(default)]
-    pub at: BTreeMap<String, Value>,
-}
-
-/// Two values of a parameter.
-#[derive(Clone, PartialEq, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Between {
-    pub vary: String,
-    pub of: Value,
-    pub to: Value,
-}
-
 /// How much of a scenario is run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Scale {
@@ -211,6 +94,8 @@ pub enum Scale {
     Whole,
     /// `[quick]`: what answers the question in minutes.
     Quick,
+    /// `[verify]`: what decides the headline claims in minutes; without it `[quick]`.
+    Verify,
     /// `[short]`: seconds, to see that it works.
     Short,
 }
@@ -240,6 +125,9 @@ pub struct Scenario {
     #[serde(default)]
     pub short: Short,
     pub quick: Option<Short>,
+    pub verify: Option<Short>,
+    /// Numbers of seeds after which undecided claims get more of them.
+    pub stopping: Option<Stopping>,
     /// Metrics of the table.
     pub table: Vec<String>,
     #[serde(default, rename = "figure")]
@@ -249,9 +137,6 @@ pub struct Scenario {
     #[serde(default)]
     pub printed: Vec<Printed>,
 }
-
-/// The parameters of a cell but for its seed.
-pub type Point = BTreeMap<String, Value>;
 
 /// Settings from a point, whose paths are a group and a name, as the example is.
 pub fn settings<T: Grouped>(point: &Point, example: &str) -> Result<T, String> {
@@ -363,7 +248,7 @@ fn mistaken_keys(table: &toml::Table) -> Vec<String> {
         }
     }
     let keys = Keys::of::<Short>();
-    for scale in ["short", "quick"] {
+    for scale in SMALLER {
         let of = format!(" of [{scale}]");
         unknown.extend(keys.unknown(&part(table, scale), &of));
     }
@@ -424,6 +309,9 @@ fn mistaken_values(table: &toml::Table) -> Vec<String> {
     mistakes
 }
 
+/// Tables of what a smaller scale puts in the place of a scenario's values.
+const SMALLER: [&str; 3] = ["short", "quick", "verify"];
+
 type Sweep = BTreeMap<String, Vec<Value>>;
 
 fn mistaken_sweeps(table: &toml::Table) -> Vec<String> {
@@ -432,7 +320,7 @@ fn mistaken_sweeps(table: &toml::Table) -> Vec<String> {
     let mut mistakes = mistaken_sweep("the sweep of", &sweep);
     let twice = sweep.keys().filter(|path| fixed.contains_key(*path));
     mistakes.extend(twice.map(|path| format!("{path} is both fixed and swept")));
-    for name in ["short", "quick"] {
+    for name in SMALLER {
         let scale: Short = part(table, name);
         let stray =
             |does: &str, path: &str| format!("[{name}] {does} {path}, which the scenario does not");
@@ -478,7 +366,11 @@ impl Scenario {
 
     /// Takes relative paths of traces for relative to a folder: that of the scenario's file.
     pub fn with_traces_in(&mut self, folder: &Path) {
-        let scales = [Some(&mut self.short), self.quick.as_mut()];
+        let scales = [
+            Some(&mut self.short),
+            self.quick.as_mut(),
+            self.verify.as_mut(),
+        ];
         let scales = scales.into_iter().flatten();
         let (mut values, mut lists) = (Vec::new(), Vec::new());
         for scale in scales {
@@ -508,6 +400,7 @@ impl Scenario {
         let chosen = match scale {
             Scale::Whole => None,
             Scale::Quick => self.quick.take(),
+            Scale::Verify => self.verify.take().or_else(|| self.quick.take()),
             Scale::Short => Some(std::mem::take(&mut self.short)),
         };
         let chosen = chosen.unwrap_or_default();
@@ -583,6 +476,7 @@ impl Scenario {
                 of: of.clone(),
                 to: to.clone(),
                 at: BTreeMap::new(),
+                unequal: Vec::new(),
             }));
         }
         comparisons
@@ -659,6 +553,36 @@ mod tests {
     }
 
     #[test]
+    fn the_verify_scale_is_the_quick_one_where_there_is_none() {
+        let quick = SMALL.to_string() + "[quick]\nseeds = 2\n";
+        let seeds = |text: &str| parse(text).expect("sound").scaled(Scale::Verify).seeds;
+        assert_eq!((seeds(SMALL), seeds(&quick)), (3, 2));
+        let verify = quick.clone() + "[verify]\nseeds = 5\n";
+        assert_eq!(seeds(&verify), 5);
+        let stray = quick + "[verify]\nsweep = { q = [1] }\n";
+        let refused = parse(&stray).expect_err("it is not swept");
+        assert!(refused.contains("[verify] sweeps q"), "{refused}");
+    }
+
+    #[test]
+    fn printed_numbers_have_claims() {
+        let printed = |claim: &str, more: &str| {
+            let head = "[[printed]]\nwhat = \"w\"\nsource = \"IDO, table 1\"\nvalue = 2.0";
+            let text =
+                format!("{SMALL}{head}\nmetric = \"rebuild_s\"\nclaim = \"{claim}\"\n{more}");
+            parse(&text).map(|mut scenario| scenario.printed.remove(0))
+        };
+        let all = ["sign", "order", "factor", "equal", "value"];
+        for claim in all {
+            assert_eq!(printed(claim, "").expect(claim).claim.name(), claim);
+        }
+        assert!(printed("guess", "").is_err());
+        let more = "headline = true\nnote = \"n\"\nunequal = [\"hardware\"]";
+        let line = printed("equal", more).expect("sound");
+        assert!(line.headline && line.note == "n" && line.unequal == ["hardware"]);
+    }
+
+    #[test]
     fn all_missing_keys_are_named_at_once() {
         let refused = |text: &str| parse(text).expect_err("keys are missing");
         assert_eq!(
@@ -718,7 +642,7 @@ mod tests {
         ] {
             assert!(refused.contains(mistake), "{mistake}:\n{refused}");
         }
-        for scale in ["short", "quick"] {
+        for scale in SMALLER {
             let of = "fixed = { \"q\" = 1 }\nsweep = { d = [], \"a.b\" = [1, 1] }";
             let (before, _) = SMALL.split_once("[short]").expect("a part");
             let text = format!("{before}[{scale}]\n{of}");

@@ -203,6 +203,7 @@ pub(crate) fn compare(verb: &LabCompare) -> Result {
         of: find(&verb.of)?,
         to: find(&verb.to)?,
         at: Point::default(),
+        unequal: Vec::new(),
     };
     let runs = gather(&scenario, &verb.experiment.folder, 1, false)?;
     let outcome = Outcome::new(&scenario, runs);

@@ -1,0 +1,96 @@
+//! What a scenario compares: points with each other, and its own numbers with those that papers printed.
+
+use super::value::{Point, Value};
+use serde::Deserialize;
+
+/// Two values of one parameter, all else equal, seed by seed.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    pub name: String,
+    pub metric: String,
+    pub vary: String,
+    pub of: Value,
+    pub to: Value,
+    #[serde(default)]
+    pub at: Point,
+    /// In which promises the two points differ on purpose.
+    #[serde(default)]
+    pub unequal: Vec<String>,
+}
+
+/// What of a printed number is held against ours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Claim {
+    /// The ratio is on the printed side of 1.
+    Sign,
+    /// The same of schemes that a paper ranks.
+    Order,
+    /// The ratio is the printed one, within 25%.
+    Factor,
+    /// The ratio is 1, within 5%.
+    Equal,
+    /// An absolute number, shown next to ours and never judged.
+    Value,
+}
+
+impl Claim {
+    pub fn name(self) -> &'static str {
+        match self {
+            Claim::Sign => "sign",
+            Claim::Order => "order",
+            Claim::Factor => "factor",
+            Claim::Equal => "equal",
+            Claim::Value => "value",
+        }
+    }
+}
+
+/// A number that a paper printed, and what it is compared with: the ratio of two metrics of one run, or of
+/// one metric of two runs; of a [`Claim::Value`] one metric of one run.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Printed {
+    pub what: String,
+    /// The paper, a comma, and the place in it.
+    pub source: String,
+    pub value: f64,
+    pub claim: Claim,
+    /// `restripe lab verify` runs it.
+    #[serde(default)]
+    pub headline: bool,
+    /// Why it does not hold, and the scenario that shows this.
+    #[serde(default)]
+    pub note: String,
+    /// The ratio of these two metrics of the same run; the second may be left out where runs are compared.
+    pub metric: String,
+    #[serde(default)]
+    pub over: String,
+    /// In place of a second metric: the first one at two values of a parameter, seed by seed.
+    #[serde(default)]
+    pub between: Option<Between>,
+    #[serde(default)]
+    pub at: Point,
+    /// In which promises the two points differ on purpose.
+    #[serde(default)]
+    pub unequal: Vec<String>,
+}
+
+/// Two values of a parameter.
+#[derive(Clone, PartialEq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Between {
+    pub vary: String,
+    pub of: Value,
+    pub to: Value,
+}
+
+/// Sequential stopping, planned before the first run.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stopping {
+    /// Numbers of seeds, rising: after each, points that an undecided claim needs are run with the next. The
+    /// last is the cap.
+    pub looks: Vec<u64>,
+}
