@@ -10,7 +10,9 @@ use super::scheme::Scheme;
 use crate::replay::facts::Log;
 use crate::replay::link::LinkPlan;
 use crate::replay::simulated::replay;
-use crate::replay::stage::{ArrayPlan, CodeCachePlan, Stage, SurrogatePlan, copies_of, size_bytes};
+use crate::replay::stage::{
+    ArrayPlan, CodeCachePlan, Stage, SurrogatePlan, copies_of, rows_of_a_region, size_bytes,
+};
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::files;
 use restripe_array::cache::Rule;
@@ -71,6 +73,10 @@ pub struct ArraySettings {
     /// that nobody asks.
     #[serde(default)]
     pub region_rows: u64,
+    /// In its place, the number of regions, whatever the array's size: a small array then marks as often as a
+    /// large one that has as many; 0: `region_rows` says.
+    #[serde(default)]
+    pub regions: u64,
     pub drive: String,
     /// Spares that are there from the start, and take the place of the failed member at once; 0: one that comes when the
     /// array has been degraded for a while, or is there from the start where members have room for partitions.
@@ -387,7 +393,7 @@ impl Settings {
         let skew = array.skew(members)?;
         let spare_partitions = array.form()?.spare_partitions;
         let limits = self.rebuild.limits(skew);
-        let plan = ArrayPlan {
+        let mut plan = ArrayPlan {
             level: set_level,
             skew,
             grown: array.history(set_level)?,
@@ -417,6 +423,11 @@ impl Settings {
             surrogate: self.surrogate(scheme.redirect)?,
         };
         check_form(&plan)?;
+        match (array.regions, plan.region_rows) {
+            (0, _) => {}
+            (_, Some(_)) => return Err("array.regions replaces array.region_rows".into()),
+            (regions, None) => plan.region_rows = Some(rows_of_a_region(&plan, regions)?),
+        }
         Ok(plan)
     }
 
@@ -1007,6 +1018,24 @@ mod tests {
     }
 
     #[test]
+    fn regions_are_as_many_as_are_asked_for_whatever_the_size() {
+        let with = |mib: i64, regions: i64, rows: i64| {
+            let values = [
+                ("array.member_mib", Value::Whole(mib)),
+                ("array.regions", Value::Whole(regions)),
+                ("array.region_rows", Value::Whole(rows)),
+            ];
+            Ok::<_, String>(cell(&point_with(&values), 1)?.settings.plan()?.region_rows)
+        };
+        // Chunks of 64 KiB: 16 rows a MiB.
+        assert_eq!(with(10240, 160, 0), Ok(Some(1024)));
+        assert_eq!(with(512, 160, 0), Ok(Some(52)));
+        assert_eq!(with(512, 0, 7), Ok(Some(7)));
+        assert_eq!(with(512, 0, 0), Ok(None));
+        assert!(with(512, 160, 7).is_err_and(|told| told.contains("replaces")));
+    }
+
+    #[test]
     fn a_read_cache_is_known_by_size_and_rule() {
         let with = |mib: f64, rule: &str| {
             let rule = Value::Text(rule.into());
@@ -1077,7 +1106,12 @@ mod tests {
     fn an_array_has_grown_as_its_name_says() {
         let with = |name: &str, level: &str| {
             let [level, name] = [level, name].map(|text| Value::Text(text.into()));
-            let mut point = point_with(&[("array.level", level), ("array.grown", name)]);
+            let none = Value::Text("none".into());
+            let mut point = point_with(&[
+                ("array.level", level),
+                ("array.grown", name),
+                ("array.write_hole", none),
+            ]);
             point.remove("array.members");
             let plan = cell(&point, 1)?.settings.plan()?;
             Ok::<_, String>((plan.members, plan.grown))

@@ -14,9 +14,6 @@ pub struct Comparison {
     pub to: Value,
     #[serde(default)]
     pub at: Point,
-    /// In which promises the two points differ on purpose.
-    #[serde(default)]
-    pub unequal: Vec<String>,
 }
 
 /// What of a printed number is held against ours.
@@ -72,9 +69,6 @@ pub struct Printed {
     pub between: Option<Between>,
     #[serde(default)]
     pub at: Point,
-    /// In which promises the two points differ on purpose.
-    #[serde(default)]
-    pub unequal: Vec<String>,
 }
 
 /// Two values of a parameter.

@@ -6,6 +6,7 @@
 //! | [`scenario`] | the file: fixed parameters with their origins, the sweep, the output, the numbers that papers printed |
 //! | [`value`] | a parameter's value |
 //! | [`claim`] | what is compared, and with which numbers that papers printed |
+//! | [`fair`] | whether two sides of a comparison promise the same |
 //! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
@@ -19,6 +20,7 @@
 
 pub mod cell;
 pub mod claim;
+pub mod fair;
 pub mod figure;
 pub mod form;
 pub mod metric;

@@ -198,7 +198,6 @@ impl<'a> Outcome<'a> {
             of: between.of.clone(),
             to: between.to.clone(),
             at: printed.at.clone(),
-            unequal: printed.unequal.clone(),
         };
         let one = |compared: Compared| Beside {
             printed: printed.clone(),

@@ -128,6 +128,9 @@ pub struct Scenario {
     pub verify: Option<Short>,
     /// Numbers of seeds after which undecided claims get more of them.
     pub stopping: Option<Stopping>,
+    /// Promises in which the sides of its comparisons differ on purpose: see [`super::fair`].
+    #[serde(default)]
+    pub unequal: Vec<String>,
     /// Metrics of the table.
     pub table: Vec<String>,
     #[serde(default, rename = "figure")]
@@ -171,10 +174,10 @@ impl BuiltIn {
 const BUILT_IN: BuiltIn = BuiltIn(texts![
     "../../../../scenarios/":
     "rebuild-cost", "levels", "width", "chunk", "own-trace", "orders", "streams", "goals",
-    "ido", "pr-vs-ido", "ido-surrogate", "ido-raid6", "ido-throttle", "ido-zone", "ido-chunk", "ido-disks",
+    "ido", "ido-load", "pr-vs-ido", "ido-surrogate", "ido-raid6", "ido-throttle", "ido-zone", "ido-chunk", "ido-disks",
     "ido-locality", "ido-parts", "ido-rate", "ido-combined", "ido-regions", "ido-regions-rate", "ido-identifier",
     "ido-migration", "ido-own-trace", "ido-resync", "ido-remote",
-    "s2-offline", "s2-online", "s2-minimum", "s2-raid10", "s2-ido", "s2-spares", "s2-disks", "s2-writes",
+    "s2-offline", "s2-online", "s2-load", "s2-minimum", "s2-raid10", "s2-ido", "s2-spares", "s2-disks", "s2-writes",
     "s2-scrub", "s2-cache",
     "mcpod-offline", "mcpod-online", "mcpod-parts", "mcpod-ido", "mcpod-wide", "mcpod-after",
     "energy", "reraid", "reraid-cache", "reraid-clean", "reraid-destage", "reraid-groups", "reraid-parities",
@@ -476,7 +479,6 @@ impl Scenario {
                 of: of.clone(),
                 to: to.clone(),
                 at: BTreeMap::new(),
-                unequal: Vec::new(),
             }));
         }
         comparisons
@@ -577,9 +579,9 @@ mod tests {
             assert_eq!(printed(claim, "").expect(claim).claim.name(), claim);
         }
         assert!(printed("guess", "").is_err());
-        let more = "headline = true\nnote = \"n\"\nunequal = [\"hardware\"]";
+        let more = "headline = true\nnote = \"n\"";
         let line = printed("equal", more).expect("sound");
-        assert!(line.headline && line.note == "n" && line.unequal == ["hardware"]);
+        assert!(line.headline && line.note == "n");
     }
 
     #[test]

@@ -351,9 +351,17 @@ fn specs(plan: &ArrayPlan, preset: &Preset) -> (Spec, Option<Spec>) {
 
 /// Bytes that users of an array see.
 pub fn size_bytes(plan: &ArrayPlan) -> Result<u64, String> {
+    Ok(layout(plan)?.size_sectors() * SECTOR_BYTES)
+}
+
+/// Rows of each region of an array with this number of them.
+pub(crate) fn rows_of_a_region(plan: &ArrayPlan, regions: u64) -> Result<u64, String> {
+    Ok(layout(plan)?.rows().div_ceil(regions))
+}
+
+fn layout(plan: &ArrayPlan) -> Result<Layout, String> {
     let creation = spec(plan).create().map_err(|error| error.to_string())?;
-    let layout = Layout::new(creation.geometry).map_err(|error| format!("{error:?}"))?;
-    Ok(layout.size_sectors() * SECTOR_BYTES)
+    Layout::new(creation.geometry).map_err(|error| format!("{error:?}"))
 }
 
 fn spec(plan: &ArrayPlan) -> Spec {

@@ -9,7 +9,7 @@ use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::parameters::Grouped;
 use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
-use restripe_lab::experiment::{figure, metric, page};
+use restripe_lab::experiment::{fair, figure, metric, page};
 use restripe_lab::generate::preset;
 use restripe_lab::nearest;
 use restripe_lab::report::Table;
@@ -203,7 +203,6 @@ pub(crate) fn compare(verb: &LabCompare) -> Result {
         of: find(&verb.of)?,
         to: find(&verb.to)?,
         at: Point::default(),
-        unequal: Vec::new(),
     };
     let runs = gather(&scenario, &verb.experiment.folder, 1, false)?;
     let outcome = Outcome::new(&scenario, runs);
@@ -267,6 +266,7 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
     let mut scenario = load(&experiment.scenario)?;
     let scale = experiment.scale(&scenario);
     scenario = scenario.scaled(scale);
+    fair::check(&scenario).map_err(Failure::usage)?;
     scenario.seeds = experiment.seeds.unwrap_or(scenario.seeds);
     for set in &experiment.set {
         let (path, value) = set
