@@ -15,6 +15,7 @@ use crate::replay::stage::{
 };
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::files;
+use crate::trace::replicate::Replicate;
 use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
 use restripe_array::layout::{Geometry, Level, Rotation, Skew};
@@ -191,6 +192,9 @@ pub struct WorkloadSettings {
     /// Write ratio in place of the preset's; below 0: the preset's.
     #[serde(default = "own")]
     pub write_share: f64,
+    /// What seeds change of a trace.
+    #[serde(default)]
+    pub(crate) replicate: Replicate,
 }
 
 fn own() -> f64 {
@@ -774,7 +778,8 @@ impl Cell {
         let matters = |path: &&String| {
             !path.starts_with("rebuild.")
                 && !path.starts_with("phases.")
-                && !["workload.load", "workload.rate"].contains(&path.as_str())
+                && !["workload.load", "workload.rate", "workload.replicate"]
+                    .contains(&path.as_str())
         };
         let mut text = format!("results = {RESULTS_VERSION}\ncapacity\n");
         for path in self.point.keys().filter(matters) {

@@ -17,6 +17,7 @@ pub mod locality;
 mod members;
 mod options;
 mod reader;
+pub(crate) mod replicate;
 pub mod rtrace;
 pub mod shape;
 mod sort;
