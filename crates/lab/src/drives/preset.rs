@@ -1,8 +1,8 @@
 //! Drives by name: TOML in which every number has its source.
 //!
 //! No maker prints a zone table. So a preset has an outer and an inner density with zones of equal width
-//! between them, and the number of cylinders that the capacity needs. Skews follow from head switch and
-//! one-cylinder seek.
+//! between them, and the number of cylinders that the capacity needs. Skews are what a write needs to get to
+//! the next track: head switch or one-cylinder seek, and the settling after it.
 
 use crate::nearest::unknown;
 use restripe_sim::disk::flash::{Flash, FlashDrive};
@@ -295,14 +295,17 @@ impl MechanicalPreset {
 
     fn zone(&self, zone: u32, width: u32, slots: u32, turn_ns: u64) -> Result<Zone, String> {
         let slot_ms = turn_ns as f64 / 1e6 / f64::from(slots);
+        let switch_ms = self.head_switch_ms.value;
+        // The angle of a slot is rounded down: a track that begins a hair late is not missed.
+        let skew = |ms: f64| ((ms + self.write_settle_ms.value + 1e-5) / slot_ms).ceil();
         Ok(Zone {
             first_cylinder: zone * width,
             last_cylinder: (zone + 1) * width - 1,
             slots_per_track: slots,
             offset: 0.0,
             front: 0,
-            track_skew: (self.head_switch_ms.value / slot_ms).ceil(),
-            cylinder_skew: (self.one_cylinder_ms()? / slot_ms).ceil(),
+            track_skew: skew(switch_ms),
+            cylinder_skew: skew(switch_ms.max(self.one_cylinder_ms()?)),
             sparing: Sparing::None,
             slips: Vec::new(),
         })

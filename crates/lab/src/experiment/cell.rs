@@ -35,7 +35,7 @@ use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
 /// Counts the changes of the code after which an older run no longer is what the same settings give.
-pub const RESULTS_VERSION: u32 = 3;
+pub const RESULTS_VERSION: u32 = 4;
 /// A command that waits in a drive longer than this goes first, whatever the schedule.
 const PATIENCE_NS: u64 = 500_000_000;
 const SECOND: u64 = 1_000_000_000;

@@ -7,6 +7,7 @@ mod generate_presets;
 mod lab_experiments;
 mod lab_schemes;
 mod lab_worlds;
+mod physics;
 mod reliability;
 mod shared;
 mod trace_fuzz;

@@ -9,14 +9,18 @@
 //! |---|---|---|
 //! | idle | no work is left | a command or a cached write needs the arm |
 //! | reading ahead | a read's last block has passed | the segment is full, a track or cylinder ends, or the arm is needed |
-//! | writing out | the arm is free and a cached write is due | its last block has passed: nothing interrupts it |
+//! | writing out | the arm is free and a cached write is due | a segment's worth has passed, or all there is |
+//!
+//! The model checks itself as it writes: `conserved.rs`, `write_cache.rs`.
 //!
 //! After Ruemmler and Wilkes 1994 and the parameter set of Bucy et al. 2008 (DiskSim 4.0). Unlike DiskSim,
 //! there is no bus arbitration, and requests do not wait for sectors event by event.
 
+use super::conserved::Written;
 use super::geometry::{Geometry, Layout, Place};
 use super::seek::{SeekCurve, SeekTable};
-use std::collections::VecDeque;
+use super::write_cache::WriteCache;
+use std::ops::Range;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Access {
@@ -54,6 +58,10 @@ impl Command {
 
     fn end(&self) -> u64 {
         self.block + u64::from(self.blocks)
+    }
+
+    fn range(&self) -> Range<u64> {
+        self.block..self.end()
     }
 }
 
@@ -119,7 +127,8 @@ pub struct Cache {
     pub on_write: OnWrite,
     /// Writes end when the drive has their data.
     pub write_back: bool,
-    /// Writes that may be waiting to be written out.
+    /// Segments that may hold writes which are not written out. Writes that follow one another share them;
+    /// others have one each.
     pub write_segments: u32,
     /// A cached write is left alone for so long before it is written out.
     pub write_delay_ns: u64,
@@ -164,6 +173,10 @@ pub struct Work {
     pub seek_ns: u64,
     pub rotate_ns: u64,
     pub transfer_ns: u64,
+    /// Blocks of commands that ended when they were in the write cache.
+    pub cached_blocks: u64,
+    /// Blocks that the head has passed over or is about to pass over to write them.
+    pub written_blocks: u64,
 }
 
 struct Segment {
@@ -189,6 +202,8 @@ struct Stream {
 struct Pass {
     /// The head was on the track.
     ready: u64,
+    /// The first block began to pass.
+    begin: u64,
     /// The first block had passed.
     first: u64,
     last: u64,
@@ -196,13 +211,6 @@ struct Pass {
     passed: u32,
     /// Blocks of the same track before the first.
     before: u32,
-}
-
-#[derive(Clone, Copy)]
-struct Dirty {
-    block: u64,
-    end: u64,
-    due: u64,
 }
 
 pub struct Mechanical {
@@ -222,9 +230,8 @@ pub struct Mechanical {
     stream: Option<Stream>,
     segments: Vec<Segment>,
     uses: u64,
-    dirty: VecDeque<Dirty>,
-    /// A cached write is being written out until `free_at`.
-    writing_out: Option<Dirty>,
+    unwritten: WriteCache,
+    written: Written,
     work: Work,
 }
 
@@ -249,8 +256,8 @@ impl Mechanical {
             stream: None,
             segments: Vec::with_capacity(drive.cache.segments as usize + 1),
             uses: 0,
-            dirty: VecDeque::with_capacity(drive.cache.write_segments as usize + 1),
-            writing_out: None,
+            unwritten: WriteCache::new(drive.cache.write_segments, drive.cache.segment_blocks),
+            written: Written::default(),
             work: Work::default(),
             drive,
         })
@@ -294,34 +301,60 @@ impl Mechanical {
         let start = now.max(self.done_at);
         self.advance(start);
         let mut at = start;
-        while let Some(dirty) = self.dirty.pop_front() {
-            self.write_out(self.free_at.max(start), dirty);
-            at = at.max(self.free_at);
+        let (left, before) = (self.unwritten.blocks(), self.work.written_blocks);
+        let under_way = self.unwritten.under_way();
+        while let Some(target) = self.run_out(at) {
+            at = at.max(self.written_until(target));
         }
-        if self.writing_out.take().is_some() {
-            at = at.max(self.free_at);
-        }
+        let written = self.work.written_blocks - before + under_way;
+        assert_eq!(written, left, "a flush writes what is left, once");
         self.done_at = at;
         at
     }
 
-    /// How long the arm and the platter would take to bring a command's first block under the head, from `now`: not at
-    /// all, if the cache serves the command or takes it in.
+    /// How long the arm and the platter would take to bring a command's first block under the head, from
+    /// `now`: not at all, if the cache serves the command or takes it in, or the head reads these blocks already. A
+    /// write that a full cache would take in counts the time until there is room for it. As of the time up to
+    /// which [`Mechanical::advance`] has brought the drive.
     pub fn positioning(&self, now: u64, command: Command) -> u64 {
         if self.needs_no_arm(command) {
             return 0;
         }
-        let place = self.geometry.locate(command.block);
-        let ready = now.max(self.free_at) + self.travel(place, command.access);
-        self.next_pass(place.angle_ns, ready) - now
+        let caches = command.access == Access::Write && self.may_cache(command);
+        match self
+            .unwritten
+            .enough_for(&command.range())
+            .filter(|_| caches)
+        {
+            Some(enough) => self.room_at(now, enough) - now,
+            None => self.under_head(now, command.block, command.access) - now,
+        }
+    }
+
+    /// When `block` begins to pass, if the arm goes there next.
+    fn under_head(&self, now: u64, block: u64, access: Access) -> u64 {
+        let place = self.geometry.locate(block);
+        let ready = now.max(self.free_at) + self.travel(place, access);
+        self.next_pass(place.angle_ns, ready)
+    }
+
+    /// When the write cache's first extent will have been written up to `enough`, if the arm does that next.
+    fn room_at(&self, now: u64, enough: u64) -> u64 {
+        let (block, at) = match self.unwritten.out() {
+            Some(out) => self.follow(out.block, out.at, out.until.min(enough), u64::MAX / 4),
+            None => match self.unwritten.next_run() {
+                Some((block, _)) => (block, self.under_head(now, block, Access::Write)),
+                None => return now,
+            },
+        };
+        let place = self.geometry.locate(block.min(self.geometry.blocks() - 1));
+        at.max(now) + self.transfer(place, enough.saturating_sub(block))
     }
 
     fn needs_no_arm(&self, command: Command) -> bool {
         match command.access {
-            Access::Read => self.holding(command).is_some(),
-            Access::Write => {
-                self.may_cache(command) && (self.joins(command) || self.has_write_segment())
-            }
+            Access::Read => self.holding(command).is_some() || self.is_reading(command),
+            Access::Write => self.may_cache(command) && self.unwritten.has_room(&command.range()),
         }
     }
 
@@ -332,31 +365,70 @@ impl Mechanical {
 
     // ------------------------------------------------------------------------------------------- background
 
-    /// Brings what the drive does by itself up to `now`.
-    fn advance(&mut self, now: u64) {
-        if self.free_at <= now {
-            self.writing_out = None;
-        }
-        while let Some(dirty) = self.dirty.front().copied() {
-            let from = self.free_at.max(dirty.due);
-            if from >= now {
+    /// Brings what the drive does by itself up to `now`, which no later call may be before: so a choice among
+    /// commands finds the drive as the command does that is then served.
+    pub fn advance(&mut self, now: u64) {
+        loop {
+            if let Some(out) = self.unwritten.out() {
+                let (block, at) = self.follow(out.block, out.at, out.until, now);
+                self.unwritten.passed(block, at);
+                if block < out.until {
+                    break;
+                }
+            }
+            let due = self.unwritten.due().map(|due| self.free_at.max(due));
+            let Some(from) = due.filter(|from| *from < now) else {
                 break;
-            }
-            self.dirty.pop_front();
-            self.write_out(from, dirty);
-            if self.free_at > now {
-                self.writing_out = Some(dirty);
-            }
+            };
+            self.run_out(from);
         }
         if let Some(stream) = self.stream.take() {
             self.stream = Some(self.run_to(stream, now));
         }
     }
 
-    fn write_out(&mut self, from: u64, dirty: Dirty) {
+    /// Writes out a segment's worth of what has waited longest, unless one is under way: the block behind it.
+    fn run_out(&mut self, from: u64) -> Option<u64> {
+        if let Some(out) = self.unwritten.out() {
+            return Some(out.until);
+        }
+        let (block, until) = self.unwritten.next_run()?;
+        let from = from.max(self.free_at);
         self.stop_stream(from);
-        let pass = self.pass_over(from, dirty.block, dirty.end - dirty.block, Access::Write);
+        let pass = self.pass_over(from, block, until - block, Access::Write);
         self.free_at = pass.last;
+        self.unwritten.begin(until, pass.begin);
+        Some(until)
+    }
+
+    /// When the run under way has written all before `block`; the cache is as it is then.
+    fn written_until(&mut self, block: u64) -> u64 {
+        let out = self.unwritten.out().expect("a run is under way");
+        let (block, at) = self.follow(out.block, out.at, block.min(out.until), u64::MAX / 4);
+        self.unwritten.passed(block, at);
+        at
+    }
+
+    /// Where a write that comes to `block` at `at` is by `now`: the first block that has not passed, and when
+    /// it begins to.
+    fn follow(&self, block: u64, at: u64, until: u64, now: u64) -> (u64, u64) {
+        let (mut block, mut at) = (block, at);
+        while block < until && at < now {
+            let place = self.geometry.locate(block);
+            let run = u64::from(place.run).min(until - block);
+            let passed = self.passed_by(place, now - at).min(run);
+            block += passed;
+            at += self.transfer(place, passed);
+            if passed < run {
+                break;
+            }
+            if block < until {
+                let next = self.geometry.locate(block);
+                let ready = at + self.travel_between(place, next, Access::Write);
+                at = self.next_pass(next.angle_ns, ready);
+            }
+        }
+        (block, at)
     }
 
     /// The head leaves the track: what the stream has read until then stays.
@@ -403,12 +475,21 @@ impl Mechanical {
 
     /// Arm and head, from where they are to `place`.
     fn travel(&self, place: Place, access: Access) -> u64 {
+        let here = Place {
+            cylinder: self.cylinder,
+            surface: self.surface,
+            ..place
+        };
+        self.travel_between(here, place, access)
+    }
+
+    fn travel_between(&self, from: Place, place: Place, access: Access) -> u64 {
         let settle = match access {
             Access::Read => 0,
             Access::Write => self.drive.mechanism.write_settle_ns,
         };
-        let distance = self.cylinder.abs_diff(place.cylinder);
-        let switch = match self.surface == place.surface {
+        let distance = from.cylinder.abs_diff(place.cylinder);
+        let switch = match from.surface == place.surface {
             true => 0,
             false => self.drive.mechanism.head_switch_ns,
         };
@@ -429,6 +510,12 @@ impl Mechanical {
 
     fn transfer(&self, place: Place, blocks: u64) -> u64 {
         blocks * self.geometry.turn_ns() / u64::from(place.slots_per_track)
+    }
+
+    /// How many blocks pass in this time: as many as [`Mechanical::transfer`] takes no longer for.
+    fn passed_by(&self, place: Place, ns: u64) -> u64 {
+        let turn = self.geometry.turn_ns();
+        ((ns.min(turn) + 1) * u64::from(place.slots_per_track) - 1) / turn
     }
 
     /// When `block` begins to pass if the one before it ended at `at`.
@@ -453,11 +540,13 @@ impl Mechanical {
         let run = u64::from(place.run).min(blocks);
         self.hold(place);
         let (first, passed) = self.first_run(place, run, ready, at, access);
+        self.count(access, place, run, (at, passed));
         let last = self.pass_rest(block + run, block + blocks, passed, access);
         self.work.transfer_ns += last.saturating_sub(at);
         let slots = (at - ready) * u64::from(place.slots_per_track) / self.geometry.turn_ns();
         Pass {
             ready,
+            begin: at,
             first,
             last,
             passed: slots as u32,
@@ -483,10 +572,22 @@ impl Mechanical {
             at = self.next_start(block, end, at, access);
             let place = self.geometry.locate(block);
             let run = u64::from(place.run).min(end - block);
+            let begin = at;
             at += self.transfer(place, run);
+            self.count(access, place, run, (begin, at));
             block += run;
         }
         at
+    }
+
+    /// Checks what passes in a write against the platter.
+    fn count(&mut self, access: Access, place: Place, blocks: u64, times: (u64, u64)) {
+        if access == Access::Write {
+            self.work.written_blocks += blocks;
+            let turn = self.geometry.turn_ns();
+            self.written
+                .pass(place.slots_per_track, turn, blocks, times);
+        }
     }
 
     // --------------------------------------------------------------------------------------------- reads
@@ -555,6 +656,12 @@ impl Mechanical {
         };
         stream.block < stream.limit
             && (command.block <= stream.block || track(stream.block) == track(command.block))
+    }
+
+    /// The read-ahead under way has read a command's first block, or comes to it now.
+    fn is_reading(&self, command: Command) -> bool {
+        let stream = self.stream.as_ref();
+        stream.is_some_and(|one| command.block <= one.block && self.will_read(one, command))
     }
 
     fn read_from_stream(&mut self, ready: u64, stream: Stream, command: Command) -> u64 {
@@ -715,17 +822,6 @@ impl Mechanical {
         cache.write_back && !command.durable && command.blocks <= cache.segment_blocks
     }
 
-    /// A write goes on where the last one in the cache ended.
-    fn joins(&self, command: Command) -> bool {
-        let last = self.dirty.back();
-        last.is_some_and(|last| last.end == command.block)
-    }
-
-    fn has_write_segment(&self) -> bool {
-        let most = self.drive.cache.write_segments.max(1) as usize;
-        self.dirty.len() + usize::from(self.writing_out.is_some()) < most
-    }
-
     /// What segments hold of overwritten blocks is no longer true.
     fn forget(&mut self, command: Command) {
         let (from, to) = (command.block, command.end());
@@ -751,35 +847,24 @@ impl Mechanical {
     }
 
     fn write_to_cache(&mut self, now: u64, command: Command) -> u64 {
-        let joins = self.joins(command);
-        let start = if joins { now } else { self.wait_for_room(now) };
+        let start = self.wait_for_room(now, command);
         let overhead = self.drive.overheads.write_cached_ns[self.last as usize];
         let received = start + overhead + self.bus_write(command);
-        match self.dirty.back_mut() {
-            Some(last) if joins => last.end = command.end(),
-            _ => self.dirty.push_back(Dirty {
-                block: command.block,
-                end: command.end(),
-                due: start + overhead + self.drive.cache.write_delay_ns,
-            }),
-        }
+        let due = start + overhead + self.drive.cache.write_delay_ns;
+        self.unwritten.take(&command.range(), due);
+        self.work.cached_blocks += u64::from(command.blocks);
         if self.drive.cache.reads_hit_writes {
             self.segment_for(command.block, command.end());
         }
         received + self.drive.overheads.write_done_ns
     }
 
-    /// When a write segment is free.
-    fn wait_for_room(&mut self, now: u64) -> u64 {
+    /// When the write cache has room for a command: block by block, as the platter takes what waits longest.
+    fn wait_for_room(&mut self, now: u64, command: Command) -> u64 {
         let mut at = now;
-        while !self.has_write_segment() {
-            if self.writing_out.take().is_some() {
-                at = at.max(self.free_at);
-            } else if let Some(dirty) = self.dirty.pop_front() {
-                let from = at.max(self.free_at);
-                self.write_out(from, dirty);
-                self.writing_out = Some(dirty);
-            }
+        while let Some(enough) = self.unwritten.enough_for(&command.range()) {
+            self.run_out(at);
+            at = at.max(self.written_until(enough));
         }
         at
     }

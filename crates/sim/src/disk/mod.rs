@@ -5,6 +5,7 @@
 //! sent, and no others. A [`Device`] computes the time of an operation, so that mechanical and power models
 //! can replace [`Simple`].
 
+mod conserved;
 pub mod flash;
 pub mod geometry;
 pub mod mechanical;
@@ -12,6 +13,7 @@ pub mod power;
 pub mod queue;
 pub mod seek;
 pub mod served;
+mod write_cache;
 
 use crate::fault::Faults;
 use crate::image::Image;

@@ -24,7 +24,11 @@ pub enum Policy {
 pub trait Server {
     /// Serves a command from `now`; says when it completes.
     fn serve(&mut self, now: u64, command: Command) -> u64;
-    /// How long positioning for a command would take.
+    /// Brings what it does by itself up to `now`, where a choice is made.
+    fn reach(&mut self, now: u64) {
+        let _ = now;
+    }
+    /// How long positioning for a command would take, from the time reached.
     fn positioning(&self, now: u64, command: Command) -> u64;
     /// The block that the arm is nearest to.
     fn arm(&self) -> u64;
@@ -33,6 +37,10 @@ pub trait Server {
 impl Server for Mechanical {
     fn serve(&mut self, now: u64, command: Command) -> u64 {
         self.service(now, command)
+    }
+
+    fn reach(&mut self, now: u64) {
+        self.advance(now);
     }
 
     fn positioning(&self, now: u64, command: Command) -> u64 {
@@ -136,6 +144,7 @@ impl<S: Server> Queue<S> {
         if self.waiting.is_empty() {
             return;
         }
+        self.server.reach(now);
         let (waiting, upward) = (&self.waiting, &mut self.upward);
         let index = choose(self.policy, &self.server, now, waiting, upward);
         let next = self.waiting.remove(index);

@@ -111,6 +111,10 @@ impl Server for HardDisk {
         self.service(now, command)
     }
 
+    fn reach(&mut self, now: u64) {
+        self.drive.advance(now);
+    }
+
     fn positioning(&self, now: u64, command: Command) -> u64 {
         self.drive.positioning(now, command)
     }
@@ -148,6 +152,7 @@ impl Device for HardDisk {
                 command,
             });
         }
+        self.drive.advance(now.0);
         let (waiting, upward) = (&self.waiting, &mut self.upward);
         choose(self.policy, &self.drive, now.0, waiting, upward)
     }

@@ -221,6 +221,69 @@ fn a_write_cache_hides_the_medium_until_it_is_full() {
     assert_eq!(drive.flush(flushed), flushed);
 }
 
+/// Writes that join one another, and writes that do not, for five simulated minutes: what is in the cache is never more than
+/// it has, and what the platter has taken is never more than it brings by. Both are counted here, by the drive's own clock.
+#[test]
+fn a_write_cache_holds_what_it_has_however_its_writes_lie() {
+    for (what, stride) in [("one stream", 0), ("with gaps", 40), ("scattered", 999_983)] {
+        let mut cached = drive();
+        cached.cache.write_back = true;
+        let most = u64::from(cached.cache.write_segments * cached.cache.segment_blocks);
+        let media = 400.0 * 512.0 / 8_333_333.0;
+        let mut drive = mechanical(cached);
+        let room = drive.geometry().blocks() - 1_000;
+        let (mut now, mut block, mut index) = (0, 0, 0);
+        while now < 300_000_000_000 {
+            now = drive.service(now, write(block, 64));
+            index += 1;
+            let gap = if index % 5 == 0 { stride } else { 0 };
+            block = (block + 64 + gap) % room;
+            let work = drive.work();
+            assert_eq!(work.cached_blocks, 64 * index, "{what}");
+            let on_medium = media * now as f64 / 512.0;
+            let taken = work.cached_blocks as f64 - most as f64;
+            assert!(
+                taken <= on_medium,
+                "{what}: {taken} by {now}, not {on_medium}"
+            );
+        }
+        let flushed = drive.flush(now);
+        let work = drive.work();
+        assert_eq!(work.written_blocks, work.cached_blocks, "{what}");
+        assert!(
+            flushed < now + 4_000_000_000,
+            "{what}: one flush writes what is left"
+        );
+    }
+}
+
+/// The drive's own word of what a write costs: nothing where the cache has room, and then its service needs no more than
+/// its overhead and the bus.
+#[test]
+fn a_write_that_needs_no_positioning_does_not_wait() {
+    let mut cached = drive();
+    cached.cache.write_back = true;
+    let mut drive = mechanical(cached);
+    let mut rng = Rng::new(8);
+    let (mut now, mut block, mut free, mut waited) = (0, 0, 0, 0);
+    for index in 0..20_000 {
+        if index % 7 == 0 {
+            block = rng.below(100_000) * 8;
+        }
+        let command = write(block, 32);
+        drive.advance(now);
+        let positioning = drive.positioning(now, command);
+        let done = drive.service(now, command);
+        let waits = done > now + 100_000 + 32 * 2_000;
+        assert_eq!(positioning > 0, waits, "write {index}");
+        free += u64::from(!waits);
+        waited += u64::from(waits);
+        block += 32;
+        now = done + rng.below(4_000_000);
+    }
+    assert!(free > 1_000 && waited > 1_000, "{free} {waited}");
+}
+
 /// A forced write costs what it costs with the cache off, and what waits in the cache goes on waiting.
 #[test]
 fn a_forced_write_passes_the_write_cache() {
@@ -485,12 +548,12 @@ fn streamed(policy: Policy) -> (Vec<u64>, f64) {
 #[test]
 fn positioning_time_first_leaves_a_stream_of_cached_writes_whole() {
     let (writes, rate) = streamed(Policy::Sptf {
-        patience_ns: 500_000_000,
+        patience_ns: 2_000_000_000,
     });
     assert!(writes.is_sorted(), "the stream is served in order");
     let (_, look) = streamed(Policy::Look);
     assert!(
-        rate > 0.9 * look,
+        rate > 0.8 * look,
         "{rate} commands a second, {look} by look"
     );
 }
