@@ -30,19 +30,10 @@ impl Table {
 
     /// Columns aligned: the first to the left, the others to the right.
     pub fn text(&self) -> String {
-        let shown = |row: &Vec<String>| -> Vec<String> {
-            row.iter().map(|cell| shown(cell).to_string()).collect()
-        };
-        let rows = std::iter::once(&self.heading).chain(&self.rows);
-        let rows: Vec<Vec<String>> = rows.map(shown).collect();
-        let lines = || rows.iter();
-        let width = |column: usize| {
-            let lengths = lines().map(|row| row[column].chars().count());
-            lengths.max().unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..self.heading.len()).map(width).collect();
+        let rows = self.shown();
+        let widths = self.widths(&rows);
         let mut out = String::new();
-        for row in lines() {
+        for row in &rows {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 // Writing to a string cannot fail, here and below.
@@ -57,6 +48,51 @@ impl Table {
         out
     }
 
+    /// In at most this many columns where that can be: the widest columns are broken at words. Columns of numbers are
+    /// aligned to the right.
+    pub fn text_within(&self, most: usize) -> String {
+        let rows = self.shown();
+        let mut widths = self.widths(&rows);
+        let least = |column: usize| {
+            let words = rows.iter().flat_map(|row| row[column].split(' '));
+            words.map(|word| word.chars().count()).max().unwrap_or(0)
+        };
+        let least: Vec<usize> = (0..widths.len()).map(least).collect();
+        let taken =
+            |widths: &[usize]| widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
+        while taken(&widths) > most {
+            let breakable = (0..widths.len()).filter(|column| widths[*column] > least[*column]);
+            let Some(widest) = breakable.max_by_key(|column| widths[*column]) else {
+                break;
+            };
+            widths[widest] -= 1;
+        }
+        let number =
+            |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || "-<".contains(c));
+        let right = |column: usize| rows.iter().skip(1).all(|row| number(&row[column]));
+        let right: Vec<bool> = (0..widths.len())
+            .map(|column| column > 0 && right(column))
+            .collect();
+        rows.iter()
+            .map(|row| lines_of(row, &widths, &right))
+            .collect()
+    }
+
+    /// The heading and the rows, with what a terminal must not get replaced.
+    fn shown(&self) -> Vec<Vec<String>> {
+        let rows = std::iter::once(&self.heading).chain(&self.rows);
+        let cells = |row: &Vec<String>| row.iter().map(|cell| shown(cell).to_string()).collect();
+        rows.map(cells).collect()
+    }
+
+    fn widths(&self, rows: &[Vec<String>]) -> Vec<usize> {
+        let width = |column: usize| {
+            let lengths = rows.iter().map(|row| row[column].chars().count());
+            lengths.max().unwrap_or(0)
+        };
+        (0..self.heading.len()).map(width).collect()
+    }
+
     pub(crate) fn html(&self) -> String {
         let cells = |row: &[String], tag: &str| -> String {
             let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escape(cell));
@@ -69,6 +105,46 @@ impl Table {
         out.push_str("</table>\n");
         out
     }
+}
+
+/// The lines of a row whose cells are broken at words.
+fn lines_of(row: &[String], widths: &[usize], right: &[bool]) -> String {
+    let cells: Vec<Vec<String>> = row
+        .iter()
+        .zip(widths)
+        .map(|(cell, width)| broken(cell, *width))
+        .collect();
+    let height = cells.iter().map(Vec::len).max().unwrap_or(0);
+    let mut out = String::new();
+    for nth in 0..height {
+        let mut line = String::new();
+        for ((cell, width), right) in cells.iter().zip(widths).zip(right) {
+            let part = cell.get(nth).map_or("", String::as_str);
+            let _ = match right {
+                true => write!(line, "{part:>width$}  "),
+                false => write!(line, "{part:<width$}  "),
+            };
+        }
+        out.push_str(line.trim_end());
+        out.push('\n');
+    }
+    out
+}
+
+/// A text in lines of at most this width, unless a word is longer.
+fn broken(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        let length = |line: &String| line.chars().count() + 1 + word.chars().count();
+        match lines.last_mut() {
+            Some(line) if length(line) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_string()),
+        }
+    }
+    lines
 }
 
 /// Throughput and latency by phase.
@@ -183,6 +259,34 @@ impl Page<'_> {
 mod tests {
     use super::*;
     use crate::latency::Op;
+
+    #[test]
+    fn long_cells_are_broken_at_words_and_numbers_are_aligned_to_the_right() {
+        let mut table = Table::new("what|value|verdict");
+        let row = |what: &str, value: &str, verdict: &str| [what, value, verdict].map(String::from);
+        table.row(row(
+            "rebuild time of WorkOut over IDO under fin1",
+            "1.2",
+            "holds",
+        ));
+        table.row(row("response", "10", "one run (agrees)"));
+        let shown = table.text_within(40);
+        let wanted = "what              value  verdict\n\
+                      rebuild time of     1.2  holds\n\
+                      WorkOut over IDO\n\
+                      under fin1\n\
+                      response             10  one run\n\
+                      \u{20}                        (agrees)\n";
+        assert_eq!(shown, wanted);
+        // Words are not broken: it is as narrow as it can be.
+        assert!(
+            table
+                .text_within(1)
+                .lines()
+                .any(|line| line.starts_with("response"))
+        );
+        assert!(table.text_within(200).lines().count() == 3);
+    }
 
     #[test]
     fn columns_are_aligned() {

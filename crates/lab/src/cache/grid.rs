@@ -9,10 +9,14 @@
 
 use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
 use crate::experiment::cell::level;
+use crate::experiment::judged::{BySeed, Judged, Repeated, judge, printed};
+use crate::experiment::outcome::judged_table;
 use crate::experiment::parameters::{Grouped, Groups, Keys};
 use crate::experiment::scenario::{self, BuiltIn, Point, Scale, Scenario, Value};
 use crate::experiment::statistics::{Estimate, ratio};
+use crate::experiment::verdict::{Test, Tested, family};
 use crate::generate::{Generator, Parameters, preset};
+use crate::nearest;
 use crate::report::Table;
 use crate::threads::over;
 use crate::trace::{BLOCK_BYTES, Options, Requests, open};
@@ -20,6 +24,7 @@ use restripe_array::cache::{Rule, Ties};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Range;
 use std::path::Path;
 
 const BUILT_IN: BuiltIn = BuiltIn(texts![
@@ -224,13 +229,9 @@ impl Cell {
         ratio(&pairs)
     }
 
-    /// `less`, `more`, or `-` where the interval does not say.
+    /// `less`, `more`, or `undecided`, of a cell that is alone in its family.
     pub fn says(&self) -> &'static str {
-        match self.ratio() {
-            Some(found) if found.high < 1.0 => "less",
-            Some(found) if found.low > 1.0 => "more",
-            _ => "-",
-        }
+        says(std::slice::from_ref(self))[0]
     }
 
     pub fn over_bound(&self) -> usize {
@@ -242,6 +243,65 @@ impl Cell {
     }
 }
 
+/// What the ratio of each cell is found to be, all tested as one family.
+fn says(cells: &[Cell]) -> Vec<&'static str> {
+    let test = |cell: &Cell| Some(Test::side_of_one(cell.ratio()?, 1));
+    let tests: Vec<Option<Test>> = cells.iter().map(test).collect();
+    let says = |(tested, cell): (Option<Tested>, &Cell)| match (tested, cell.ratio()) {
+        (Some(tested), Some(found)) if tested.is_decided() && found.mean < 1.0 => "less",
+        (Some(tested), Some(_)) if tested.is_decided() => "more",
+        (Some(_), _) => "undecided",
+        (None, _) => "one run",
+    };
+    family(&tests).into_iter().zip(cells).map(says).collect()
+}
+
+/// What a printed number may be compared with: of the base rule and of its VDF version.
+type Metric = (&'static str, fn(&Pair) -> f64);
+
+const METRICS: [Metric; 4] = [
+    ("base.rgr", |pair| pair.base.rgr()),
+    ("vdf.rgr", |pair| pair.vdf.rgr()),
+    ("base.miss_ratio", |pair| pair.base.miss_ratio()),
+    ("vdf.miss_ratio", |pair| pair.vdf.miss_ratio()),
+];
+
+fn metric(name: &str) -> Option<fn(&Pair) -> f64> {
+    let found = METRICS.iter().find(|(known, _)| *known == name);
+    found.map(|(_, value)| *value)
+}
+
+impl Repeated for Cell {
+    fn point(&self) -> &Point {
+        &self.point
+    }
+
+    fn by_seed(&self, name: &str) -> Option<BySeed> {
+        let value = metric(name)?;
+        let all = self.pairs.iter().map(|pair| (pair.seed, value(pair)));
+        Some(all.collect())
+    }
+
+    fn is_saturated(&self, _: &str) -> bool {
+        false
+    }
+
+    fn is_one_run(&self) -> bool {
+        let [first, others @ ..] = self.pairs.as_slice() else {
+            return true;
+        };
+        let same = |pair: &Pair| pair.base == first.base && pair.vdf == first.vdf;
+        others.iter().all(same)
+    }
+}
+
+/// Printed numbers of a grid with those of its cells, judged as one family.
+fn judged(scenario: &Scenario, cells: &[Cell]) -> Vec<Judged> {
+    let mut lines = printed(scenario, cells);
+    judge(&mut lines.iter_mut().collect::<Vec<_>>());
+    lines
+}
+
 /// Runs a grid at a scale, over so many threads; its traces lie in the folder. The order of the cells is the scenario's.
 pub fn run(
     scenario: Scenario,
@@ -251,8 +311,24 @@ pub fn run(
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> Result<Vec<Cell>, String> {
     let scenario = scenario.scaled(scale);
-    let points = scenario.points();
-    let passes = passes(&points, scenario.seeds)?;
+    run_at(
+        scenario.points(),
+        0..scenario.seeds,
+        folder,
+        threads,
+        progress,
+    )
+}
+
+/// Runs points with these seeds.
+pub fn run_at(
+    points: Vec<Point>,
+    seeds: Range<u64>,
+    folder: &Path,
+    threads: usize,
+    progress: &(dyn Fn(usize, usize) + Sync),
+) -> Result<Vec<Cell>, String> {
+    let passes = passes(&points, seeds)?;
     let work = |pass: &Pass| outcomes(pass, folder);
     let found = over(threads, &passes, work, |done, _| {
         progress(done, passes.len());
@@ -284,12 +360,12 @@ fn gathered(points: Vec<Point>, passes: &[Pass], found: Vec<Vec<Outcome>>) -> Ve
     cells
 }
 
-fn passes(points: &[Point], seeds: u64) -> Result<Vec<Pass>, String> {
+fn passes(points: &[Point], seeds: Range<u64>) -> Result<Vec<Pass>, String> {
     let mut passes: Vec<Pass> = Vec::new();
     for (cell, point) in points.iter().enumerate() {
         let settings = settings(point)?;
         let (base, vdf) = settings.rules()?;
-        for seed in 0..seeds {
+        for seed in seeds.clone() {
             let setup = settings.setup(seed)?;
             let same = |pass: &Pass| {
                 let own = Setup {
@@ -352,11 +428,16 @@ fn outcomes(pass: &Pass, folder: &Path) -> Result<Vec<Outcome>, String> {
 pub fn table(scenario: &Scenario, cells: &[Cell]) -> String {
     let paths: Vec<&str> = scenario.sweep.keys().map(String::as_str).collect();
     let mut table = Table::new("CELL|MISSED|RGR|VDF|RATIO|95%|SAYS|LOST|WON|BOUND|OVER|HELD");
-    for cell in cells {
-        table.row(columns(name(scenario, cell), cell));
+    for (cell, says) in cells.iter().zip(says(cells)) {
+        table.row(columns(name(scenario, cell), cell, says));
     }
+    let judged = judged_table(&judged(scenario, cells));
+    let judged = match judged.rows.is_empty() {
+        true => String::new(),
+        false => format!("\nCompared with the printed figures\n{}", judged.text()),
+    };
     format!(
-        "cells are {}\n{}{}",
+        "cells are {}\n{}{}{judged}",
         paths.join(" "),
         table.text(),
         verdict(scenario, cells)
@@ -370,13 +451,14 @@ fn name(scenario: &Scenario, cell: &Cell) -> String {
 
 /// How many cells say what, and each that gains more than its bound.
 fn verdict(scenario: &Scenario, cells: &[Cell]) -> String {
-    let count = |says: &str| cells.iter().filter(|cell| cell.says() == says).count();
+    let all = says(cells);
+    let count = |one: &str| all.iter().filter(|says| **says == one).count();
     let mut text = format!(
         "{} cells: {} less, {} more, {} undecided\n",
         cells.len(),
         count("less"),
         count("more"),
-        count("-")
+        count("undecided")
     );
     for cell in cells.iter().filter(|cell| cell.over_bound() > 0) {
         let (name, over, all) = (name(scenario, cell), cell.over_bound(), cell.pairs.len());
@@ -389,7 +471,7 @@ fn verdict(scenario: &Scenario, cells: &[Cell]) -> String {
     text
 }
 
-fn columns(name: String, cell: &Cell) -> [String; 12] {
+fn columns(name: String, cell: &Cell, says: &str) -> [String; 12] {
     let ratio = cell.ratio();
     let percent = |share: f64| format!("{:.1}%", share * 100.0);
     let held = |pair: &Pair| f64::from(pair.vdf.held_failed) / f64::from(pair.vdf.blocks);
@@ -402,7 +484,7 @@ fn columns(name: String, cell: &Cell) -> [String; 12] {
         ratio.map_or("-".into(), |found| {
             format!("{:.4}..{:.4}", found.low, found.high)
         }),
-        cell.says().into(),
+        says.into(),
         percent(cell.mean(Pair::lost)),
         percent(cell.mean(Pair::won)),
         percent(cell.mean(|pair| pair.base.bound())),
@@ -459,11 +541,26 @@ pub fn csv(scenario: &Scenario, cells: &[Cell]) -> String {
 /// A grid by name, or from a file.
 pub fn load(name: &str) -> Result<Scenario, String> {
     if let Some(text) = named(name) {
-        return scenario::parse_of::<Settings>(text);
+        return parse(text);
     }
     let text = std::fs::read_to_string(name).map_err(|error| {
         let known = names().collect::<Vec<_>>().join(", ");
         format!("{name}: {error}; the grids built in are {known}")
     })?;
-    scenario::parse_of::<Settings>(&text)
+    parse(&text)
+}
+
+fn parse(text: &str) -> Result<Scenario, String> {
+    let scenario = scenario::parse_of::<Settings>(text)?;
+    let names = scenario
+        .printed
+        .iter()
+        .flat_map(|line| [&line.metric, &line.over]);
+    for name in names.filter(|name| !name.is_empty()) {
+        if metric(name).is_none() {
+            let known = METRICS.iter().map(|(known, _)| *known);
+            return Err(nearest::unknown("metric", name, known));
+        }
+    }
+    Ok(scenario)
 }

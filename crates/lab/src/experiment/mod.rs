@@ -13,8 +13,11 @@
 //! | [`requests`] | the requests of its workload |
 //! | [`runner`] | cells over cores, the cache, progress |
 //! | [`metric`] | numbers of a run by name |
-//! | [`statistics`] | geometric means and intervals |
+//! | [`statistics`] | geometric means, intervals, tests, families of them |
+//! | [`verdict`] | whether a printed number holds |
+//! | [`judged`] | printed numbers with ours |
 //! | [`outcome`] | groups of seeds, comparisons, tables, CSV and JSON lines |
+//! | [`sequential`] | seeds until claims are decided |
 //! | [`figure`] | figures as SVG |
 //! | [`page`] | one HTML report |
 
@@ -23,6 +26,7 @@ pub mod claim;
 pub mod fair;
 pub mod figure;
 pub mod form;
+pub mod judged;
 pub mod metric;
 pub mod outcome;
 pub mod page;
@@ -31,5 +35,7 @@ pub mod requests;
 pub mod runner;
 pub mod scenario;
 pub mod scheme;
+pub mod sequential;
 pub mod statistics;
 pub mod value;
+pub mod verdict;

@@ -2,13 +2,15 @@
 //! lines.
 
 use super::cell::Cell;
+use super::judged::{BySeed, Judged, Lack, Repeated, fits, judge, pair, printed, swept_of};
 use super::metric::{known, metric, saturated};
-use super::scenario::{Between, Claim, Comparison, Point, Printed, Scenario, Value};
-use super::statistics::{Estimate, geometric, ratio};
+use super::requests::is_random;
+use super::scenario::{Comparison, Point, Scenario, Value};
+use super::statistics::{Estimate, geometric};
+use super::verdict::{Test, Tested, family};
 use crate::replay::facts::Log;
 use crate::report::Table;
 use serde_json::{Map, json};
-use std::collections::BTreeMap;
 use std::fmt::Write;
 
 /// One run with what it was of.
@@ -21,6 +23,8 @@ pub struct Outcome<'a> {
     pub scenario: &'a Scenario,
     /// By point, then by seed.
     pub runs: Vec<Run>,
+    /// Where the runs of each point end.
+    ends: Vec<usize>,
 }
 
 /// The runs of one point: one for each seed.
@@ -67,6 +71,29 @@ impl Group<'_> {
     }
 }
 
+impl Repeated for Group<'_> {
+    fn point(&self) -> &Point {
+        self.point
+    }
+
+    fn by_seed(&self, name: &str) -> Option<BySeed> {
+        let of = |run: &Run| Some((run.cell.seed, metric(&run.log, name)?));
+        self.runs.iter().map(of).collect()
+    }
+
+    fn is_saturated(&self, name: &str) -> bool {
+        self.saturated(name)
+    }
+
+    fn is_one_run(&self) -> bool {
+        let [first, others @ ..] = self.runs else {
+            return true;
+        };
+        let random = is_random(&first.cell.settings.workload);
+        !random || others.iter().all(|run| run.log == first.log)
+    }
+}
+
 /// Four digits that count.
 pub fn short(value: f64) -> String {
     if value == 0.0 {
@@ -82,50 +109,59 @@ pub struct Compared {
     pub comparison: Comparison,
     /// The swept parameters that this line holds at one value.
     pub at: Vec<(String, Value)>,
-    pub result: Result<Estimate, &'static str>,
+    /// The two points.
+    pub(crate) of: [Point; 2],
+    pub(crate) result: Result<Estimate, Lack>,
+    pub(crate) tested: Option<Tested>,
 }
 
-/// Beside what a paper printed.
-pub struct Beside {
-    pub printed: Printed,
-    pub at: Vec<(String, Value)>,
-    pub result: Option<Estimate>,
-}
+impl Compared {
+    /// Whether further seeds may decide it.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.tested.is_some_and(|tested| !tested.is_decided())
+    }
 
-impl Beside {
-    /// Whether ours has the same sign: the interval lies on the printed side of 1.
-    pub fn agrees(&self) -> Option<bool> {
-        let estimate = self.result?;
-        if self.printed.claim == Claim::Value {
-            return None;
+    fn says(&self) -> &'static str {
+        match (&self.result, self.tested) {
+            (Err(lack), _) => lack.text(),
+            (Ok(_), None) => "one run",
+            (Ok(_), Some(tested)) if !tested.is_decided() => "undecided",
+            (Ok(estimate), Some(_)) if estimate.mean > 1.0 => "more",
+            (Ok(_), Some(_)) => "less",
         }
-        let ours = estimate.mean > 1.0;
-        let theirs = self.printed.value > 1.0;
-        estimate.excludes_one().then_some(ours == theirs)
     }
 }
 
 impl<'a> Outcome<'a> {
     /// `runs` are all seeds of the first point, then of the second, and so on.
     pub fn new(scenario: &'a Scenario, runs: Vec<Run>) -> Outcome<'a> {
-        Outcome { scenario, runs }
+        let of_one_point = |a: &Run, b: &Run| a.cell.point == b.cell.point;
+        let lengths = runs.chunk_by(of_one_point).map(<[Run]>::len);
+        let ends = lengths.scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        });
+        Outcome {
+            scenario,
+            ends: ends.collect(),
+            runs,
+        }
     }
 
+    /// The runs of each point. Points may have unequal numbers of seeds.
     pub fn groups(&self) -> impl Iterator<Item = Group<'_>> {
-        let seeds = usize::try_from(self.scenario.seeds).unwrap_or(usize::MAX);
-        self.runs.chunks(seeds).map(|runs| Group {
-            point: &runs[0].cell.point,
-            runs,
+        let starts = std::iter::once(0).chain(self.ends.iter().copied());
+        starts.zip(&self.ends).map(|(start, end)| Group {
+            point: &self.runs[start].cell.point,
+            runs: &self.runs[start..*end],
         })
     }
 
     /// Groups in which these parameters have these values.
-    pub fn groups_at(&self, at: &BTreeMap<String, Value>) -> Vec<Group<'_>> {
-        let fits = |point: &Point| {
-            at.iter()
-                .all(|(path, value)| point.get(path) == Some(value))
-        };
-        self.groups().filter(|group| fits(group.point)).collect()
+    pub(crate) fn groups_at(&self, at: &Point) -> Vec<Group<'_>> {
+        self.groups()
+            .filter(|group| fits(group.point, at))
+            .collect()
     }
 
     /// Values of a swept parameter, in the order of the scenario.
@@ -135,76 +171,56 @@ impl<'a> Outcome<'a> {
         sweep.get(path).cloned().or_else(fixed).unwrap_or_default()
     }
 
-    fn swept_of(&self, point: &Point, but: &str) -> Vec<(String, Value)> {
-        let paths = self.scenario.sweep.keys().filter(|path| *path != but);
-        let swept = paths.map(|path| (path.clone(), point[path].clone()));
-        swept.collect()
-    }
-
     // ----------------------------------------------------------------------------------------- comparisons
 
+    /// The scenario's comparisons, tested as one family.
     pub fn compared(&self) -> Vec<Compared> {
         let all = self.scenario.comparisons.iter();
-        all.flat_map(|comparison| self.compare(comparison))
-            .collect()
+        let compared = all.flat_map(|comparison| self.compare_each(comparison));
+        self.tested(compared.collect())
     }
 
+    /// One comparison, tested as a family of its own.
     pub fn compare(&self, comparison: &Comparison) -> Vec<Compared> {
+        self.tested(self.compare_each(comparison))
+    }
+
+    fn tested(&self, mut compared: Vec<Compared>) -> Vec<Compared> {
+        let looks = self.scenario.looks().len();
+        let side = |line: &Compared| Some(Test::side_of_one(line.result.ok()?, looks));
+        let tests: Vec<Option<Test>> = compared.iter().map(side).collect();
+        for (line, tested) in compared.iter_mut().zip(family(&tests)) {
+            line.tested = tested;
+        }
+        compared
+    }
+
+    fn compare_each(&self, comparison: &Comparison) -> Vec<Compared> {
         let mut at = comparison.at.clone();
         at.insert(comparison.vary.clone(), comparison.of.clone());
         let one = |group: Group<'_>| {
             let mut other = group.point.clone();
             other.insert(comparison.vary.clone(), comparison.to.clone());
+            let to = self.groups().find(|group| *group.point == other);
+            let metric = comparison.metric.as_str();
+            let both = |to: Group<'_>| pair((&group, metric), (&to, metric));
             Compared {
                 comparison: comparison.clone(),
-                at: self.swept_of(group.point, &comparison.vary),
-                result: self.pair(&group, &other, &comparison.metric),
+                at: swept_of(self.scenario, group.point, &comparison.vary),
+                result: to.map_or(Err(Lack::NoRuns), both),
+                of: [group.point.clone(), other],
+                tested: None,
             }
         };
         self.groups_at(&at).into_iter().map(one).collect()
     }
 
-    fn pair(&self, of: &Group<'_>, to: &Point, name: &str) -> Result<Estimate, &'static str> {
-        let to = self.groups().find(|group| group.point == to);
-        let to = to.ok_or("nothing to compare with")?;
-        if of.saturated(name) || to.saturated(name) {
-            return Err("saturated");
-        }
-        let both = of.values(name).zip(to.values(name));
-        let (of, to) = both.ok_or("unfinished, or not measured")?;
-        ratio(&of.into_iter().zip(to).collect::<Vec<_>>()).ok_or("not positive")
-    }
-
-    pub fn beside(&self) -> Vec<Beside> {
-        let of = |printed: &Printed| -> Vec<Beside> {
-            if let Some(between) = &printed.between {
-                return self.printed_between(printed, between);
-            }
-            let one = |group: Group<'_>| Beside {
-                printed: printed.clone(),
-                at: self.swept_of(group.point, ""),
-                result: own_ratio(&group, printed),
-            };
-            self.groups_at(&printed.at).into_iter().map(one).collect()
-        };
-        self.scenario.printed.iter().flat_map(of).collect()
-    }
-
-    fn printed_between(&self, printed: &Printed, between: &Between) -> Vec<Beside> {
-        let comparison = Comparison {
-            name: printed.what.clone(),
-            metric: printed.metric.clone(),
-            vary: between.vary.clone(),
-            of: between.of.clone(),
-            to: between.to.clone(),
-            at: printed.at.clone(),
-        };
-        let one = |compared: Compared| Beside {
-            printed: printed.clone(),
-            at: compared.at,
-            result: compared.result.ok(),
-        };
-        self.compare(&comparison).into_iter().map(one).collect()
+    /// Printed numbers with ours, judged as one family.
+    pub(crate) fn judged(&self) -> Vec<Judged> {
+        let groups: Vec<Group<'_>> = self.groups().collect();
+        let mut lines = printed(self.scenario, &groups);
+        judge(&mut lines.iter_mut().collect::<Vec<_>>());
+        lines
     }
 
     // ----------------------------------------------------------------------------------------------- tables
@@ -224,37 +240,21 @@ impl<'a> Outcome<'a> {
     }
 
     pub fn comparison_table(&self, compared: &[Compared]) -> Table {
-        let mut table = Table::new("comparison|at|ratio|95% interval|says");
+        let mut table = Table::new("comparison|at|ratio|95% interval|seeds|p|corrected|says");
         for line in compared {
-            let (ratio, interval, says) = match &line.result {
-                Ok(estimate) => (short(estimate.mean), interval(estimate), verdict(estimate)),
-                Err(why) => ("-".into(), "-".into(), (*why).to_string()),
-            };
+            let [ratio, interval, seeds] = numbers(&line.result);
             let name = line.comparison.name.clone();
-            table.row([name, place(&line.at), ratio, interval, says]);
+            let [raw, corrected] = chances(line.tested);
+            let says = line.says().to_string();
+            let at = place(&line.at);
+            table.row([name, at, ratio, interval, seeds, raw, corrected, says]);
         }
         table
     }
 
-    pub fn beside_table(&self) -> Table {
-        let mut table = Table::new("printed|claim|at|theirs|ours|95% interval|sign");
-        for line in self.beside() {
-            let (ours, range) = match &line.result {
-                Some(estimate) => (short(estimate.mean), interval(estimate)),
-                None => ("-".into(), "-".into()),
-            };
-            let agrees = match line.agrees() {
-                Some(true) => "agrees",
-                Some(false) => "differs",
-                None if line.printed.claim == Claim::Value => "-",
-                None => "undecided",
-            };
-            let what = format!("{} ({})", line.printed.what, line.printed.source);
-            let claim = line.printed.claim.name().to_string();
-            let (at, theirs) = (place(&line.at), short(line.printed.value));
-            table.row([what, claim, at, theirs, ours, range, agrees.into()]);
-        }
-        table
+    /// Printed numbers with ours; those of points that are not run are left out.
+    pub fn judged_table(&self) -> Table {
+        judged_table(&self.judged())
     }
 
     /// Every fixed parameter with its origin.
@@ -341,36 +341,52 @@ pub fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-fn own_ratio(group: &Group<'_>, printed: &Printed) -> Option<Estimate> {
-    if printed.claim == Claim::Value {
-        return group.estimate(&printed.metric);
+/// Printed numbers with ours; those of points that are not run are left out.
+pub(crate) fn judged_table(lines: &[Judged]) -> Table {
+    let heading = "printed|claim|at|theirs|ours|95% interval|seeds|p|corrected|verdict";
+    let mut table = Table::new(heading);
+    for line in lines.iter().filter(|line| line.ours != Err(Lack::NoRuns)) {
+        let [ours, interval, seeds] = numbers(&line.ours);
+        let [raw, corrected] = chances(line.tested);
+        let what = format!("{} ({})", line.printed.what, line.printed.source);
+        let claim = line.printed.claim.name().to_string();
+        let (at, theirs, says) = (place(&line.at), short(line.printed.value), line.says());
+        table.row([
+            what, claim, at, theirs, ours, interval, seeds, raw, corrected, says,
+        ]);
     }
-    let (of, to) = (group.values(&printed.metric)?, group.values(&printed.over)?);
-    if group.saturated(&printed.metric) || group.saturated(&printed.over) {
-        return None;
-    }
-    ratio(&of.into_iter().zip(to).collect::<Vec<_>>())
+    table
 }
 
-fn interval(estimate: &Estimate) -> String {
-    if estimate.count < 2 {
-        return "-".into();
-    }
-    format!("{} to {}", short(estimate.low), short(estimate.high))
+/// The ratio, its interval and the number of seeds.
+pub(crate) fn numbers(result: &Result<Estimate, Lack>) -> [String; 3] {
+    let none = || "-".to_string();
+    let Ok(estimate) = result else {
+        return [none(), none(), none()];
+    };
+    let interval = match estimate.is_single() {
+        true => none(),
+        false => format!("{} to {}", short(estimate.low), short(estimate.high)),
+    };
+    [short(estimate.mean), interval, estimate.count.to_string()]
 }
 
-fn verdict(estimate: &Estimate) -> String {
-    if estimate.count < 2 {
-        return "one run".into();
-    }
-    match (estimate.excludes_one(), estimate.mean > 1.0) {
-        (true, true) => "more".into(),
-        (true, false) => "less".into(),
-        (false, _) => "undecided".into(),
+/// The probabilities of a test, alone and corrected.
+fn chances(tested: Option<Tested>) -> [String; 2] {
+    tested.map_or(["-".into(), "-".into()], |tested| {
+        [tested.raw, tested.corrected].map(chance)
+    })
+}
+
+fn chance(p: f64) -> String {
+    match p < 0.0001 {
+        true => "<0.0001".into(),
+        false => format!("{p:.4}"),
     }
 }
 
-fn place(at: &[(String, Value)]) -> String {
+/// Swept parameters with their values, without their groups.
+pub(crate) fn place(at: &[(String, Value)]) -> String {
     let parts = at
         .iter()
         .map(|(path, value)| format!("{} {value}", last(path)));

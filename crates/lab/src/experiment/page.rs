@@ -45,18 +45,18 @@ pub fn report(outcome: &Outcome<'_>, figures: &[(String, String)]) -> String {
     let lead = [
         scenario.question.trim().to_string(),
         format!(
-            "{} runs: {} points of {} seeds. Values are geometric means over the seeds; intervals are of 95%. \
+            "{} runs: {} points of up to {} seeds. Values are geometric means over the seeds; intervals are of 95%. \
              \"sat.\": a phase was offered more than it could serve, so its times tell how long it lasted.",
             outcome.runs.len(),
             outcome.groups().count(),
-            scenario.seeds
+            scenario.looks().last().copied().unwrap_or_default()
         ),
     ];
     let compared = outcome.comparison_table(&outcome.compared());
     let tables = [
         ("Results", &outcome.table()),
         ("Comparisons, seed by seed", &compared),
-        ("Compared with the printed figures", &outcome.beside_table()),
+        ("Compared with the printed figures", &outcome.judged_table()),
         ("Fixed parameters", &outcome.fixed_table()),
     ];
     html(&scenario.title, &lead, figures, &tables)

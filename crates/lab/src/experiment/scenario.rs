@@ -105,6 +105,8 @@ pub enum Scale {
 #[serde(deny_unknown_fields)]
 pub struct Short {
     pub seeds: Option<u64>,
+    /// Looks of [`Stopping`], in place of a number of seeds.
+    pub looks: Option<Vec<u64>>,
     #[serde(default)]
     pub fixed: BTreeMap<String, Value>,
     #[serde(default)]
@@ -219,7 +221,12 @@ pub fn parse_of<T: Grouped>(text: &str) -> Result<Scenario, String> {
 /// Names all mistakes at once, where the parser would name the first.
 fn read(text: &str, more: impl Fn(&toml::Table) -> Vec<String>) -> Result<Scenario, String> {
     let table: toml::Table = text.parse().map_err(|e: toml::de::Error| e.to_string())?;
-    let checks = [mistaken_keys, mistaken_values, mistaken_sweeps];
+    let checks = [
+        mistaken_keys,
+        mistaken_values,
+        mistaken_sweeps,
+        mistaken_looks,
+    ];
     let found = checks.iter().flat_map(|check| check(&table));
     none_of(found.chain(more(&table)).collect())?;
     toml::from_str(text).map_err(|error| error.to_string())
@@ -337,6 +344,24 @@ fn mistaken_sweeps(table: &toml::Table) -> Vec<String> {
     mistakes
 }
 
+/// Looks that do not rise from one to the next, from the scenario and its smaller scales.
+fn mistaken_looks(table: &toml::Table) -> Vec<String> {
+    let of = |name: &&str| part::<toml::Table>(table, name);
+    let tables = ["stopping"]
+        .iter()
+        .chain(&SMALLER)
+        .map(|name| (name, of(name)));
+    let mistake = |(name, table): (&&str, toml::Table)| {
+        let looks: Vec<u64> = table.get("looks")?.clone().try_into().unwrap_or_default();
+        let rising = looks.windows(2).all(|pair| pair[0] < pair[1]);
+        let sound = rising && (1..=10_000).contains(&looks.first().copied().unwrap_or(0));
+        let most = looks.last().is_some_and(|last| *last <= 10_000);
+        let what = "looks are rising numbers of seeds, such as [10, 20, 40]";
+        (!(sound && most)).then(|| format!("[{name}]: {what}"))
+    };
+    tables.filter_map(mistake).collect()
+}
+
 /// Sweeps over nothing, and over a value twice: its runs would count twice.
 fn mistaken_sweep(of: &str, sweep: &Sweep) -> Vec<String> {
     let mistake = |(path, values): (&String, &Vec<Value>)| {
@@ -408,6 +433,11 @@ impl Scenario {
         };
         let chosen = chosen.unwrap_or_default();
         self.seeds = chosen.seeds.unwrap_or(self.seeds);
+        self.stopping = match (chosen.looks, chosen.seeds) {
+            (Some(looks), _) => Some(Stopping { looks }),
+            (None, Some(_)) => None,
+            (None, None) => self.stopping,
+        };
         for (path, value) in chosen.fixed {
             if let Some(fixed) = self.fixed.get_mut(&path) {
                 fixed.value = value;
@@ -415,6 +445,12 @@ impl Scenario {
         }
         self.sweep.extend(chosen.sweep);
         self
+    }
+
+    /// Numbers of seeds, rising, after each of which the results are looked at. The last is the cap.
+    pub fn looks(&self) -> Vec<u64> {
+        let planned = self.stopping.as_ref().map(|stopping| &stopping.looks);
+        planned.cloned().unwrap_or_else(|| vec![self.seeds])
     }
 
     /// The scenario as a run of seconds has it.
@@ -564,6 +600,27 @@ mod tests {
         let stray = quick + "[verify]\nsweep = { q = [1] }\n";
         let refused = parse(&stray).expect_err("it is not swept");
         assert!(refused.contains("[verify] sweeps q"), "{refused}");
+    }
+
+    #[test]
+    fn seeds_are_looked_at_as_planned() {
+        let text =
+            SMALL.to_string() + "[quick]\n[verify]\nlooks = [4, 8]\n[stopping]\nlooks = [2, 6]\n";
+        let looks = |scale| parse(&text).expect("sound").scaled(scale).looks();
+        assert_eq!(looks(Scale::Whole), [2, 6]);
+        assert_eq!(looks(Scale::Quick), [2, 6]);
+        assert_eq!(looks(Scale::Verify), [4, 8]);
+        // It has a number of seeds of its own.
+        assert_eq!(looks(Scale::Short), [1]);
+        assert_eq!(parse(SMALL).expect("sound").looks(), [3]);
+        for wrong in ["[6, 6]", "[]", "[0, 2]", "[2, 1]", "[1, 20000]", "3"] {
+            let text = text.replace("[2, 6]", wrong);
+            let refused = parse(&text).expect_err(wrong);
+            assert!(
+                refused.contains("[stopping]: looks are rising"),
+                "{refused}"
+            );
+        }
     }
 
     #[test]

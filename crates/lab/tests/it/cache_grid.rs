@@ -122,7 +122,7 @@ fn where_blocks_are_asked_for_again_decides_who_gains() {
         cells.expect("it runs")[0].says()
     };
     // Of 256 blocks: within both, lost, gained.
-    assert_eq!(says("100"), "-");
+    assert_eq!(says("100"), "undecided");
     assert_eq!(says("200"), "more");
     assert_eq!(says("600"), "less");
 }

@@ -4,14 +4,16 @@ use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress as Line, out, say, warn};
 use crate::units::seconds;
 use clap::{Args, ValueEnum};
-use restripe_lab::experiment::cell::{Cell, Contents, Settings};
+use restripe_lab::experiment::cell::{Cell, Settings};
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::parameters::Grouped;
 use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
+use restripe_lab::experiment::sequential::Study;
 use restripe_lab::experiment::{fair, figure, metric, page};
 use restripe_lab::generate::preset;
 use restripe_lab::nearest;
+use restripe_lab::replay::facts::Log;
 use restripe_lab::report::Table;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -24,8 +26,8 @@ use std::{fs, thread};
 pub(crate) struct Experiment {
     /// Name of a scenario, or a TOML file
     pub scenario: String,
-    /// Scale of the experiment: whole (hours), quick (minutes) or short (seconds) [default: quick if the
-    /// scenario has it, else whole]
+    /// Scale of the experiment: whole (hours), quick (minutes), verify (what `lab verify` runs) or short
+    /// (seconds) [default: quick if the scenario has it, else whole]
     #[arg(long, value_enum, value_name = "SCALE")]
     pub scale: Option<ScaleName>,
     /// Same as --scale short
@@ -46,15 +48,35 @@ pub(crate) struct Experiment {
 pub(crate) enum ScaleName {
     Whole,
     Quick,
+    Verify,
     Short,
+}
+
+impl ScaleName {
+    pub(crate) fn scale(self) -> Scale {
+        match self {
+            ScaleName::Whole => Scale::Whole,
+            ScaleName::Quick => Scale::Quick,
+            ScaleName::Verify => Scale::Verify,
+            ScaleName::Short => Scale::Short,
+        }
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            ScaleName::Whole => "whole",
+            ScaleName::Quick => "quick",
+            ScaleName::Verify => "verify",
+            ScaleName::Short => "short",
+        }
+    }
 }
 
 impl Experiment {
     fn scale(&self, scenario: &Scenario) -> Scale {
         match (self.short, self.scale) {
-            (true, _) | (_, Some(ScaleName::Short)) => Scale::Short,
-            (_, Some(ScaleName::Quick)) => Scale::Quick,
-            (_, Some(ScaleName::Whole)) => Scale::Whole,
+            (true, _) => Scale::Short,
+            (_, Some(name)) => name.scale(),
             (_, None) => scenario.usual_scale(),
         }
     }
@@ -131,10 +153,7 @@ pub(crate) fn list() -> Result {
 
 pub(crate) fn run(verb: &LabRun) -> Result {
     let scenario = prepared(&verb.experiment)?;
-    let threads = match verb.threads {
-        Some(threads) => threads,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
+    let threads = threads_or_cores(verb.threads);
     if !verb.sensitivity {
         return one(&verb.experiment.folder, &scenario, threads, verb.fresh);
     }
@@ -146,21 +165,30 @@ pub(crate) fn run(verb: &LabRun) -> Result {
     Ok(())
 }
 
+/// As many threads as are asked for, or one for each core.
+pub(crate) fn threads_or_cores(threads: Option<usize>) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    threads.unwrap_or_else(cores)
+}
+
 fn one(folder: &Path, scenario: &Scenario, threads: usize, fresh: bool) -> Result {
     let runs = gather(scenario, folder, threads, fresh)?;
     let outcome = Outcome::new(scenario, runs);
     out!("{}", outcome.table().text());
-    tell(
-        "Comparisons, seed by seed",
-        &outcome.comparison_table(&outcome.compared()),
-    );
-    tell("Compared with the printed figures", &outcome.beside_table());
+    let compared = outcome.comparison_table(&outcome.compared());
+    tell("Comparisons, seed by seed", &compared, Table::text);
+    let judged = outcome.judged_table();
+    let broken = |table: &Table| table.text_within(WIDTH);
+    tell("Compared with the printed figures", &judged, broken);
     write_all(&folder.join(&scenario.name), &outcome)
 }
 
-fn tell(title: &str, table: &Table) {
+/// Columns of a table with long cells.
+const WIDTH: usize = 110;
+
+fn tell(title: &str, table: &Table, text: impl Fn(&Table) -> String) {
     if !table.rows.is_empty() {
-        out!("\n{title}\n{}", table.text());
+        out!("\n{title}\n{}", text(table));
     }
 }
 
@@ -267,7 +295,9 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
     let scale = experiment.scale(&scenario);
     scenario = scenario.scaled(scale);
     fair::check(&scenario).map_err(Failure::usage)?;
-    scenario.seeds = experiment.seeds.unwrap_or(scenario.seeds);
+    if let Some(seeds) = experiment.seeds {
+        (scenario.seeds, scenario.stopping) = (seeds, None);
+    }
     for set in &experiment.set {
         let (path, value) = set
             .split_once('=')
@@ -337,25 +367,40 @@ fn place(scenario: &mut Scenario, path: &str, mut values: Vec<Value>) -> Result 
 
 // -------------------------------------------------------------------------------------------------------------- runs
 
+fn unsound(scenario: &Scenario, error: &str) -> Failure {
+    let failure = Failure::usage(error.trim_end()).at(&scenario.name);
+    failure.hint("docs/reference/lab.md lists what a scenario sets")
+}
+
 /// A cell a point and seed, the seeds of a point together.
 pub(crate) fn cells(scenario: &Scenario) -> Result<Vec<Cell>> {
-    let (mut cells, mut contents) = (Vec::new(), Contents::default());
-    for point in scenario.points() {
-        for seed in 1..=scenario.seeds {
-            let cell = Cell::new(&point, seed, &mut contents);
-            let unsound = |error: String| {
-                let failure = Failure::usage(error.trim_end()).at(&scenario.name);
-                failure.hint("docs/reference/lab.md lists what a scenario sets")
-            };
-            cells.push(cell.map_err(unsound)?);
-        }
-    }
-    Ok(cells)
+    let mut study = Study::new(scenario.clone());
+    let cells = study.next_look();
+    let cells = cells.map_err(|error| unsound(scenario, &error))?;
+    Ok(cells.unwrap_or_default())
 }
 
 fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Result<Vec<Run>> {
-    let cells = cells(scenario)?;
-    let watched = Mutex::new(Watched::new(cells.len()));
+    let mut study = Study::new(scenario.clone());
+    while let Some(cells) = study
+        .next_look()
+        .map_err(|error| unsound(scenario, &error))?
+    {
+        let logs = run_all(&scenario.name, &cells, folder, threads, fresh).map_err(Failure::new)?;
+        study.add(cells, logs);
+    }
+    Ok(study.into_runs())
+}
+
+/// Runs cells, with a line of progress.
+pub(crate) fn run_all(
+    scenario: &str,
+    cells: &[Cell],
+    folder: &Path,
+    threads: usize,
+    fresh: bool,
+) -> std::result::Result<Vec<Log>, String> {
+    let watched = Mutex::new(Watched::new(scenario, cells.len()));
     let show = |progress: Progress| {
         // A line of progress is not worth an error.
         if let Ok(mut watched) = watched.lock() {
@@ -368,15 +413,11 @@ fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Re
         fresh,
         progress: &show,
     };
-    let logs = every(
+    every(
         TICK,
         || watched.lock().map_or((), |mut it| it.show()),
-        || runner.run(&cells),
-    );
-    let logs = logs.map_err(Failure::new)?;
-    drop(watched);
-    let run = |(cell, log)| Run { cell, log };
-    Ok(cells.into_iter().zip(logs).map(run).collect())
+        || runner.run(cells),
+    )
 }
 
 /// How often the line of progress is shown while runs are under way.
@@ -401,6 +442,7 @@ fn every<T>(interval: Duration, tick: impl Fn() + Sync, work: impl FnOnce() -> T
 /// What is known of the runs under way, and the line that says it.
 struct Watched {
     line: Line,
+    scenario: String,
     progress: Progress,
     since: Instant,
     /// When the last run ended.
@@ -408,8 +450,9 @@ struct Watched {
 }
 
 impl Watched {
-    fn new(total: usize) -> Watched {
+    fn new(scenario: &str, total: usize) -> Watched {
         Watched {
+            scenario: scenario.to_string(),
             line: Line::new(),
             progress: Progress {
                 what: "runs",
@@ -434,7 +477,8 @@ impl Watched {
     fn show(&mut self) {
         let elapsed = self.since.elapsed().as_secs();
         let running = self.ended.elapsed().as_secs();
-        self.line.show(&told(self.progress, elapsed, running));
+        let line = told(self.progress, elapsed, running);
+        self.line.show(&format!("{}: {line}", self.scenario));
     }
 }
 

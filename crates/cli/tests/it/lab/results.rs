@@ -134,6 +134,7 @@ fn compared(place: &Place, program: &str, scenario: &str) -> String {
     assert_eq!(run.status, 0, "{}", run.stderr);
     let (_, told) = run.stdout.split_once("\nComparisons").expect("it does");
     let (_, told) = told.split_once('\n').expect("rows");
+    let (told, _) = told.split_once("\n\n").unwrap_or((told, ""));
     let mut rows: Vec<(String, Cells)> = Vec::new();
     for row in cells(told) {
         let (_, source) = row["at"].rsplit_once("source ").expect("a workload");

@@ -1,0 +1,221 @@
+//! Printed numbers with ours, judged: the same for arrays and for caches.
+
+use super::claim::{Between, Printed};
+use super::scenario::Scenario;
+use super::statistics::{Estimate, geometric, ratio};
+use super::value::{Point, Value};
+use super::verdict::{Band, Test, Tested, Verdict, family};
+use std::collections::BTreeMap;
+
+/// A metric's values by seed.
+pub(crate) type BySeed = BTreeMap<u64, f64>;
+
+/// The runs of one point.
+pub(crate) trait Repeated {
+    fn point(&self) -> &Point;
+    /// `None` if a run does not have the number.
+    fn by_seed(&self, metric: &str) -> Option<BySeed>;
+    /// Whether the phase that a metric is of was offered more than it could serve.
+    fn is_saturated(&self, metric: &str) -> bool;
+    /// Whether seeds change nothing that counts: there is one run, or all are equal, or nothing in the
+    /// workload is random.
+    fn is_one_run(&self) -> bool;
+}
+
+/// Why there is no number.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Lack {
+    Saturated,
+    /// A rebuild did not end, or the phase or the metric is none of the run's.
+    Unmeasured,
+    NotPositive,
+    /// No run has these parameters.
+    NoRuns,
+}
+
+impl Lack {
+    pub(crate) fn text(self) -> &'static str {
+        match self {
+            Lack::Saturated => "saturated",
+            Lack::Unmeasured => "unfinished, or not measured",
+            Lack::NotPositive => "not positive",
+            Lack::NoRuns => "not run at this scale",
+        }
+    }
+}
+
+/// A printed number at one setting of all other parameters, with ours.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(crate) printed: Printed,
+    /// The swept parameters that this line holds at one value.
+    pub(crate) at: Vec<(String, Value)>,
+    /// The points that it is of.
+    pub(crate) of: Vec<Point>,
+    pub(crate) ours: Result<Estimate, Lack>,
+    /// Planned looks at the data.
+    pub(crate) looks: usize,
+    pub(crate) tested: Option<Tested>,
+    /// None of an absolute number, which is not judged.
+    pub(crate) verdict: Option<Verdict>,
+}
+
+/// A ratio with its interval, or a value.
+pub(crate) type Ratio = Result<Estimate, Lack>;
+
+/// Pairs of a metric of one group with one of another, seed by seed: of those seeds that both have.
+pub(crate) fn pair<G: Repeated>(of: (&G, &str), to: (&G, &str)) -> Ratio {
+    if of.0.is_saturated(of.1) || to.0.is_saturated(to.1) {
+        return Err(Lack::Saturated);
+    }
+    let both = of.0.by_seed(of.1).zip(to.0.by_seed(to.1));
+    let (upper, lower) = both.ok_or(Lack::Unmeasured)?;
+    let common = upper
+        .iter()
+        .filter_map(|(seed, one)| Some((*one, *lower.get(seed)?)));
+    let pairs: Vec<(f64, f64)> = common.collect();
+    if pairs.is_empty() {
+        return Err(Lack::NoRuns);
+    }
+    let found = ratio(&pairs).ok_or(Lack::NotPositive)?;
+    Ok(single_if(of.0.is_one_run() && to.0.is_one_run(), found))
+}
+
+fn single_if(single: bool, found: Estimate) -> Estimate {
+    match single {
+        true => Estimate::single(found.mean),
+        false => found,
+    }
+}
+
+fn value<G: Repeated>(of: &G, metric: &str) -> Ratio {
+    let values = of.by_seed(metric).ok_or(Lack::Unmeasured)?;
+    let values: Vec<f64> = values.into_values().collect();
+    let found = geometric(&values).ok_or(Lack::NotPositive)?;
+    Ok(single_if(of.is_one_run(), found))
+}
+
+/// Whether a point has these values.
+pub(crate) fn fits(point: &Point, at: &Point) -> bool {
+    at.iter()
+        .all(|(path, value)| point.get(path) == Some(value))
+}
+
+/// The values of a point's swept parameters, but for one of them.
+pub(crate) fn swept_of(scenario: &Scenario, point: &Point, but: &str) -> Vec<(String, Value)> {
+    let paths = scenario.sweep.keys().filter(|path| *path != but);
+    let swept = paths.filter_map(|path| Some((path.clone(), point.get(path)?.clone())));
+    swept.collect()
+}
+
+/// The points that a printed line compares: for each setting of the other parameters one, or two.
+pub(crate) fn points_of(printed: &Printed, points: &[Point]) -> Vec<Vec<Point>> {
+    let mut at = printed.at.clone();
+    if let Some(Between { vary, of, .. }) = &printed.between {
+        at.insert(vary.clone(), of.clone());
+    }
+    let chosen = points.iter().filter(|point| fits(point, &at));
+    let with_other = |point: &Point| match &printed.between {
+        Some(Between { vary, to, .. }) => {
+            let mut other = point.clone();
+            other.insert(vary.clone(), to.clone());
+            vec![point.clone(), other]
+        }
+        None => vec![point.clone()],
+    };
+    chosen.map(with_other).collect()
+}
+
+/// The scenario's printed numbers, each with ours of these groups, not judged yet. A line of which there is
+/// no point says so.
+pub(crate) fn printed<G: Repeated>(scenario: &Scenario, groups: &[G]) -> Vec<Judged> {
+    let points: Vec<Point> = groups.iter().map(|group| group.point().clone()).collect();
+    let looks = scenario.looks().len();
+    let line = |printed: &Printed, of: Vec<Point>, ours| Judged {
+        printed: printed.clone(),
+        at: at(scenario, printed, of.first()),
+        of,
+        ours,
+        looks,
+        tested: None,
+        verdict: None,
+    };
+    let lines = |printed: &Printed| -> Vec<Judged> {
+        let all = points_of(printed, &points);
+        if all.is_empty() {
+            return vec![line(printed, Vec::new(), Err(Lack::NoRuns))];
+        }
+        let one = |of: Vec<Point>| {
+            let ours = ours(printed, groups, &of);
+            line(printed, of, ours)
+        };
+        all.into_iter().map(one).collect()
+    };
+    scenario.printed.iter().flat_map(lines).collect()
+}
+
+fn at(scenario: &Scenario, printed: &Printed, point: Option<&Point>) -> Vec<(String, Value)> {
+    let vary = printed.between.as_ref().map_or("", |between| &between.vary);
+    let own = || printed.at.clone().into_iter().collect();
+    point.map_or_else(own, |point| swept_of(scenario, point, vary))
+}
+
+fn ours<G: Repeated>(printed: &Printed, groups: &[G], of: &[Point]) -> Ratio {
+    let group = |point: &Point| {
+        let found = groups.iter().find(|group| group.point() == point);
+        found.ok_or(Lack::NoRuns)
+    };
+    let Some(first) = of.first() else {
+        return Err(Lack::NoRuns);
+    };
+    let metric = printed.metric.as_str();
+    match of.get(1) {
+        Some(other) => pair((group(first)?, metric), (group(other)?, metric)),
+        None if printed.over.is_empty() => value(group(first)?, metric),
+        None => pair((group(first)?, metric), (group(first)?, &printed.over)),
+    }
+}
+
+/// Judges lines as one family.
+pub(crate) fn judge(lines: &mut [&mut Judged]) {
+    let test = |line: &&mut Judged| {
+        Some(Test {
+            ratio: line.ours.ok()?,
+            band: Band::of(line.printed.claim, line.printed.value)?,
+            looks: line.looks,
+        })
+    };
+    let tests: Vec<Option<Test>> = lines.iter().map(test).collect();
+    let tested = family(&tests);
+    for ((line, test), tested) in lines.iter_mut().zip(tests).zip(tested) {
+        line.tested = tested;
+        line.verdict = match (line.ours, test, tested) {
+            (Err(Lack::Saturated), ..) => Some(Verdict::Saturated),
+            (Err(_), ..) => Some(Verdict::NotRun),
+            (Ok(_), Some(test), Some(tested)) => Some(test.verdict(tested)),
+            (Ok(_), Some(test), None) => Some(test.one_run()),
+            (Ok(_), None, _) => None,
+        };
+    }
+}
+
+impl Judged {
+    /// The verdict with its reason where there is no number; `shown` of an absolute one.
+    pub(crate) fn says(&self) -> String {
+        match (self.verdict, self.ours) {
+            (Some(Verdict::NotRun), Err(lack)) => format!("not run: {}", lack.text()),
+            (Some(verdict), _) => verdict.to_string(),
+            (None, _) => "shown".into(),
+        }
+    }
+
+    /// Whether there is a number, be it decided or not.
+    pub(crate) fn is_run(&self) -> bool {
+        self.verdict != Some(Verdict::NotRun)
+    }
+
+    /// Whether further seeds may decide it.
+    pub(crate) fn is_undecided(&self) -> bool {
+        self.verdict == Some(Verdict::Undecided)
+    }
+}
