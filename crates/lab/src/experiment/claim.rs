@@ -2,6 +2,7 @@
 
 use super::value::{Point, Value};
 use serde::Deserialize;
+use std::collections::BTreeMap;
 
 /// Two values of one parameter, all else equal, seed by seed.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -14,6 +15,17 @@ pub struct Comparison {
     pub to: Value,
     #[serde(default)]
     pub at: Point,
+}
+
+impl Comparison {
+    pub(crate) fn between(&self) -> Between {
+        Between {
+            vary: self.vary.clone(),
+            of: self.of.clone(),
+            to: self.to.clone(),
+            with: BTreeMap::new(),
+        }
+    }
 }
 
 /// What of a printed number is held against ours.
@@ -78,6 +90,27 @@ pub struct Between {
     pub vary: String,
     pub of: Value,
     pub to: Value,
+    /// Further parameters in which the two runs differ: the value of the first run, and of the second.
+    #[serde(default)]
+    pub with: BTreeMap<String, [Value; 2]>,
+}
+
+impl Between {
+    /// Whether the two runs differ in a parameter.
+    pub(crate) fn varies(&self, path: &str) -> bool {
+        self.vary == path || self.with.contains_key(path)
+    }
+
+    /// The values that the first run has, or the second.
+    pub(crate) fn side(&self, second: bool) -> Point {
+        let both = |[of, to]: &[Value; 2]| if second { to.clone() } else { of.clone() };
+        let with = self
+            .with
+            .iter()
+            .map(|(path, values)| (path.clone(), both(values)));
+        let varied = both(&[self.of.clone(), self.to.clone()]);
+        with.chain([(self.vary.clone(), varied)]).collect()
+    }
 }
 
 /// Sequential stopping, planned before the first run.

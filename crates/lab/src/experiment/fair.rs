@@ -11,19 +11,21 @@
 //! | `copies` | ERAID has one copy of new data until its mirrors wake |
 //! | `drives` | members, spares (one at least, which comes when it is needed) and drives of a surrogate in use |
 //! | `space` | bytes that clients can use, by more than a hundredth |
+//! | `rate limits` | the least and the most of the rebuild; per stream they are those of K arrays |
 //!
 //! A scenario that compares what is unequal names it in `unequal`, else it is refused. The tables show it.
 
 use super::cell::Settings;
-use super::claim::{Comparison, Printed};
+use super::judged::{compared_at, points_of};
 use super::scenario::Scenario;
-use super::value::{Point, Value};
+use super::value::Point;
 use crate::replay::stage::{ArrayPlan, size_bytes};
 use restripe_array::meta::WriteHole;
+use restripe_sim::rng::mix;
 use restripe_tier::Redirect;
 
 /// The names of all promises.
-const PROMISES: [&str; 8] = [
+const PROMISES: [&str; 9] = [
     "write hole",
     "intent map",
     "drive cache",
@@ -32,6 +34,7 @@ const PROMISES: [&str; 8] = [
     "copies",
     "drives",
     "space",
+    "rate limits",
 ];
 
 /// What an array promises, in the order of [`PROMISES`].
@@ -55,6 +58,7 @@ fn promises(settings: &Settings) -> Result<Promises, String> {
         u64::from(redirect == Redirect::Eraid),
         drives.into(),
         hundredths(size_bytes(&plan)?),
+        mix(mix(plan.rebuild_min) ^ plan.rebuild_max),
     ])
 }
 
@@ -79,62 +83,19 @@ fn hundredths(bytes: u64) -> u64 {
     ((bytes.max(1) as f64).ln() * 100.0) as u64
 }
 
-/// The promises that the arrays of two points do not have in common.
-pub(crate) fn unequal(of: &Point, to: &Point) -> Result<Vec<&'static str>, String> {
+/// The promises that the arrays of two points do not have in common; none of a single point.
+pub(crate) fn unequal(pair: &[Point]) -> Result<Vec<&'static str>, String> {
+    let [of, to] = pair else {
+        return Ok(Vec::new());
+    };
     let of = promises(&Settings::of(of)?)?;
     let to = promises(&Settings::of(to)?)?;
     let differs = |index: &usize| match PROMISES[*index] {
         "space" => of[*index].abs_diff(to[*index]) > 1,
         _ => of[*index] != to[*index],
     };
-    Ok((0..PROMISES.len())
-        .filter(differs)
-        .map(|index| PROMISES[index])
-        .collect())
-}
-
-/// Two values of a parameter, compared at some points of a scenario.
-struct Sides<'a> {
-    name: &'a str,
-    vary: &'a str,
-    of: &'a Value,
-    to: &'a Value,
-    at: &'a Point,
-}
-
-impl<'a> Sides<'a> {
-    fn compared(one: &'a Comparison) -> Sides<'a> {
-        Sides {
-            name: &one.name,
-            vary: &one.vary,
-            of: &one.of,
-            to: &one.to,
-            at: &one.at,
-        }
-    }
-
-    /// `None` where one run is compared with itself.
-    fn printed(one: &'a Printed) -> Option<Sides<'a>> {
-        let between = one.between.as_ref()?;
-        Some(Sides {
-            name: &one.what,
-            vary: &between.vary,
-            of: &between.of,
-            to: &between.to,
-            at: &one.at,
-        })
-    }
-
-    /// The point of the other side; `None` where the comparison is not of this point.
-    fn other(&self, point: &Point) -> Option<Point> {
-        let fits = |(path, value): (&String, &Value)| point.get(path) == Some(value);
-        if !self.at.iter().all(fits) || point.get(self.vary) != Some(self.of) {
-            return None;
-        }
-        let mut other = point.clone();
-        other.insert(self.vary.into(), self.to.clone());
-        Some(other)
-    }
+    let differing = (0..PROMISES.len()).filter(differs);
+    Ok(differing.map(|index| PROMISES[index]).collect())
 }
 
 /// Refuses a scenario that compares unequal promises without saying so.
@@ -148,19 +109,18 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
         return Err(format!("there is no promise {stray:?}: there are {known}"));
     }
     let points = scenario.points();
-    let compared = scenario.comparisons.iter().map(Sides::compared);
-    let printed = scenario.printed.iter().filter_map(Sides::printed);
-    for sides in compared.chain(printed) {
-        for point in &points {
-            let Some(other) = sides.other(point) else {
-                continue;
-            };
-            let found = unequal(point, &other)?;
-            let unsaid = found
-                .iter()
-                .find(|one| !scenario.unequal.iter().any(|said| said == *one));
-            if let Some(unsaid) = unsaid {
-                let name = sides.name;
+    let compared = scenario.comparisons.iter();
+    let compared = compared.map(|one| {
+        let pairs = compared_at(&one.at, Some(&one.between()), &points);
+        (&one.name, pairs)
+    });
+    let printed = scenario.printed.iter();
+    let printed = printed.map(|one| (&one.what, points_of(one, &points)));
+    for (name, pairs) in compared.chain(printed) {
+        for pair in pairs {
+            let found = unequal(&pair)?;
+            let is_said = |one: &&&str| scenario.unequal.iter().any(|said| said == **one);
+            if let Some(unsaid) = found.iter().find(|one| !is_said(one)) {
                 return Err(format!(
                     "{name:?} compares arrays with unequal promises: {unsaid}. A scenario that does so on purpose \
                      says unequal = {found:?}"
@@ -173,6 +133,8 @@ pub fn check(scenario: &Scenario) -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::claim::Comparison;
+    use super::super::value::Value;
     use super::*;
     use crate::experiment::scenario::{Scale, named, names, parse};
 
@@ -223,6 +185,11 @@ mod tests {
                 "drives",
             ),
             ("array.level", [text("raid5"), text("raid6")], "space"),
+            (
+                "rebuild.min_mb_s",
+                [Value::Whole(2), Value::Whole(8)],
+                "rate limits",
+            ),
         ] {
             let told = refused("levels", |scenario| with(scenario, path, values.clone()));
             assert!(told.expect_err(path).contains(promise), "{path}");

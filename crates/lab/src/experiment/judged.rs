@@ -101,24 +101,37 @@ pub(crate) fn fits(point: &Point, at: &Point) -> bool {
         .all(|(path, value)| point.get(path) == Some(value))
 }
 
-/// The values of a point's swept parameters, but for one of them.
-pub(crate) fn swept_of(scenario: &Scenario, point: &Point, but: &str) -> Vec<(String, Value)> {
-    let paths = scenario.sweep.keys().filter(|path| *path != but);
+/// The values of a point's swept parameters, but for those that are compared.
+pub(crate) fn swept_of(
+    scenario: &Scenario,
+    point: &Point,
+    compared: impl Fn(&str) -> bool,
+) -> Vec<(String, Value)> {
+    let paths = scenario.sweep.keys().filter(|path| !compared(path));
     let swept = paths.filter_map(|path| Some((path.clone(), point.get(path)?.clone())));
     swept.collect()
 }
 
 /// The points that a printed line compares: for each setting of the other parameters one, or two.
 pub(crate) fn points_of(printed: &Printed, points: &[Point]) -> Vec<Vec<Point>> {
-    let mut at = printed.at.clone();
-    if let Some(Between { vary, of, .. }) = &printed.between {
-        at.insert(vary.clone(), of.clone());
+    compared_at(&printed.at, printed.between.as_ref(), points)
+}
+
+/// The points that have these values, each with the one that it is compared with, if there is one.
+pub(crate) fn compared_at(
+    at: &Point,
+    between: Option<&Between>,
+    points: &[Point],
+) -> Vec<Vec<Point>> {
+    let mut at = at.clone();
+    if let Some(between) = between {
+        at.extend(between.side(false));
     }
     let chosen = points.iter().filter(|point| fits(point, &at));
-    let with_other = |point: &Point| match &printed.between {
-        Some(Between { vary, to, .. }) => {
+    let with_other = |point: &Point| match between {
+        Some(between) => {
             let mut other = point.clone();
-            other.insert(vary.clone(), to.clone());
+            other.extend(between.side(true));
             vec![point.clone(), other]
         }
         None => vec![point.clone()],
@@ -155,9 +168,10 @@ pub(crate) fn printed<G: Repeated>(scenario: &Scenario, groups: &[G]) -> Vec<Jud
 }
 
 fn at(scenario: &Scenario, printed: &Printed, point: Option<&Point>) -> Vec<(String, Value)> {
-    let vary = printed.between.as_ref().map_or("", |between| &between.vary);
+    let between = printed.between.as_ref();
+    let compared = |path: &str| between.is_some_and(|between| between.varies(path));
     let own = || printed.at.clone().into_iter().collect();
-    point.map_or_else(own, |point| swept_of(scenario, point, vary))
+    point.map_or_else(own, |point| swept_of(scenario, point, compared))
 }
 
 fn ours<G: Repeated>(printed: &Printed, groups: &[G], of: &[Point]) -> Ratio {
@@ -217,5 +231,32 @@ impl Judged {
     /// Whether further seeds may decide it.
     pub(crate) fn is_undecided(&self) -> bool {
         self.verdict == Some(Verdict::Undecided)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn point(task: &str, rate: i64) -> Point {
+        let task = ("task".to_string(), Value::Text(task.into()));
+        [task, ("rate".to_string(), Value::Whole(rate))].into()
+    }
+
+    #[test]
+    fn two_runs_may_differ_in_further_parameters() {
+        let all: Vec<Point> = ["grow", "deal"]
+            .iter()
+            .flat_map(|task| [2, 8].map(|rate| point(task, rate)))
+            .collect();
+        let between = Between {
+            vary: "task".into(),
+            of: Value::Text("deal".into()),
+            to: Value::Text("grow".into()),
+            with: [("rate".to_string(), [2, 8].map(Value::Whole))].into(),
+        };
+        let pairs = compared_at(&Point::new(), Some(&between), &all);
+        assert_eq!(pairs, [vec![point("deal", 2), point("grow", 8)]]);
+        assert!(between.varies("rate") && !between.varies("load"));
     }
 }

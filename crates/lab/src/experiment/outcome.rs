@@ -2,6 +2,8 @@
 //! lines.
 
 use super::cell::Cell;
+use super::claim::{Claim, Printed};
+use super::fair::unequal;
 use super::judged::{BySeed, Judged, Lack, Repeated, fits, judge, pair, printed, swept_of};
 use super::metric::{known, metric, saturated};
 use super::requests::is_random;
@@ -206,7 +208,7 @@ impl<'a> Outcome<'a> {
             let both = |to: Group<'_>| pair((&group, metric), (&to, metric));
             Compared {
                 comparison: comparison.clone(),
-                at: swept_of(self.scenario, group.point, &comparison.vary),
+                at: swept_of(self.scenario, group.point, |path| path == comparison.vary),
                 result: to.map_or(Err(Lack::NoRuns), both),
                 of: [group.point.clone(), other],
                 tested: None,
@@ -240,14 +242,18 @@ impl<'a> Outcome<'a> {
     }
 
     pub fn comparison_table(&self, compared: &[Compared]) -> Table {
-        let mut table = Table::new("comparison|at|ratio|95% interval|seeds|p|corrected|says");
+        let mut table =
+            Table::new("comparison|at|ratio|95% interval|seeds|p|corrected|says|unequal");
         for line in compared {
             let [ratio, interval, seeds] = numbers(&line.result);
             let name = line.comparison.name.clone();
             let [raw, corrected] = chances(line.tested);
             let says = line.says().to_string();
             let at = place(&line.at);
-            table.row([name, at, ratio, interval, seeds, raw, corrected, says]);
+            let unequal = unequal_of(&line.of);
+            table.row([
+                name, at, ratio, interval, seeds, raw, corrected, says, unequal,
+            ]);
         }
         table
     }
@@ -343,19 +349,37 @@ pub fn last(path: &str) -> &str {
 
 /// Printed numbers with ours; those of points that are not run are left out.
 pub(crate) fn judged_table(lines: &[Judged]) -> Table {
-    let heading = "printed|claim|at|theirs|ours|95% interval|seeds|p|corrected|verdict";
+    let heading = "printed|claim|at|theirs|ours|95% interval|seeds|p|corrected|verdict|unequal";
     let mut table = Table::new(heading);
     for line in lines.iter().filter(|line| line.ours != Err(Lack::NoRuns)) {
         let [ours, interval, seeds] = numbers(&line.ours);
         let [raw, corrected] = chances(line.tested);
         let what = format!("{} ({})", line.printed.what, line.printed.source);
         let claim = line.printed.claim.name().to_string();
-        let (at, theirs, says) = (place(&line.at), short(line.printed.value), line.says());
+        let (at, theirs, says) = (place(&line.at), theirs(&line.printed), line.says());
+        let unequal = unequal_of(&line.of);
         table.row([
-            what, claim, at, theirs, ours, interval, seeds, raw, corrected, says,
+            what, claim, at, theirs, ours, interval, seeds, raw, corrected, says, unequal,
         ]);
     }
     table
+}
+
+/// What a paper printed; of a direction without a number, the side of 1.
+pub(crate) fn theirs(printed: &Printed) -> String {
+    match (printed.claim, printed.value) {
+        (Claim::Sign | Claim::Order, 0.0) => "less than 1".into(),
+        _ => short(printed.value),
+    }
+}
+
+/// The promises in which two points differ; of caches none are told.
+fn unequal_of(pair: &[Point]) -> String {
+    let unequal = unequal(pair).unwrap_or_default();
+    match unequal.is_empty() {
+        true => "-".into(),
+        false => unequal.join(", "),
+    }
 }
 
 /// The ratio, its interval and the number of seeds.

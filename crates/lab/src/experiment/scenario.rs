@@ -474,8 +474,8 @@ impl Scenario {
         points
     }
 
-    /// A scenario for each fixed parameter with a range: it alone is swept, beside the sweep, and every value of it is
-    /// compared with the fixed one.
+    /// A scenario for each fixed parameter with a range: it alone is swept, beside the sweep, and the headlines
+    /// are judged at every value. Without headlines every value is compared with the fixed one.
     pub fn sensitivities(&self) -> Vec<(String, Scenario)> {
         let fixed = self.fixed.iter();
         let ranged = fixed.filter(|(_, fixed)| !fixed.range.is_empty());
@@ -485,10 +485,13 @@ impl Scenario {
                 values.insert(0, fixed.value.clone());
             }
             let mut scenario = self.clone();
-            scenario.comparisons = self.beside(path, &fixed.value, &values);
-            // They would mix what is swept here; what papers printed is of the fixed values.
+            // They would mix what is swept here.
             scenario.figures.clear();
-            scenario.printed.clear();
+            scenario.printed.retain(|line| line.headline);
+            scenario.comparisons = match scenario.printed.is_empty() {
+                true => self.beside(path, &fixed.value, &values),
+                false => Vec::new(),
+            };
             scenario.fixed.remove(path);
             scenario.sweep.insert(path.clone(), values);
             (path.clone(), scenario)
@@ -575,6 +578,30 @@ mod tests {
         let names = swept.comparisons.iter().map(|one| one.name.as_str());
         let compared = ["rebuild_s, a.b 2 over 1", "rebuild_s, a.b 3 over 1"];
         assert_eq!(names.collect::<Vec<_>>(), compared);
+    }
+
+    #[test]
+    fn headlines_are_judged_at_every_value_of_a_parameter_swept_alone() {
+        let claim = |what: &str, headline| {
+            format!(
+                "[[printed]]\nwhat = \"{what}\"\nsource = \"IDO, table 1\"\nvalue = 2.0\nclaim = \"sign\"\n\
+                 metric = \"rebuild_s\"\nheadline = {headline}\n\
+                 between = {{ vary = \"c\", of = 1, to = 2 }}\n"
+            )
+        };
+        let text = format!(
+            "{SMALL}\n{}{}",
+            claim("first", true),
+            claim("second", false)
+        );
+        let (_, swept) = parse(&text).expect("sound").sensitivities().remove(0);
+        assert_eq!(swept.sweep["a.b"], [1, 2].map(Value::Whole));
+        let named: Vec<&str> = swept
+            .printed
+            .iter()
+            .map(|line| line.what.as_str())
+            .collect();
+        assert_eq!((named, swept.comparisons.len()), (vec!["first"], 0));
     }
 
     #[test]

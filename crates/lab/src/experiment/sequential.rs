@@ -31,7 +31,7 @@ impl Study {
     }
 
     /// Of the points that printed numbers of the scenario need.
-    pub(crate) fn of_printed(scenario: Scenario) -> Study {
+    pub fn of_printed(scenario: Scenario) -> Study {
         let mut points = scenario.points();
         let needed = needed_by_printed(&scenario, &points);
         points.retain(|point| needed.contains(point));

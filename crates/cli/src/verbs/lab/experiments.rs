@@ -155,12 +155,23 @@ pub(crate) fn run(verb: &LabRun) -> Result {
     let scenario = prepared(&verb.experiment)?;
     let threads = threads_or_cores(verb.threads);
     if !verb.sensitivity {
-        return one(&verb.experiment.folder, &scenario, threads, verb.fresh);
+        let study = Study::new(scenario.clone());
+        return one(
+            &verb.experiment.folder,
+            &scenario,
+            study,
+            threads,
+            verb.fresh,
+        );
     }
     for (path, mut swept) in scenario.sensitivities() {
         swept.name = format!("{}-{}", scenario.name, path.replace(['.', '_'], "-"));
         swept.title = format!("{}: sweep of {path} only", scenario.title);
-        one(&verb.experiment.folder, &swept, threads, verb.fresh)?;
+        let study = match swept.printed.is_empty() {
+            true => Study::new(swept.clone()),
+            false => Study::of_printed(swept.clone()),
+        };
+        one(&verb.experiment.folder, &swept, study, threads, verb.fresh)?;
     }
     Ok(())
 }
@@ -171,8 +182,8 @@ pub(crate) fn threads_or_cores(threads: Option<usize>) -> usize {
     threads.unwrap_or_else(cores)
 }
 
-fn one(folder: &Path, scenario: &Scenario, threads: usize, fresh: bool) -> Result {
-    let runs = gather(scenario, folder, threads, fresh)?;
+fn one(folder: &Path, scenario: &Scenario, study: Study, threads: usize, fresh: bool) -> Result {
+    let runs = gather(scenario, study, folder, threads, fresh)?;
     let outcome = Outcome::new(scenario, runs);
     out!("{}", outcome.table().text());
     let compared = outcome.comparison_table(&outcome.compared());
@@ -200,7 +211,8 @@ pub(crate) fn report(verb: &LabReport) -> Result {
         "runs without results in {} are run first",
         folder.join("runs").display()
     ));
-    let runs = gather(&scenario, folder, 1, false)?;
+    let study = Study::new(scenario.clone());
+    let runs = gather(&scenario, study, folder, 1, false)?;
     write_all(&folder.join(&scenario.name), &Outcome::new(&scenario, runs))
 }
 
@@ -232,7 +244,8 @@ pub(crate) fn compare(verb: &LabCompare) -> Result {
         to: find(&verb.to)?,
         at: Point::default(),
     };
-    let runs = gather(&scenario, &verb.experiment.folder, 1, false)?;
+    let study = Study::new(scenario.clone());
+    let runs = gather(&scenario, study, &verb.experiment.folder, 1, false)?;
     let outcome = Outcome::new(&scenario, runs);
     out!(
         "{}",
@@ -380,8 +393,13 @@ pub(crate) fn cells(scenario: &Scenario) -> Result<Vec<Cell>> {
     Ok(cells.unwrap_or_default())
 }
 
-fn gather(scenario: &Scenario, folder: &Path, threads: usize, fresh: bool) -> Result<Vec<Run>> {
-    let mut study = Study::new(scenario.clone());
+fn gather(
+    scenario: &Scenario,
+    mut study: Study,
+    folder: &Path,
+    threads: usize,
+    fresh: bool,
+) -> Result<Vec<Run>> {
     while let Some(cells) = study
         .next_look()
         .map_err(|error| unsound(scenario, &error))?
