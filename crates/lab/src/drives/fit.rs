@@ -188,7 +188,8 @@ fn knobs() -> Vec<Knob> {
             shift(&mut d.bus.write_block_ns, by)
         }),
         ("write settling", 200e3, |d, by| {
-            shift(&mut d.mechanism.write_settle_ns, by)
+            let settle = &mut d.mechanism.write_settle_ns;
+            *settle = (*settle as f64 + by).clamp(-1e7, 1e9).round() as i64;
         }),
         ("head switch", 200e3, |d, by| {
             shift(&mut d.mechanism.head_switch_ns, by)

@@ -229,7 +229,7 @@ impl MechanicalPreset {
             mechanism: Mechanism {
                 seek: self.seek(layout.cylinders)?,
                 head_switch_ns: ns(&self.head_switch_ms, 1e6)?,
-                write_settle_ns: ns(&self.write_settle_ms, 1e6)?,
+                write_settle_ns: ns(&self.write_settle_ms, 1e6)?.cast_signed(),
                 zero_latency: true,
             },
             layout,

@@ -5,6 +5,7 @@
 //! named block in braces; `#` begins a comment.
 
 use restripe_sim::disk::mechanical::{Access, Command};
+use std::str::FromStr;
 
 /// A value of the parameter language.
 #[derive(Clone, PartialEq, Debug)]
@@ -62,7 +63,15 @@ impl Value {
         }
     }
 
-    pub fn numbers(&self, name: &str) -> Result<Vec<u64>, String> {
+    /// A text that must be there.
+    pub fn text(&self, name: &str) -> Result<&str, String> {
+        match self.field(name) {
+            Some(Value::Scalar(text)) => Ok(text),
+            _ => Err(format!("there is no '{name}'")),
+        }
+    }
+
+    pub fn numbers<T: FromStr>(&self, name: &str) -> Result<Vec<T>, String> {
         let number = |value: &Value| match value {
             Value::Scalar(text) => text.parse().map_err(|_| format!("'{name}' holds '{text}'")),
             _ => Err(format!("'{name}' holds more than numbers")),
@@ -162,6 +171,8 @@ pub fn seek_points(text: &str) -> Result<Vec<(u32, u64)>, String> {
         };
         let bad = || format!("line {} of the seek table is '{line}'", index + 1);
         let distance: u32 = distance.trim().parse().map_err(|_| bad())?;
+        // What stands behind the time is its deviation.
+        let time = time.split(',').next().unwrap_or(time);
         let time: f64 = time.trim().parse().map_err(|_| bad())?;
         if !(0.0..10_000.0).contains(&time) {
             return Err(bad());
@@ -235,8 +246,8 @@ mod tests {
         assert_eq!(value.number("a b"), Ok(1.5));
         assert!(value.number("c").is_err());
         let inner = value.field("m").expect("m");
-        assert_eq!(inner.numbers("z"), Ok(vec![1, 2]));
-        assert_eq!(inner.numbers("empty"), Ok(vec![]));
+        assert_eq!(inner.numbers::<u64>("z"), Ok(vec![1, 2]));
+        assert_eq!(inner.numbers::<u64>("empty"), Ok(vec![]));
     }
 
     #[test]

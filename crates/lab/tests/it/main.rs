@@ -2,6 +2,7 @@
 
 mod cache_grid;
 mod cache_real;
+mod disksim_files;
 mod drives;
 mod generate_presets;
 mod lab_experiments;

@@ -140,8 +140,8 @@ pub struct Cache {
 pub struct Mechanism {
     pub seek: SeekCurve,
     pub head_switch_ns: u64,
-    /// A write needs the head so much steadier than a read.
-    pub write_settle_ns: u64,
+    /// A write needs the head so much steadier than a read. Below 0, a write is on its track sooner.
+    pub write_settle_ns: i64,
     /// Reads from wherever the head arrives on the track, instead of waiting for the first block.
     pub zero_latency: bool,
 }
@@ -493,10 +493,9 @@ impl Mechanical {
             true => 0,
             false => self.drive.mechanism.head_switch_ns,
         };
-        match distance {
-            0 if switch == 0 => 0,
-            0 => switch + settle,
-            _ => self.seek.ns(distance).max(switch) + settle,
+        match self.seek.ns(distance).max(switch) {
+            0 => 0,
+            moved => moved.saturating_add_signed(settle),
         }
     }
 
