@@ -4,6 +4,7 @@
 //! between them, and the number of cylinders that the capacity needs. Skews are what a write needs to get to
 //! the next track: head switch or one-cylinder seek, and the settling after it.
 
+use super::disksim;
 use crate::nearest::unknown;
 use restripe_sim::disk::flash::{Flash, FlashDrive};
 use restripe_sim::disk::geometry::{Layout, Order, Sparing, Zone};
@@ -13,6 +14,7 @@ use restripe_sim::disk::mechanical::{
 use restripe_sim::disk::power::PowerModel;
 use restripe_sim::disk::seek::SeekCurve;
 use serde::Deserialize;
+use std::path::{Path, PathBuf};
 
 /// What the command is built with, by name.
 const PRESETS: &[(&str, &str)] = texts![
@@ -102,6 +104,9 @@ pub struct Preset {
     pub mechanical: Option<MechanicalPreset>,
     pub flash: Option<FlashPreset>,
     pub power: Option<PowerPreset>,
+    /// What DiskSim's files describe, in place of `mechanical`.
+    #[serde(skip)]
+    pub described: Option<Drive>,
 }
 
 /// A drive made from a preset.
@@ -128,6 +133,45 @@ pub fn named(name: &str) -> Result<Preset, String> {
     let found = PRESETS.iter().find(|(known, _)| *known == name);
     let (_, text) = found.ok_or_else(|| unknown("drive", name, names()))?;
     parse(text)
+}
+
+/// A drive by a name that [`named`] knows, or by `file:PATH`: see [`at`].
+pub fn of(name: &str) -> Result<Preset, String> {
+    match name.strip_prefix("file:") {
+        Some(path) => at(Path::new(path)),
+        None => named(name),
+    }
+}
+
+/// The drive that a file describes: a preset in TOML, or DiskSim's `.model` or `.diskspecs`. An error names
+/// the file.
+pub fn at(path: &Path) -> Result<Preset, String> {
+    if !is_disksim(path) {
+        let text = std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))?;
+        return parse(&text).map_err(|e| format!("{}: {e}", path.display()));
+    }
+    let stem = path.file_stem().map(|stem| stem.to_string_lossy());
+    Ok(Preset {
+        name: stem.unwrap_or_default().into(),
+        summary: "as DiskSim's files describe it".into(),
+        mechanical: None,
+        flash: None,
+        power: None,
+        described: Some(disksim::load(path)?),
+    })
+}
+
+/// The files that the drive at `path` is read from.
+pub fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
+    match is_disksim(path) {
+        true => disksim::files(path),
+        false => Ok(vec![path.into()]),
+    }
+}
+
+fn is_disksim(path: &Path) -> bool {
+    let extension = path.extension().and_then(|one| one.to_str());
+    matches!(extension, Some("model" | "diskspecs"))
 }
 
 pub fn parse(text: &str) -> Result<Preset, String> {
@@ -170,15 +214,22 @@ fn thousandths(number: &Sourced) -> Result<u32, String> {
 
 impl Preset {
     pub fn make(&self) -> Result<Made, String> {
-        let name = &self.name;
-        match (&self.mechanical, &self.flash) {
-            (Some(mechanical), None) => {
-                let made = Mechanical::new(mechanical.drive()?)?;
-                Ok(Made::Mechanical(Box::new(made)))
+        match &self.flash {
+            Some(flash) if self.mechanical.is_none() => {
+                Ok(Made::Flash(Flash::new(flash.drive()?)?))
             }
-            (None, Some(flash)) => Ok(Made::Flash(Flash::new(flash.drive()?)?)),
+            _ => Ok(Made::Mechanical(Box::new(Mechanical::new(self.drive()?)?))),
+        }
+    }
+
+    /// What a mechanical drive is made of.
+    pub fn drive(&self) -> Result<Drive, String> {
+        match (&self.mechanical, &self.described, &self.flash) {
+            (Some(mechanical), None, None) => mechanical.drive(),
+            (None, Some(described), None) => Ok(described.clone()),
             _ => Err(format!(
-                "the preset '{name}' is neither mechanical nor flash, or both"
+                "the preset '{}' is neither mechanical nor flash, or both",
+                self.name
             )),
         }
     }

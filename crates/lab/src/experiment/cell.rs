@@ -7,6 +7,7 @@ use super::parameters::{Grouped, Groups, Keys};
 use super::requests::{Offered, requests};
 use super::scenario::{Point, Value, settings};
 use super::scheme::Scheme;
+use crate::drives::preset;
 use crate::replay::facts::Log;
 use crate::replay::link::LinkPlan;
 use crate::replay::simulated::replay;
@@ -724,18 +725,23 @@ pub fn schedule(name: &str) -> Result<Policy, String> {
 
 // ------------------------------------------------------------------------------------------------------- identity
 
-/// What traces hold, by the name of the source: a trace is long, and the cells of an experiment are many.
+/// What traces and files of drives hold, by the name of the source: a trace is long, and an experiment has
+/// many cells.
 #[derive(Default)]
 pub struct Contents(BTreeMap<String, String>);
 
 impl Contents {
-    /// What a trace holds is part of a run, and its path does not tell; one that cannot be read fails the run later.
+    /// What a trace or a drive's file holds is part of a run, and its path does not tell; one that cannot be
+    /// read fails the run later.
     fn line(&mut self, source: &str) -> String {
-        let Some(path) = source.strip_prefix("trace:") else {
-            return String::new();
-        };
         let read = || {
-            let content = files(Path::new(path)).and_then(|paths| digest(&paths));
+            let content = match source.split_once(':') {
+                Some(("trace", path)) => files(Path::new(path)).and_then(|paths| digest(&paths)),
+                Some(("file", path)) => preset::files(Path::new(path))
+                    .map_err(io::Error::other)
+                    .and_then(|paths| digest(&paths)),
+                _ => return String::new(),
+            };
             content.map_or_else(|_| String::new(), |digest| format!("content = {digest}\n"))
         };
         self.0.entry(source.into()).or_insert_with(read).clone()
@@ -749,7 +755,13 @@ impl Cell {
         Ok(Cell {
             point: point.clone(),
             seed,
-            content: contents.line(&settings.workload.source),
+            content: [
+                &settings.workload.source,
+                &settings.array.drive,
+                &settings.array.spare_drive,
+            ]
+            .map(|source| contents.line(source))
+            .concat(),
             settings,
         })
     }
@@ -997,13 +1009,25 @@ mod tests {
     }
 
     #[test]
-    fn what_a_trace_holds_changes_the_hash() {
-        let path = std::env::temp_dir().join(format!("restripe-cell-{}", std::process::id()));
-        let source = Value::Text(format!("trace:{}", path.display()));
-        let point = point_with(&[
-            ("workload.source", source),
-            ("workload.load", Value::Real(0.3)),
-        ]);
+    fn what_a_trace_or_a_drives_file_holds_changes_the_hash() {
+        changes_the_hash("workload.source", "trace:");
+        changes_the_hash("array.drive", "file:");
+        changes_the_hash("array.spare_drive", "file:");
+    }
+
+    fn changes_the_hash(parameter: &str, kind: &str) {
+        let own = format!("restripe-cell-{parameter}-{}", std::process::id());
+        let path = std::env::temp_dir().join(own);
+        let mut value = Value::Text(format!(
+            "{kind}{}",
+            path.file_name().expect("own").display()
+        ));
+        value.put_in(&std::env::temp_dir());
+        assert_eq!(value, Value::Text(format!("{kind}{}", path.display())));
+        let load = ("workload.load", Value::Real(0.3));
+        let mut point = point_with(&[(parameter, value), load]);
+        let source = Value::Text("noise".into());
+        point.entry("workload.source".into()).or_insert(source);
         let hash_of = |bytes: &[u8]| {
             std::fs::write(&path, bytes).expect("a temporary file");
             let cell = cell(&point, 1).expect("sound");

@@ -36,12 +36,12 @@ impl Value {
         }
     }
 
-    /// Puts a trace's relative path in a folder.
+    /// Puts the relative path of a trace, or of a drive's file, in a folder.
     pub(super) fn put_in(&mut self, folder: &Path) {
         if let Value::Text(text) = self
-            && let Some(path) = text.strip_prefix("trace:")
+            && let Some((kind @ ("trace" | "file"), path)) = text.split_once(':')
         {
-            *text = format!("trace:{}", folder.join(path).display());
+            *text = format!("{kind}:{}", folder.join(path).display());
         }
     }
 

@@ -26,9 +26,9 @@ impl Speed {
         }
     }
 
-    /// Of a drive by a name that [`preset::named`] knows, over its first so many bytes.
+    /// Of a drive by a name or a file that [`preset::of`] knows, over its first so many bytes.
     pub fn of_drive(name: &str, bytes: u64) -> Result<Speed, String> {
-        let preset = preset::named(name)?;
+        let preset = preset::of(name)?;
         let blocks = bytes / SECTOR_BYTES;
         let whole = preset.make()?.blocks();
         if blocks > whole {

@@ -83,7 +83,7 @@ pub struct ArrayPlan {
     pub write_hole: WriteHole,
     /// Rows of a bit of its maps; `None`: as [`restripe_array::meta::create`] has them.
     pub region_rows: Option<u64>,
-    /// A name that [`preset::named`] knows.
+    /// A name or a file that [`preset::of`] knows.
     pub drive: String,
     /// As `drive`, of what a failed member is rebuilt onto, if it is of another kind.
     pub spare_drive: Option<String>,
@@ -149,8 +149,8 @@ pub struct Stage {
 impl Stage {
     /// Builds the array and starts it.
     pub fn new(plan: &ArrayPlan, seed: u64) -> Result<Stage, String> {
-        let preset = preset::named(&plan.drive)?;
-        let spare = preset::named(plan.spare_drive.as_ref().unwrap_or(&plan.drive))?;
+        let preset = preset::of(&plan.drive)?;
+        let spare = preset::of(plan.spare_drive.as_ref().unwrap_or(&plan.drive))?;
         let (spec, surrogate) = specs(plan, &preset);
         let home_sectors = spec.member_sectors;
         let mut meters: Vec<Meter> = Vec::new();
@@ -423,9 +423,9 @@ fn fits(preset: &Preset, spec: &Spec) -> Result<(), String> {
     Ok(())
 }
 
-/// Set data that a member has at most on a drive: a name that [`preset::named`] knows.
+/// Set data that a member has at most on a drive: a name or a file that [`preset::of`] knows.
 pub fn member_bytes_max(drive: &str) -> Result<u64, String> {
-    let blocks = preset::named(drive)?.make()?.blocks();
+    let blocks = preset::of(drive)?.make()?.blocks();
     Ok(blocks.saturating_sub(METADATA_SECTORS) * SECTOR_BYTES)
 }
 
@@ -433,10 +433,7 @@ fn model(plan: &ArrayPlan, preset: &Preset) -> Result<Model, String> {
     if let Some(flash) = &preset.flash {
         return Ok(Model::Flash(Box::new(Flash::new(flash.drive()?)?)));
     }
-    let mechanical = preset.mechanical.as_ref();
-    let mut drive = mechanical
-        .ok_or("the preset is of no kind of drive")?
-        .drive()?;
+    let mut drive = preset.drive()?;
     drive.cache.write_back = plan.write_cache;
     let mut power = preset.power()?;
     if let Some(power) = &mut power {

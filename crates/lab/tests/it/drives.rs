@@ -159,6 +159,41 @@ fn presets_are_drives_of_their_capacity() {
     assert!(preset::parse("name = 'x'\nsummary = ''\n[mechanical]\nrpm = 7200").is_err());
 }
 
+/// A drive of one's own, and one of DiskSim's, by file; what is wrong with a file is told with its name.
+#[test]
+fn drives_come_from_files_too() {
+    let folder = std::env::temp_dir().join(format!("restripe-own-drive-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let path = folder.join("own.toml");
+    let text = include_str!("../../presets/wd1600aajs.toml").replace("312581808", "100000000");
+    std::fs::write(&path, text).expect("a file");
+    let name = format!("file:{}", path.display());
+    let own = preset::of(&name).and_then(|preset| preset.make());
+    assert_eq!(own.expect("a drive").blocks(), 100_000_000);
+    let size = restripe_lab::replay::stage::member_bytes_max(&name).expect("a drive");
+    assert!((50_000_000_000..51_200_000_000).contains(&size), "{size}");
+    assert_eq!(preset::files(&path), Ok(vec![path.clone()]));
+    let error = |name: &str| preset::of(name).expect_err("no drive");
+    std::fs::write(&path, "name = 'half'").expect("a file");
+    assert!(error(&name).contains("own.toml"), "{}", error(&name));
+    let missing = format!("file:{}", folder.join("none.model").display());
+    assert!(
+        error(&missing).contains("none.model"),
+        "{}",
+        error(&missing)
+    );
+    assert!(error("wd1600").contains("wd1600aajs"), "a near name");
+    std::fs::remove_dir_all(&folder).expect("a folder of ours");
+    let Some(folder) = measured("drives_come_from_files_too") else {
+        return;
+    };
+    let model = folder.join("cheetah9LP.model");
+    let drive = preset::of(&format!("file:{}", model.display())).expect("a drive");
+    assert_eq!(drive.name, "cheetah9LP");
+    assert_eq!(preset::files(&model).map(|files| files.len()), Ok(3));
+    assert!(matches!(drive.make(), Ok(Made::Mechanical(_))));
+}
+
 #[test]
 fn a_described_seek_curve_goes_through_its_points() {
     let drive = mechanical("wd1600aajs");

@@ -110,6 +110,33 @@ fn the_same_scenario_gives_the_same_bytes_on_any_number_of_threads_and_from_the_
     assert!(alone == again, "the cache shows in the results");
 }
 
+/// An experiment on a drive from a file: the same drive under another name gives the same run.
+#[test]
+fn drives_of_an_experiment_come_from_files() {
+    let file = std::env::temp_dir().join(format!("restripe-drive-{}.toml", std::process::id()));
+    std::fs::write(&file, include_str!("../../presets/wd1600aajs.toml")).expect("a file");
+    let runner = Runner {
+        threads: 2,
+        cache: None,
+        fresh: true,
+        progress: &|_| {},
+    };
+    let run = |drive: &str| {
+        let mut scenario = small();
+        scenario.seeds = 1;
+        let of = scenario.fixed.get_mut("array.drive").expect("it has it");
+        of.value = Value::Text(drive.into());
+        runner.run(&cells(&scenario)[..1])
+    };
+    let named = run("wd1600aajs").expect("it runs");
+    let by_file = run(&format!("file:{}", file.display())).expect("it runs");
+    let bytes = |logs: &[Log]| logs[0].rebuild.expect("it has one").to_ns;
+    assert_eq!(bytes(&named), bytes(&by_file));
+    std::fs::remove_file(&file).expect("a file of ours");
+    let error = run(&format!("file:{}", file.display())).expect_err("no file");
+    assert!(error.to_string().contains("restripe-drive-"), "{error}");
+}
+
 #[test]
 fn a_rebuild_ends_sooner_without_users() {
     let scenario = small();

@@ -89,7 +89,7 @@ pub(crate) struct Replay {
     /// Chunk size of the simulated array
     #[arg(long, default_value = "64K", value_parser = parse_size)]
     pub chunk: u64,
-    /// Drive model of the members; `restripe sim-disk` lists the models
+    /// Drive model of the members: a name that `restripe sim-disk` lists, or file:PATH
     #[arg(long, default_value = "wd1600aajs")]
     pub drive: String,
     /// Bytes used of each member [default: as needed by the trace]

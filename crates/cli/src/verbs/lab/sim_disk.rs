@@ -37,7 +37,7 @@ pub(crate) enum Switch {
 
 #[derive(Args, Debug)]
 pub(crate) struct SimDisk {
-    /// The drive: a name, or a TOML file; without it, the names are listed
+    /// The drive: a name, or a TOML file, or DiskSim's .model or .diskspecs; without it, the names are listed
     #[arg(value_name = "DRIVE")]
     pub preset: Option<String>,
     /// Serve only SIZE of the drive [default: all]
@@ -106,10 +106,9 @@ fn list() -> Outcome {
 /// By name, or from a file when the name is a path.
 fn load(name: &str) -> Result<Preset, String> {
     if name.contains('/') || name.ends_with(".toml") {
-        let text = std::fs::read_to_string(name).map_err(|e| format!("{name}: {e}"))?;
-        return preset::parse(&text);
+        return preset::at(Path::new(name));
     }
-    preset::named(name)
+    preset::of(name)
 }
 
 fn clockwork(verb: &SimDisk, name: &str) -> Result<(Clockwork, u64), String> {
