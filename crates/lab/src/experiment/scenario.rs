@@ -749,7 +749,12 @@ mod tests {
         for name in names() {
             let scenario = parse(named(name).expect("listed")).expect(name);
             assert_eq!(scenario.name, name);
-            assert!(scenario.seeds >= 10, "{name}: paired seeds are ten or more");
+            let offline = scenario.fixed.get("workload.source");
+            let offline = offline.is_some_and(|source| source.value.to_string() == "none");
+            match offline {
+                true => assert_eq!(scenario.seeds, 1, "{name}: nothing is random"),
+                false => assert!(scenario.seeds >= 10, "{name}: paired seeds are ten or more"),
+            }
         }
     }
 }
