@@ -35,7 +35,7 @@ use lab::replay::{self, Replay};
 use lab::sim::{self, Sim};
 use lab::sim_disk::{self, SimDisk};
 use lab::trace::args::Trace;
-use lab::{Lab, experiments, fit_disk, reliability, trace};
+use lab::{Lab, claims, experiments, fit_disk, reliability, trace};
 use lease::Lease;
 use members::{Add, FailMember, OnMember, Replace};
 use metrics::Metrics;
@@ -167,6 +167,8 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Lab(Lab::Run(verb)) => experiments::run(&verb),
         Verb::Lab(Lab::Compare(verb)) => experiments::compare(&verb),
         Verb::Lab(Lab::Report(verb)) => experiments::report(&verb),
+        Verb::Lab(Lab::Verify(verb)) => claims::verify(&verb),
+        Verb::Lab(Lab::Papers(verb)) => claims::papers(&verb),
         Verb::Lab(Lab::FitDisk(verb)) => fit_disk::run(&verb),
         Verb::Lab(Lab::Reliability(verb)) => reliability::run(&verb),
         Verb::Replay(verb) => replay::run(&verb),

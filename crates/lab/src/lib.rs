@@ -8,6 +8,7 @@
 //! | [`generate`] | synthetic workloads: parameters, presets, requests, fits to traces |
 //! | [`nbd`] | a small blocking NBD client |
 //! | [`nearest`] | what a mistyped name may have meant |
+//! | [`papers`] | what papers print, and what scenarios answer |
 //! | [`pattern`] | what a block holds, as a function of its place and version |
 //! | [`plan`] | layouts for given disks, compared before anything is written |
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
@@ -36,6 +37,7 @@ pub mod latency;
 pub mod load;
 pub mod nbd;
 pub mod nearest;
+pub mod papers;
 pub mod pattern;
 pub mod plan;
 pub mod reliability;

@@ -112,6 +112,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &["replay"],
             &["experiment"],
             &["cache"],
+            &["papers"],
         ],
     ),
     (

@@ -5,6 +5,7 @@ use crate::verbs::lab::reliability::Reliability;
 use clap::Subcommand;
 
 pub(crate) mod cache_sim;
+pub(crate) mod claims;
 pub(crate) mod demo;
 pub(crate) mod experiments;
 pub(crate) mod fit_disk;
@@ -25,6 +26,10 @@ pub(crate) enum Lab {
     Compare(experiments::LabCompare),
     /// Rewrite the report of an experiment; runs without stored results are run first
     Report(experiments::LabReport),
+    /// Run the headline claims of the papers again, and say whether each holds
+    Verify(claims::LabVerify),
+    /// Write the document of everything that the papers print, with the results that answer it
+    Papers(claims::LabPapers),
     /// Fit a drive's parameters to traces, and score the model on the part of each that the fit did not use
     FitDisk(FitDisk),
     /// Compute the mean time to data loss of an array by a Markov chain, and by simulation of disks

@@ -156,7 +156,7 @@ pub(crate) struct CacheInput {
 
 const WORKLOAD_REQUESTS: usize = 1_000_000;
 /// Beside a clone of this project.
-const TRACES: &str = "../shared/traces";
+pub(crate) const TRACES: &str = "../shared/traces";
 
 pub(crate) fn run(verb: &CacheSim) -> Outcome {
     if let Some(name) = &verb.grid {

@@ -340,6 +340,9 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
         &place("lab-refused"),
         &[
             ("lab run", 2, &["SCENARIO"]),
+            ("lab verify IOD", 2, &["the nearest is IDO"]),
+            ("lab papers IOD", 2, &["the nearest is IDO"]),
+            ("lab verify --list --json", 2, &["--json"]),
             (
                 "lab run rebuild-cots",
                 2,
@@ -567,6 +570,10 @@ fn what_there_is_is_listed() {
     let place = Place::new("lab-lists");
     for (arguments, words) in [
         (&["lab", "list"][..], &["rebuild-cost", "own-trace"][..]),
+        (
+            &["lab", "verify", "ido", "--list"],
+            &["figure 9(a)", "runs, since claims share points"],
+        ),
         (&["sim-disk"], &["wd1600aajs", "ssd-sata"]),
     ] {
         let run = place.run(arguments);

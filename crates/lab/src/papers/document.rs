@@ -1,0 +1,367 @@
+//! The printed numbers next to ours: a table for a terminal, JSON, and the document of a paper.
+
+use super::claims::{Line, Planned};
+use super::inventory::{Inventory, Item, source};
+use crate::experiment::judged::Judged;
+use crate::experiment::outcome::{numbers, place, theirs};
+use crate::experiment::value::Value as Parameter;
+use crate::experiment::verdict::Verdict;
+use crate::report::Table;
+use serde_json::{Value, json};
+use std::fmt::Write;
+
+/// Columns of prose.
+const WIDTH: usize = 110;
+
+/// A line a printed number.
+pub fn table(lines: &[Line]) -> Table {
+    let mut table = Table::new("paper|place|what|printed|ours (95% interval)|seeds|verdict");
+    for line in lines {
+        let judged = &line.judged;
+        let (paper, at) = source(&judged.printed);
+        let [_, _, seeds] = numbers(&judged.ours);
+        table.row([
+            paper.into(),
+            at.into(),
+            what(judged),
+            theirs(&judged.printed),
+            ours(judged),
+            seeds,
+            judged.says(),
+        ]);
+    }
+    table
+}
+
+/// A line a printed number that could be run, with its runs at first and at the cap.
+pub fn plan(lines: &[Planned]) -> Table {
+    let mut table = Table::new("paper|place|what|claim|printed|scenario|points|runs");
+    for planned in lines {
+        let line = &planned.line;
+        let (paper, at) = source(line);
+        table.row([
+            paper.into(),
+            at.into(),
+            with_place(&line.what, &line.at.clone().into_iter().collect::<Vec<_>>()),
+            line.claim.name().into(),
+            theirs(line),
+            planned.scenario.clone(),
+            planned.points.to_string(),
+            runs(&planned.runs),
+        ]);
+    }
+    table
+}
+
+/// A number of runs, or the first and the largest that there may be.
+pub fn runs(runs: &std::ops::Range<u64>) -> String {
+    match runs.start == runs.end {
+        true => runs.start.to_string(),
+        false => format!("{} to {}", runs.start, runs.end),
+    }
+}
+
+/// How often each verdict was given, in words.
+pub fn summary(lines: &[Line]) -> String {
+    let judged: Vec<Verdict> = lines
+        .iter()
+        .filter_map(|line| line.judged.verdict)
+        .collect();
+    let single = |agrees| Verdict::OneRun { agrees };
+    let kinds = [
+        Verdict::Holds,
+        Verdict::Fails,
+        Verdict::Undecided,
+        Verdict::Saturated,
+        single(true),
+        single(false),
+        Verdict::NotRun,
+    ];
+    let count = |kind: Verdict| judged.iter().filter(|one| **one == kind).count();
+    let parts = kinds.into_iter().filter(|kind| count(*kind) > 0);
+    let parts: Vec<String> = parts
+        .map(|kind| format!("{} {kind}", count(kind)))
+        .collect();
+    let shown = lines.len() - judged.len();
+    let shown = match shown {
+        0 => String::new(),
+        shown => format!("; {shown} values shown"),
+    };
+    match judged.len() {
+        0 => format!("no claims{shown}"),
+        claims => format!("{claims} claims: {}{shown}", parts.join(", ")),
+    }
+}
+
+/// Everything that is known of a line.
+pub fn to_json(line: &Line) -> Value {
+    let judged = &line.judged;
+    let (paper, at) = source(&judged.printed);
+    let point = judged.at.iter();
+    let point: serde_json::Map<_, _> = point.map(|(path, v)| (path.clone(), v.to())).collect();
+    let ours = judged.ours.ok();
+    let interval = ours.filter(|ours| !ours.is_single());
+    json!({
+        "paper": paper,
+        "place": at,
+        "what": judged.printed.what,
+        "scenario": line.scenario,
+        "at": point,
+        "claim": judged.printed.claim.name(),
+        "printed": judged.printed.value,
+        "ours": ours.map(|ours| ours.mean),
+        "low": interval.map(|ours| ours.low),
+        "high": interval.map(|ours| ours.high),
+        "seeds": ours.map(|ours| ours.count),
+        "p": judged.tested.map(|tested| tested.raw),
+        "corrected": judged.tested.map(|tested| tested.corrected),
+        "verdict": judged.says(),
+        "note": judged.printed.note,
+    })
+}
+
+fn what(judged: &Judged) -> String {
+    with_place(&judged.printed.what, &judged.at)
+}
+
+fn with_place(what: &str, at: &[(String, Parameter)]) -> String {
+    match at.is_empty() {
+        true => what.to_string(),
+        false => format!("{what}; {}", place(at)),
+    }
+}
+
+fn ours(judged: &Judged) -> String {
+    let [mean, interval, _] = numbers(&judged.ours);
+    match interval.as_str() {
+        "-" => mean,
+        _ => format!("{mean} ({interval})"),
+    }
+}
+
+// Writing to a string cannot fail, here and below.
+
+/// What stands before the papers.
+pub fn head(version: &str, command: &str) -> String {
+    let mut out = String::from("# What the papers print, and what ours says\n\n");
+    let text = format!(
+        "Written by `{command}` of restripe {version}. Each section is an item of a paper: a figure, a table, or a \
+         sentence with a number. Its table has every printed number of a scenario of the laboratory, with ours: the \
+         geometric mean over the seeds with its 95% interval. Verdicts are explained in \
+         [lab.md](reference/lab.md#how-results-are-judged); all judged numbers of a paper are one family."
+    );
+    paragraph(&mut out, &text);
+    out
+}
+
+/// A paper: every item of its inventory, with the printed numbers of scenarios that are of it.
+pub fn markdown(inventory: &Inventory, lines: &[Line]) -> String {
+    let mut out = format!("## {}\n\n", inventory.paper);
+    paragraph(&mut out, &inventory.title);
+    let count =
+        |what: &dyn Fn(&Item) -> bool| inventory.items.iter().filter(|item| what(item)).count();
+    let lost = count(&|item| !item.lost.is_empty());
+    let items = inventory.items.len();
+    paragraph(
+        &mut out,
+        &format!(
+            "{items} items, of which {lost} cannot be had. {}.",
+            summary(lines)
+        ),
+    );
+    for item in &inventory.items {
+        let of = |line: &&Line| source(&line.judged.printed).1 == item.at;
+        let own: Vec<&Line> = lines.iter().filter(of).collect();
+        describe(&mut out, item);
+        list(&mut out, &own);
+    }
+    out
+}
+
+fn describe(out: &mut String, item: &Item) {
+    let _ = writeln!(out, "### {}\n", capital(&item.at));
+    let mut text = sentence(&item.what);
+    if !item.printed.is_empty() {
+        let _ = write!(text, " Printed: {}", sentence(&item.printed));
+    }
+    paragraph(out, &text);
+    if !item.lost.is_empty() {
+        paragraph(out, &format!("Cannot be had: {}", sentence(&item.lost)));
+    }
+    if !item.note.is_empty() {
+        paragraph(out, &sentence(&item.note));
+    }
+    if !item.answer.is_empty() {
+        let names = item.answer.iter().map(|name| format!("`{name}`"));
+        let names: Vec<String> = names.collect();
+        paragraph(out, &format!("Answered by {}.", names.join(", ")));
+    }
+}
+
+fn list(out: &mut String, lines: &[&Line]) {
+    if lines.is_empty() {
+        return;
+    }
+    out.push_str("| scenario | what | claim | printed | ours (95% interval) | seeds | verdict |\n");
+    out.push_str("|---|---|---|--:|--:|--:|---|\n");
+    for line in lines {
+        let judged = &line.judged;
+        let [_, _, seeds] = numbers(&judged.ours);
+        let cells = [
+            format!("`{}`", line.scenario),
+            what(judged),
+            judged.printed.claim.name().into(),
+            theirs(&judged.printed),
+            ours(judged),
+            seeds,
+            judged.says(),
+        ];
+        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        let _ = writeln!(out, "| {} |", cells.join(" | "));
+    }
+    out.push('\n');
+    let mut noted: Vec<&str> = Vec::new();
+    for line in lines {
+        let note = line.judged.printed.note.as_str();
+        if !note.is_empty() && !noted.contains(&note) {
+            noted.push(note);
+            let text = format!("{}: {}", capital(&line.judged.printed.what), sentence(note));
+            paragraph(out, &text);
+        }
+    }
+}
+
+/// With a full stop.
+fn sentence(text: &str) -> String {
+    let text = capital(text.trim());
+    match text.ends_with(['.', '?', '!', '"']) {
+        true => text,
+        false => text + ".",
+    }
+}
+
+fn capital(text: &str) -> String {
+    let mut letters = text.chars();
+    let first = letters.next().map(|first| first.to_uppercase().to_string());
+    first.unwrap_or_default() + letters.as_str()
+}
+
+fn paragraph(out: &mut String, text: &str) {
+    let mut column = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        if column > 0 && column + 1 + length > WIDTH {
+            out.push('\n');
+            column = 0;
+        }
+        if column > 0 {
+            out.push(' ');
+            column += 1;
+        }
+        out.push_str(word);
+        column += length;
+    }
+    out.push_str("\n\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::experiment::claim::Printed;
+    use crate::experiment::judged::{Lack, judge};
+    use crate::experiment::statistics::{Estimate, geometric};
+
+    fn printed(at: &str, claim: &str, note: &str) -> Printed {
+        let text = format!(
+            "what = \"rebuild time\"\nsource = \"IDO, {at}\"\nvalue = 2.0\nmetric = \"rebuild_s\"\n\
+             claim = \"{claim}\"\nnote = \"{note}\""
+        );
+        toml::from_str(&text).expect("a printed number")
+    }
+
+    fn line(printed: Printed, ours: Result<Estimate, Lack>) -> Line {
+        let judged = Judged {
+            printed,
+            at: Vec::new(),
+            of: Vec::new(),
+            ours,
+            looks: 1,
+            tested: None,
+            verdict: None,
+        };
+        Line {
+            scenario: "ido".into(),
+            judged,
+        }
+    }
+
+    fn lines() -> Vec<Line> {
+        let two = geometric(&[2.0, 2.01, 2.02]).ok_or(Lack::NoRuns);
+        let mut lines = vec![
+            line(printed("figure 9", "factor", ""), two),
+            line(printed("figure 9", "sign", "a | b"), Err(Lack::NoRuns)),
+            line(printed("table 1", "value", ""), two),
+            line(printed("table 1", "sign", ""), Ok(Estimate::single(0.5))),
+        ];
+        judge(
+            &mut lines
+                .iter_mut()
+                .map(|line| &mut line.judged)
+                .collect::<Vec<_>>(),
+        );
+        lines
+    }
+
+    #[test]
+    fn a_summary_counts_each_verdict() {
+        assert_eq!(
+            summary(&lines()),
+            "3 claims: 1 holds, 1 one run (differs), 1 not run; 1 values shown"
+        );
+        assert_eq!(summary(&[]), "no claims");
+    }
+
+    #[test]
+    fn a_line_without_a_number_says_why() {
+        let json = to_json(&lines()[1]);
+        assert_eq!(json["verdict"], "not run: not run at this scale");
+        assert!(json["ours"].is_null() && json["place"] == "figure 9");
+        let json = to_json(&lines()[0]);
+        assert_eq!(
+            (json["verdict"].as_str(), json["seeds"].as_u64()),
+            (Some("holds"), Some(3))
+        );
+        assert!(to_json(&lines()[3])["low"].is_null());
+    }
+
+    #[test]
+    fn a_paper_has_every_item_with_its_numbers() {
+        let item = |at: &str, lost: &str| Item {
+            at: at.into(),
+            what: "what is drawn".into(),
+            printed: "a factor of 2 ".repeat(20),
+            answer: vec!["ido".into()],
+            lost: lost.into(),
+            note: String::new(),
+        };
+        let inventory = Inventory {
+            paper: "IDO".into(),
+            title: "A title".into(),
+            items: vec![item("figure 9", ""), item("figure 1", "it is lost")],
+        };
+        let text = markdown(&inventory, &lines()[..2]);
+        for part in [
+            "2 items, of which 1 cannot be had. 2 claims: 1 holds, 1 not run.",
+            "### Figure 9\n",
+            "| `ido` | rebuild time | factor | 2.000 | 2.010 (1.985 to 2.035) | 3 | holds |",
+            "Rebuild time: A | b.\n",
+            "### Figure 1\n",
+            "Cannot be had: It is lost.",
+            "Answered by `ido`.",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        let wide = text.lines().filter(|line| !line.starts_with('|'));
+        assert!(wide.map(str::len).max() <= Some(WIDTH));
+    }
+}
