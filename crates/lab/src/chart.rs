@@ -1,22 +1,8 @@
-//! The course of a load over time as SVG: latency above, throughput below, phases shaded, events marked.
-//!
-//! Written by hand, a string and no library: the page must open anywhere, by itself, in ten years. Colours
-//! come from the page's style sheet, so that it follows the reader's light or dark setting.
+//! The course of a load over time as a figure: latency above, throughput below, phases shaded, events marked.
 
 use crate::latency::{Phase, Step};
-use crate::svg::{line, polyline, text};
-use std::fmt::Write;
-
-const WIDTH: f64 = 960.0;
-const LEFT: f64 = 76.0;
-const RIGHT: f64 = 12.0;
-const LATENCY_TOP: f64 = 44.0;
-const LATENCY_HEIGHT: f64 = 260.0;
-const RATE_TOP: f64 = LATENCY_TOP + LATENCY_HEIGHT + 42.0;
-const RATE_HEIGHT: f64 = 110.0;
-const HEIGHT: f64 = RATE_TOP + RATE_HEIGHT + 40.0;
-/// The latency axis: decades from 10 microseconds to 10 seconds.
-const DECADES: std::ops::RangeInclusive<i32> = 1..=7;
+use crate::plot::lines::{Axis, Curve, Lines, Moment, Panel, Point};
+use crate::plot::{Kind, Plot};
 
 /// Something that happened, marked by a line.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,161 +20,107 @@ impl Mark {
 
 /// What a chart shows.
 pub struct Chart<'a> {
+    pub title: &'a str,
     pub steps: &'a [Step],
     pub step_us: u64,
+    /// Every second one is shaded, from the second on.
     pub phases: &'a [Phase],
     pub marks: &'a [Mark],
 }
 
 impl Chart<'_> {
-    /// The `<svg>` element.
-    pub fn svg(&self) -> String {
-        let mut out = String::new();
-        // Writing to a string cannot fail, here and below.
-        let _ = writeln!(
-            out,
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"latency and throughput over time\">"
-        );
-        self.bands(&mut out);
-        self.latency_axis(&mut out);
-        self.rate_axis(&mut out);
-        self.time_axis(&mut out);
-        self.latency_line(&mut out, "p99", |step| step.summary.p99_us);
-        self.latency_line(&mut out, "p50", |step| step.summary.p50_us);
-        self.rate_line(&mut out);
-        self.event_lines(&mut out);
-        self.legend(&mut out);
-        out.push_str("</svg>\n");
-        out
+    pub fn plot(&self) -> Plot {
+        let shaded = self.phases.iter().skip(1).step_by(2);
+        let moment = |mark: &Mark| Moment {
+            x: seconds(mark.at_us),
+            text: mark.text.clone(),
+        };
+        Plot(Kind::Lines(Lines {
+            title: self.title.into(),
+            x: Axis {
+                name: "time, s".into(),
+                logarithmic: false,
+                wanted: Vec::new(),
+                ends: self.phases.last().map(|phase| (0.0, seconds(phase.to_us))),
+            },
+            heading: String::new(),
+            panels: vec![self.latency(), self.throughput()],
+            shades: shaded
+                .map(|phase| (seconds(phase.from_us), seconds(phase.to_us)))
+                .collect(),
+            shaded: "degraded".into(),
+            moments: self.marks.iter().map(moment).collect(),
+            dots: String::new(),
+        }))
     }
 
-    fn end_us(&self) -> u64 {
-        let last = self.steps.last();
-        let steps_end = last.map_or(0, |step| step.from_us + self.step_us);
-        let phases_end = self.phases.last().map_or(0, |phase| phase.to_us);
-        steps_end.max(phases_end).max(1)
+    fn latency(&self) -> Panel {
+        let milliseconds = |us: u32| f64::from(us) / 1e3;
+        let median = self.curve("median", 0, &|step| milliseconds(step.summary.p50_us));
+        let p99 = self.curve("99th percentile", 1, &|step| {
+            milliseconds(step.summary.p99_us)
+        });
+        Panel {
+            name: "latency, ms".into(),
+            logarithmic: true,
+            height: 220.0,
+            curves: vec![median, p99],
+        }
     }
 
-    fn x(&self, at_us: u64) -> f64 {
-        LEFT + (WIDTH - LEFT - RIGHT) * at_us as f64 / self.end_us() as f64
+    fn throughput(&self) -> Panel {
+        let mebibytes = |step: &Step| step.summary.rate(self.step_us) as f64 / f64::from(1 << 20);
+        let mut curve = self.curve("throughput", 2, &mebibytes);
+        // Nothing was answered: that is a throughput, and no latency.
+        curve.pieces = vec![
+            self.whole()
+                .map(|step| self.point(step, &mebibytes))
+                .collect(),
+        ];
+        Panel {
+            name: "throughput, MiB/s".into(),
+            logarithmic: false,
+            height: 120.0,
+            curves: vec![curve],
+        }
     }
 
-    fn rate_max(&self) -> u64 {
+    /// The steps that lie within the phases as a whole. A part of a step would show a part of its throughput.
+    fn whole(&self) -> impl Iterator<Item = &Step> {
+        let end = self.phases.last().map_or(u64::MAX, |phase| phase.to_us);
         let steps = self.steps.iter();
-        let most = steps.map(|step| step.summary.rate(self.step_us)).max();
-        most.unwrap_or(0).max(1)
+        steps.filter(move |step| step.from_us + self.step_us <= end)
     }
 
-    fn bands(&self, out: &mut String) {
-        let height = RATE_TOP + RATE_HEIGHT - LATENCY_TOP;
-        for (number, phase) in self.phases.iter().enumerate() {
-            let (x, end) = (self.x(phase.from_us), self.x(phase.to_us));
-            let shade = number % 2;
-            let _ = writeln!(
-                out,
-                "<rect class=\"band{shade}\" x=\"{x:.1}\" y=\"{LATENCY_TOP}\" width=\"{:.1}\" height=\"{height}\"/>",
-                (end - x).max(0.0)
-            );
-            let middle = ((x + end) / 2.0, LATENCY_TOP - 26.0);
-            text(out, middle, "middle", &phase.name);
-        }
-    }
-
-    fn latency_axis(&self, out: &mut String) {
-        for decade in DECADES {
-            let y = latency_y(10f64.powi(decade));
-            line(out, "grid", (LEFT, y), (WIDTH - RIGHT, y));
-            text(out, (LEFT - 8.0, y + 4.0), "end", &latency_label(decade));
-        }
-        text(out, (4.0, LATENCY_TOP - 10.0), "start", "latency");
-    }
-
-    fn rate_axis(&self, out: &mut String) {
-        for part in 0..=2 {
-            let y = RATE_TOP + RATE_HEIGHT / 2.0 * (2 - part) as f64;
-            line(out, "grid", (LEFT, y), (WIDTH - RIGHT, y));
-            let megabytes = self.rate_max() * part / 2 / (1 << 20);
-            text(out, (LEFT - 8.0, y + 4.0), "end", &format!("{megabytes}"));
-        }
-        text(out, (4.0, RATE_TOP - 10.0), "start", "MiB/s");
-    }
-
-    fn time_axis(&self, out: &mut String) {
-        let seconds = self.end_us() / 1_000_000;
-        let mut rounds = [1, 2, 5, 10, 20, 50].into_iter();
-        let every = rounds.find(|every| seconds / every <= 14).unwrap_or(100);
-        for second in (0..=seconds).filter(|second| second % every == 0) {
-            let at = (self.x(second * 1_000_000), RATE_TOP + RATE_HEIGHT + 18.0);
-            text(out, at, "middle", &format!("{second} s"));
-        }
+    fn point(&self, step: &Step, value: &dyn Fn(&Step) -> f64) -> Point {
+        Point::sole((seconds(step.from_us + self.step_us / 2), value(step)))
     }
 
     /// A line that breaks where nothing was answered.
-    fn latency_line(&self, out: &mut String, class: &str, value: impl Fn(&Step) -> u32) {
-        let point = |step: &Step| (self.middle(step), latency_y(f64::from(value(step))));
-        let runs = self.steps.split(|step| step.summary.requests == 0);
-        for run in runs.filter(|run| !run.is_empty()) {
-            polyline(out, &format!("class=\"{class}\""), run.iter().map(point));
-        }
-    }
-
-    fn rate_line(&self, out: &mut String) {
-        let most = self.rate_max() as f64;
-        let y = |step: &Step| {
-            RATE_TOP + RATE_HEIGHT * (1.0 - step.summary.rate(self.step_us) as f64 / most)
-        };
-        let points = self.steps.iter().map(|step| (self.middle(step), y(step)));
-        polyline(out, "class=\"rate\"", points);
-    }
-
-    fn middle(&self, step: &Step) -> f64 {
-        self.x(step.from_us + self.step_us / 2)
-    }
-
-    fn event_lines(&self, out: &mut String) {
-        for (number, mark) in self.marks.iter().enumerate() {
-            let x = self.x(mark.at_us);
-            line(out, "mark", (x, LATENCY_TOP), (x, RATE_TOP + RATE_HEIGHT));
-            // Texts of neighbours on different heights; near the right edge they end at their line.
-            let y = LATENCY_TOP + 14.0 + 15.0 * (number % 5) as f64;
-            let (x, anchor) = match x > WIDTH * 0.75 {
-                true => (x - 4.0, "end"),
-                false => (x + 4.0, "start"),
-            };
-            text(out, (x, y), anchor, &mark.text);
-        }
-    }
-
-    fn legend(&self, out: &mut String) {
-        let y = HEIGHT - 6.0;
-        let lines = [("p50", "p50"), ("p99", "p99"), ("rate", "throughput")];
-        for (number, (class, name)) in lines.into_iter().enumerate() {
-            let x = LEFT + 90.0 * number as f64;
-            line(out, class, (x, y - 4.0), (x + 22.0, y - 4.0));
-            text(out, (x + 28.0, y), "start", name);
+    fn curve(&self, name: &str, number: usize, value: &dyn Fn(&Step) -> f64) -> Curve {
+        let whole: Vec<&Step> = self.whole().collect();
+        let runs = whole.split(|step| step.summary.requests == 0);
+        let piece = |run: &[&Step]| run.iter().map(|step| self.point(step, value)).collect();
+        Curve {
+            name: name.into(),
+            number,
+            pieces: runs.filter(|run| !run.is_empty()).map(piece).collect(),
+            marked: false,
+            dot: None,
         }
     }
 }
 
-/// Logarithmic, clamped to the axis.
-fn latency_y(us: f64) -> f64 {
-    let (low, high) = (f64::from(*DECADES.start()), f64::from(*DECADES.end()));
-    let part = (us.max(1.0).log10().clamp(low, high) - low) / (high - low);
-    LATENCY_TOP + LATENCY_HEIGHT * (1.0 - part)
-}
-
-fn latency_label(decade: i32) -> String {
-    match decade {
-        0..=2 => format!("{} µs", 10i64.pow(decade.unsigned_abs())),
-        3..=5 => format!("{} ms", 10i64.pow(decade.unsigned_abs() - 3)),
-        _ => format!("{} s", 10i64.pow(decade.unsigned_abs() - 6)),
-    }
+fn seconds(us: u64) -> f64 {
+    us as f64 / 1e6
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::latency::Summary;
+    use crate::plot::sheet::assert_legible;
+    use crate::plot::{NARROW, WIDE};
 
     fn step(from_us: u64, requests: u64) -> Step {
         let summary = Summary {
@@ -201,40 +133,51 @@ mod tests {
         Step { from_us, summary }
     }
 
-    fn svg(steps: &[Step], phases: &[Phase], marks: &[Mark]) -> String {
-        let chart = Chart {
+    fn chart<'a>(steps: &'a [Step], phases: &'a [Phase], marks: &'a [Mark]) -> Chart<'a> {
+        Chart {
+            title: "Latency and throughput over time",
             steps,
             step_us: 100,
             phases,
             marks,
+        }
+    }
+
+    fn pieces(chart: &Chart<'_>) -> [Vec<usize>; 2] {
+        let Kind::Lines(lines) = chart.plot().0 else {
+            panic!("lines");
         };
-        chart.svg()
+        let lengths = |curve: &Curve| curve.pieces.iter().map(Vec::len).collect();
+        [0, 1].map(|panel| lengths(&lines.panels[panel].curves[0]))
     }
 
     #[test]
-    fn a_gap_breaks_the_line_and_elements_are_closed() {
+    fn a_gap_breaks_the_line_of_latency_and_is_no_throughput() {
         let steps = [step(0, 5), step(100, 0), step(200, 5)];
         let phases = [("before <1>", 0, 150), ("after", 150, 300)];
         let phases = phases.map(|(name, from, to)| Phase::new(name, from, to));
-        let svg = svg(&steps, &phases, &[Mark::new(120, "killed")]);
-        assert_eq!(svg.matches("class=\"p99\" points").count(), 2);
-        assert!(svg.contains("before &lt;1&gt;") && svg.contains(">killed</text>"));
-        assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
-        assert!(!svg.contains("NaN") && !svg.contains("inf"));
+        let marks = [Mark::new(120, "<killed>")];
+        let chart = chart(&steps, &phases, &marks);
+        assert_eq!(pieces(&chart), [vec![1, 1], vec![3]]);
+        let drawn = chart.plot().alone();
+        assert!(drawn.contains("&lt;killed&gt;</text>") && drawn.contains("class=\"shade\""));
+        for width in [WIDE, NARROW] {
+            assert_legible(&chart.plot().sheet(width));
+        }
+    }
+
+    #[test]
+    fn a_last_step_that_the_end_cuts_is_left_out() {
+        let steps = [step(0, 5), step(100, 5), step(200, 1)];
+        let phases = [Phase::new("all", 0, 250)];
+        assert_eq!(pieces(&chart(&steps, &phases, &[])), [vec![2], vec![2]]);
+        let phases = [Phase::new("all", 0, 300)];
+        assert_eq!(pieces(&chart(&steps, &phases, &[])), [vec![3], vec![3]]);
     }
 
     #[test]
     fn an_empty_chart_is_a_chart() {
-        let svg = svg(&[], &[], &[]);
+        let svg = chart(&[], &[], &[]).plot().alone();
         assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
-    }
-
-    #[test]
-    fn latency_is_logarithmic_and_stays_on_the_axis() {
-        let step = latency_y(100.0) - latency_y(1000.0);
-        assert!((step - (latency_y(1000.0) - latency_y(10_000.0))).abs() < 1e-9);
-        assert!((latency_y(0.0) - (LATENCY_TOP + LATENCY_HEIGHT)).abs() < 1e-9);
-        assert!((latency_y(1e12) - LATENCY_TOP).abs() < 1e-9);
-        assert_eq!([1, 3, 6].map(latency_label), ["10 µs", "1 ms", "1 s"]);
     }
 }

@@ -13,11 +13,12 @@
 //! | [`plan`] | layouts for given disks, compared before anything is written |
 //! | [`load`] | verified mixed load: every byte read is checked against the load's own record |
 //! | [`latency`] | samples, quantiles by phase, the course over time |
-//! | [`chart`] | the course over time as SVG |
+//! | [`chart`] | latency and throughput over time as a figure |
+//! | [`plot`] | figures as SVG: curves, bars, heat maps, for wide and narrow windows, light and dark |
 //! | [`reliability`] | how long arrays keep their data: chains, and lives of single disks |
 //! | [`report`] | tables for a terminal, one self-contained HTML page |
 //! | [`replay`] | traces against arrays, simulated and real, and the log of facts |
-//! | `svg` | elements of SVG |
+//! | `svg` | text for SVG and HTML |
 //! | [`threads`] | independent pieces of work over threads, in order |
 //! | [`trace`] | block traces of any format: readers, statistics, transformations |
 
@@ -40,6 +41,7 @@ pub mod nearest;
 pub mod papers;
 pub mod pattern;
 pub mod plan;
+pub mod plot;
 pub mod reliability;
 pub mod replay;
 pub mod report;

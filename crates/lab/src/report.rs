@@ -1,7 +1,8 @@
 //! What a run comes to: tables for a terminal, and one HTML page that needs nothing beside itself.
 
-use crate::chart::Chart;
 use crate::latency::{Phase, Sample, summarize, within};
+use crate::plot::Plot;
+use crate::plot::style::SHEET;
 use crate::svg::escape;
 use restripe_array::shown;
 use std::fmt::Write;
@@ -93,17 +94,42 @@ impl Table {
         (0..self.heading.len()).map(width).collect()
     }
 
+    /// In a box of its own that scrolls where the window is narrower.
     pub(crate) fn html(&self) -> String {
-        let cells = |row: &[String], tag: &str| -> String {
-            let cell = |cell: &String| format!("<{tag}>{}</{tag}>", escape(cell));
-            row.iter().map(cell).collect()
-        };
-        let mut out = format!("<table>\n<tr>{}</tr>\n", cells(&self.heading, "th"));
+        self.html_with(&[])
+    }
+
+    /// The same, with what is shown when a reader points at a column's name; empty: nothing. Columns of
+    /// numbers are aligned to the right.
+    pub(crate) fn html_with(&self, hints: &[String]) -> String {
+        let columns = 0..self.heading.len();
+        let classes: Vec<&str> = columns.map(|column| self.class(column)).collect();
+        let heading = self.heading.iter().enumerate().map(|(column, name)| {
+            let hint = hints.get(column).filter(|hint| !hint.is_empty());
+            let hint = hint.map_or(String::new(), |hint| format!(" title=\"{}\"", escape(hint)));
+            format!("<th{}{hint}>{}</th>", classes[column], escape(name))
+        });
+        let heading: String = heading.collect();
+        let mut out = format!("<div class=\"scroll\"><table>\n<tr>{heading}</tr>\n");
         for row in &self.rows {
-            let _ = writeln!(out, "<tr>{}</tr>", cells(row, "td"));
+            let cells = row.iter().zip(&classes);
+            let cells = cells.map(|(cell, class)| format!("<td{class}>{}</td>", escape(cell)));
+            let _ = writeln!(out, "<tr>{}</tr>", cells.collect::<String>());
         }
-        out.push_str("</table>\n");
+        out.push_str("</table></div>\n");
         out
+    }
+
+    /// The class of a column's cells: of text where no cell begins with a digit, of long text where one is
+    /// long.
+    fn class(&self, column: usize) -> &'static str {
+        let cells = || self.rows.iter().filter_map(|row| row.get(column));
+        let number = |cell: &String| cell.starts_with(|c: char| c.is_ascii_digit() || c == '<');
+        match (cells().any(number), cells().any(|cell| cell.len() > 24)) {
+            (_, true) => " class=\"text long\"",
+            (false, false) => " class=\"text\"",
+            (true, false) => "",
+        }
     }
 }
 
@@ -179,85 +205,124 @@ pub fn mebibytes(bytes: u64) -> String {
     format!("{:.1}", bytes as f64 / f64::from(1 << 20))
 }
 
-/// One page: a title, what happened, tables and the chart.
+// --------------------------------------------------------------------------------------------------- pages
+
+/// Where the numbers of a page come from. The command passes it in, so a page is a function of
+/// its inputs.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Provenance {
+    /// What makes the page again.
+    pub command: String,
+    pub version: String,
+    /// Cores, and the processor's model where it is known.
+    pub machine: String,
+    pub date: String,
+}
+
+impl Provenance {
+    fn html(&self) -> String {
+        let rows = [
+            ("Command", format!("<code>{}</code>", escape(&self.command))),
+            ("Version", escape(&self.version)),
+            ("Machine", escape(&self.machine)),
+            ("Date", escape(&self.date)),
+        ];
+        let row = |(name, value): (&str, String)| format!("<dt>{name}</dt><dd>{value}</dd>\n");
+        let rows: String = rows.into_iter().map(row).collect();
+        format!("<dl>\n{rows}</dl>\n")
+    }
+}
+
+const STYLE: &str = "\
+:root{color-scheme:light dark;--text:#1c2430;--page:#fff;--rule:#dde3ea;--quiet:#5b6878;--box:#f1f5f9}
+@media screen and (prefers-color-scheme:dark){:root{--text:#e2e8f0;--page:#0f1620;--rule:#2b3646;--quiet:#9aa8ba;--box:#16202d}}
+body{font:16px/1.5 system-ui,-apple-system,\"Segoe UI\",Roboto,\"DejaVu Sans\",sans-serif;color:var(--text);background:var(--page);\
+max-width:1000px;margin:2rem auto;padding:0 1rem;overflow-wrap:break-word}
+h1{font-size:1.5rem;line-height:1.25}h2{font-size:1.15rem;margin-top:2.2rem}
+dl{display:grid;grid-template-columns:max-content minmax(0,1fr);gap:.15rem 1rem;font-size:.875rem;color:var(--quiet);margin:1rem 0}
+dt{font-weight:600}dd{margin:0}
+code{font-family:ui-monospace,Menlo,Consolas,\"DejaVu Sans Mono\",monospace;font-size:.9em;overflow-wrap:anywhere}
+.scroll{overflow-x:auto}table{border-collapse:collapse;font-size:.875rem;line-height:1.35}
+th,td{padding:.3rem .9rem .3rem 0;text-align:right;vertical-align:bottom;border-bottom:1px solid var(--rule);\
+font-variant-numeric:tabular-nums;white-space:nowrap}td{vertical-align:top}
+th{font-weight:600;min-width:4.2rem;max-width:12rem;white-space:normal}
+th:first-child,td:first-child,.text{text-align:left}.long{white-space:normal;min-width:12rem}th[title]{text-decoration:underline dotted var(--quiet)}
+.words td,.words th{text-align:left;white-space:normal}.words td{min-width:6rem}.words td:first-child{min-width:13rem}small{color:var(--quiet)}
+.verdict{font-weight:600}
+.figure{margin:2rem 0;max-width:720px}.figure .narrow{display:none}
+@media (max-width:600px){body{margin:1rem auto;padding:0 .75rem}.figure .wide{display:none}.figure .narrow{display:block}}
+@media print{body{margin:0;max-width:none}.figure{break-inside:avoid}.figure .wide{display:block}.figure .narrow{display:none}\
+.scroll{overflow:visible}th,td{padding-right:.5rem}}
+summary{cursor:pointer;font-weight:600;margin:.8rem 0}
+pre{background:var(--box);padding:1rem;overflow-x:auto;font-size:.8rem}
+";
+
+/// A whole page, with everything in it: no other file, no network.
+pub(crate) fn document(title: &str, body: &str) -> String {
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
+         <title>{0}</title>\n<style>{STYLE}{SHEET}</style>\n</head>\n<body>\n<h1>{0}</h1>\n{body}</body>\n</html>\n",
+        escape(title)
+    )
+}
+
+/// The head of a page: paragraphs, verdicts, and where it comes from.
+pub(crate) fn head(lead: &[String], verdicts: &[String], provenance: &Provenance) -> String {
+    let words = |text: &String| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lead = lead
+        .iter()
+        .map(|text| format!("<p>{}</p>\n", escape(&words(text))));
+    let verdicts = verdicts
+        .iter()
+        .map(|text| format!("<p class=\"verdict\">{}</p>\n", escape(&words(text))));
+    let head: String = lead.chain(verdicts).collect();
+    head + &provenance.html()
+}
+
+/// A figure of a page, for wide windows and for narrow ones.
+pub(crate) fn figure(plot: &Plot) -> String {
+    format!("<div class=\"figure\">\n{}</div>\n", plot.inline())
+}
+
+/// A part of a page.
+pub(crate) fn section(title: &str, html: &str) -> String {
+    format!("<h2>{}</h2>\n{html}", escape(title))
+}
+
+/// The page of a demonstration: what happened, tables and figures.
 pub struct Page<'a> {
     pub title: &'a str,
     pub lead: &'a str,
+    pub verdict: &'a str,
+    pub provenance: &'a Provenance,
+    pub chart: &'a Plot,
     pub tables: &'a [(&'a str, &'a Table)],
-    pub chart: &'a Chart<'a>,
-    /// Pictures with a style of their own, each with its title and table.
-    pub pictures: &'a [(&'a str, &'a str, &'a Table)],
+    /// Further figures, each with its title and its table in HTML.
+    pub pictures: &'a [(&'a str, &'a Plot, &'a str)],
     pub log: &'a [String],
-}
-
-const STYLE: &str = "
-:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --faint: #d7dde5; --band: #f1f5f9;
-  --p50: #1f6feb; --p99: #c2410c; --rate: #15803d; --mark: #64748b; }
-@media (prefers-color-scheme: dark) { :root { --ink: #e2e8f0; --paper: #0f1620; --faint: #2b3646; --band: #16202d;
-  --p50: #6cb2ff; --p99: #ff9d66; --rate: #5fd38d; --mark: #94a3b8; } }
-body { font: 15px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); max-width: 980px;
-  margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.1rem; margin-top: 2rem; }
-table { border-collapse: collapse; } th, td { padding: .25rem .9rem .25rem 0; text-align: right;
-  border-bottom: 1px solid var(--faint); font-variant-numeric: tabular-nums; }
-th:first-child, td:first-child { text-align: left; }
-svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: var(--ink); }
-.band0 { fill: var(--band); } .band1 { fill: none; } .grid { stroke: var(--faint); }
-.mark { stroke: var(--mark); stroke-dasharray: 3 3; }
-.p50, .p99, .rate { fill: none; stroke-width: 1.6; }
-.p50 { stroke: var(--p50); } .p99 { stroke: var(--p99); } .rate { stroke: var(--rate); }
-img.own { width: 100%; background: #ffffff; }
-pre { background: var(--band); padding: 1rem; overflow-x: auto; }
-";
-
-/// A picture as an address that holds it, so that its style is its own.
-fn data_of(svg: &str) -> String {
-    let mut out = String::from("data:image/svg+xml;charset=utf-8,");
-    for character in svg.chars() {
-        match character {
-            '%' | '#' | '"' | '<' | '>' | '&' | '\n' => {
-                // Writing to a string cannot fail.
-                let _ = write!(out, "%{:02X}", u32::from(character));
-            }
-            other => out.push(other),
-        }
-    }
-    out
 }
 
 impl Page<'_> {
     pub fn html(&self) -> String {
-        let mut out = String::new();
-        let _ = write!(
-            out,
-            "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-             <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-             <title>{0}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n<h1>{0}</h1>\n<p>{1}</p>\n",
-            escape(self.title),
-            escape(self.lead)
-        );
-        out.push_str(&self.chart.svg());
+        let mut body = head(&[self.lead.into()], &[self.verdict.into()], self.provenance);
+        body += &figure(self.chart);
         for (title, table) in self.tables {
-            let _ = write!(out, "<h2>{}</h2>\n{}", escape(title), table.html());
+            body += &section(title, &table.html());
         }
-        for (title, svg, table) in self.pictures {
-            let (source, title) = (data_of(svg), escape(title));
-            let image = format!("<img class=\"own\" alt=\"{title}\" src=\"{source}\">");
-            let _ = write!(out, "<h2>{title}</h2>\n{image}\n{}", table.html());
+        for (title, plot, table) in self.pictures {
+            body += &section(title, &(figure(plot) + table));
         }
         let log: Vec<String> = self.log.iter().map(|line| escape(line)).collect();
-        let log = log.join("\n");
-        let _ = write!(
-            out,
-            "<h2>What happened</h2>\n<pre>{log}</pre>\n</body>\n</html>\n"
-        );
-        out
+        body += &section("What happened", &format!("<pre>{}</pre>\n", log.join("\n")));
+        document(self.title, &body)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::chart::Chart;
     use crate::latency::Op;
 
     #[test]
@@ -316,6 +381,7 @@ mod tests {
     #[test]
     fn the_page_needs_nothing_beside_itself() {
         let chart = Chart {
+            title: "C",
             steps: &[],
             step_us: 1,
             phases: &[],
@@ -323,22 +389,46 @@ mod tests {
         };
         let table = Table::new("a");
         let log = ["<killed>".to_string()];
+        let provenance = Provenance {
+            command: "restripe demo --report 'a b.html'".into(),
+            version: "restripe 0.1.0".into(),
+            machine: "2 cores".into(),
+            date: "2026-01-01".into(),
+        };
         let page = Page {
             title: "A & B",
-            lead: "x",
+            lead: "x\n  y",
+            verdict: "all is well",
+            provenance: &provenance,
             tables: &[("T", &table)],
-            chart: &chart,
-            pictures: &[("P", "<svg x=\"#1\">&\n</svg>", &table)],
+            chart: &chart.plot(),
+            pictures: &[("P", &chart.plot(), "<table></table>")],
             log: &log,
         };
         let html = page.html();
         assert!(html.contains("<title>A &amp; B</title>") && html.contains("&lt;killed&gt;"));
-        let picture =
-            "src=\"data:image/svg+xml;charset=utf-8,%3Csvg x=%22%231%22%3E%26%0A%3C/svg%3E\"";
-        assert!(html.contains(picture));
-        let html = html.replace(picture, "");
+        for told in [
+            "<p>x y</p>",
+            "all is well",
+            &provenance.command,
+            "2 cores",
+            "2026-01-01",
+        ] {
+            assert!(html.contains(told), "{told}");
+        }
         for outside in ["http:", "https:", "src=", "<link", "@import"] {
             assert!(!html.contains(outside), "{outside}");
         }
+    }
+
+    #[test]
+    fn a_table_scrolls_alone_and_its_names_have_hints() {
+        let mut table = Table::new("rebuild time, s|x");
+        table.row(["a<1>".into(), "2".into()]);
+        let html = table.html_with(&["rebuild_s".into()]);
+        assert!(html.starts_with("<div class=\"scroll\"><table>"));
+        let first = "<th class=\"text\" title=\"rebuild_s\">rebuild time, s</th><th>x</th>";
+        assert!(html.contains(first), "{html}");
+        assert!(html.contains("<td class=\"text\">a&lt;1&gt;</td><td>2</td>"));
     }
 }

@@ -107,6 +107,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &[
                 "latency", "nbd", "nearest", "pattern", "svg", "threads", "trace",
             ],
+            &["plot"],
             &["chart", "drives", "generate", "load", "reliability"],
             &["plan", "report"],
             &["replay"],

@@ -9,6 +9,7 @@ pub(crate) mod claims;
 pub(crate) mod demo;
 pub(crate) mod experiments;
 pub(crate) mod fit_disk;
+pub(crate) mod provenance;
 pub(crate) mod reliability;
 pub(crate) mod replay;
 pub(crate) mod scheme_comparison;

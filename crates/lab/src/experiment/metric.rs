@@ -179,6 +179,16 @@ pub fn known(name: &str) -> bool {
     }
 }
 
+/// The names of all metrics, those of a phase as of `during`.
+#[cfg(test)]
+pub(crate) fn names() -> Vec<String> {
+    let own = RUN.iter().map(|(name, _)| name.to_string());
+    let surrogate = SURROGATE.iter().map(|(name, _)| name.to_string());
+    let phase = PHASE.iter().map(|(name, _)| format!("{DURING}.{name}"));
+    let causes = CAUSES.iter().map(|cause| format!("{DURING}.ios_{cause}"));
+    own.chain(surrogate).chain(phase).chain(causes).collect()
+}
+
 fn found<T>(table: &[Metric<T>], name: &str) -> Option<fn(&T) -> Option<f64>> {
     let found = table.iter().find(|(one, _)| *one == name);
     found.map(|(_, value)| *value)

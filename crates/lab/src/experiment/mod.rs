@@ -18,11 +18,14 @@
 //! | [`judged`] | printed numbers with ours |
 //! | [`outcome`] | groups of seeds, comparisons, tables, CSV and JSON lines |
 //! | [`sequential`] | seeds until claims are decided |
-//! | [`figure`] | figures as SVG |
+//! | [`figure`] | its figures |
+//! | `course` | courses over time, with failure and rebuild marked |
+//! | `words` | what metrics and parameters are called in figures and pages, with their units |
 //! | [`page`] | one HTML report |
 
 pub mod cell;
 pub mod claim;
+mod course;
 pub mod fair;
 pub mod figure;
 pub mod form;
@@ -39,3 +42,4 @@ pub mod sequential;
 pub mod statistics;
 pub mod value;
 pub mod verdict;
+pub(crate) mod words;

@@ -263,16 +263,6 @@ impl<'a> Outcome<'a> {
         judged_table(&self.judged())
     }
 
-    /// Every fixed parameter with its origin.
-    pub fn fixed_table(&self) -> Table {
-        let mut table = Table::new("parameter|value|origin|note");
-        for (path, fixed) in &self.scenario.fixed {
-            let (value, origin) = (fixed.value.to_string(), fixed.origin.name().to_string());
-            table.row([path.clone(), value, origin, fixed.note.clone()]);
-        }
-        table
-    }
-
     // ------------------------------------------------------------------------------------------------- files
 
     /// A line a run: its swept parameters, its seed, every metric that anything here shows.

@@ -6,6 +6,7 @@ use restripe_lab::experiment::runner::{Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Scenario, Value};
 use restripe_lab::experiment::{figure, page};
 use restripe_lab::replay::facts::Log;
+use restripe_lab::report::Provenance;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -84,15 +85,24 @@ fn written(
     let outcome = Outcome::new(scenario, runs.collect());
     let figures = figure::all(&outcome);
     assert!(!figures.is_empty());
-    for (name, svg) in &figures {
-        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"), "{name}");
+    let mut drawn = String::new();
+    for picture in &figures {
+        let svg = picture.plot.alone();
+        assert!(svg.ends_with("</svg>\n") && !svg.contains("NaN"));
+        drawn += &svg;
     }
-    let page = page::report(&outcome, &figures);
+    let provenance = Provenance {
+        command: "restripe lab run small".into(),
+        date: "2026-01-01T00:00:00Z".into(),
+        ..Provenance::default()
+    };
+    let page = page::report(&outcome, &figures, &provenance);
+    assert!(page.contains("<code>restripe lab run small</code>"));
     assert!(
         !page.contains("src=") && !page.contains("<link"),
         "it needs nothing beside itself"
     );
-    outcome.csv() + &outcome.json_lines() + &outcome.table().text() + &page
+    outcome.csv() + &outcome.json_lines() + &outcome.table().text() + &page + &drawn
 }
 
 #[test]

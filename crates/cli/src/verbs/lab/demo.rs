@@ -6,6 +6,7 @@
 use crate::failure::{Failure, Outcome, failed, failed_at};
 use crate::print::terminal::{self, out, outln, percent};
 use crate::units::{Size, parse_size};
+use crate::verbs::lab::provenance::provenance;
 use crate::verbs::lab::scheme_comparison::{self, SchemeComparison};
 use clap::Args;
 use restripe_io::control::{Reply, Request, StatusView, ask_at};
@@ -14,6 +15,7 @@ use restripe_lab::latency::{Phase, course};
 use restripe_lab::load::{self, Load, Spec};
 use restripe_lab::nbd::{Address, Client};
 use restripe_lab::pattern::BLOCK_BYTES;
+use restripe_lab::plot::Plot;
 use restripe_lab::report::{Page, Table, mebibytes, phases};
 use std::fs::{self, DirBuilder};
 use std::io::{BufRead, BufReader};
@@ -65,20 +67,23 @@ const STEP_US: u64 = 200_000;
 pub(crate) fn run(verb: &Demo) -> Outcome {
     let mut stage = Stage::build(verb)?;
     let acts = stage.play(verb)?;
-    let told = Told::of(&acts);
-    out!("\n{}\n{}", told.by_phase.text(), told.numbers.text());
+    let tables = Told::of(&acts);
+    out!("\n{}\n{}", tables.by_phase.text(), tables.numbers.text());
     let comparison = scheme_comparison::run()?;
     out!(
         "\n{}, simulated\n{}",
         comparison.title,
         comparison.table.text()
     );
-    let page = told.page(&acts, &stage.log, &comparison);
+    let chart = Told::chart(&acts);
+    let page = tables.page(&acts, &stage.log, &chart, &comparison);
     fs::write(&verb.report, page)
         .map_err(failed_at("the report cannot be written", &verb.report))?;
-    let picture = verb.report.with_extension("svg");
-    fs::write(&picture, &comparison.svg)
-        .map_err(failed_at("the picture cannot be written", &picture))?;
+    for (extension, plot) in [("svg", &comparison.plot), ("latency.svg", &chart)] {
+        let picture = verb.report.with_extension(extension);
+        fs::write(&picture, plot.alone())
+            .map_err(failed_at("the picture cannot be written", &picture))?;
+    }
     outln!("\nreport: {}", verb.report.display());
     judge(&acts)?;
     outln!("all data is correct");
@@ -96,6 +101,13 @@ struct Acts {
     rebuild: Duration,
     restart: Duration,
     verified_bytes: u64,
+}
+
+impl Acts {
+    /// Guarantees that were violated.
+    fn failures(&self) -> usize {
+        self.outcome.failures.len() + self.differences.len()
+    }
 }
 
 fn judge(acts: &Acts) -> Outcome {
@@ -453,7 +465,7 @@ impl Told {
         let outage = format!("{:.2} s", acts.outcome.longest_outage.as_secs_f64());
         let requests = acts.outcome.samples.len();
         let compared = mebibytes(acts.verified_bytes);
-        let wrong = acts.outcome.failures.len() + acts.differences.len();
+        let wrong = acts.failures();
         let mut numbers = Table::new("measured|value");
         let mut row = |name: &str, value: String| numbers.row([name.into(), value]);
         row("rebuild time", format!("{rebuild:.1} s"));
@@ -467,23 +479,41 @@ impl Told {
         Told { by_phase, numbers }
     }
 
-    fn page(&self, acts: &Acts, log: &[String], comparison: &SchemeComparison) -> String {
+    /// Latency and throughput over time.
+    fn chart(acts: &Acts) -> Plot {
         let steps = course(&acts.outcome.samples, STEP_US);
         // The last mark is only the end of the last phase.
         let marks = &acts.marks[..acts.marks.len().saturating_sub(1)];
         let chart = Chart {
+            title: "A RAID-5 loses two disks and its daemon under load",
             steps: &steps,
             step_us: STEP_US,
             phases: &acts.phases,
             marks,
         };
+        chart.plot()
+    }
+
+    fn page(
+        &self,
+        acts: &Acts,
+        log: &[String],
+        chart: &Plot,
+        comparison: &SchemeComparison,
+    ) -> String {
+        let simulated = format!("{}, simulated", comparison.title);
         let page = Page {
             title: "Restripe: a RAID-5 loses two disks and its daemon under load",
             lead: "Five disk images and a spare, served over NBD; eight clients read and write at random through all of \
                    it and check every byte against their own record.",
+            verdict: match acts.failures() {
+                0 => "All data is correct.",
+                _ => "Guarantees were violated: see the table of numbers.",
+            },
+            provenance: &provenance(),
             tables: &[("By phase", &self.by_phase), ("In numbers", &self.numbers)],
-            chart: &chart,
-            pictures: &[(&comparison.title, &comparison.svg, &comparison.table)],
+            chart,
+            pictures: &[(&simulated, &comparison.plot, &comparison.html)],
             log,
         };
         page.html()

@@ -3,6 +3,7 @@
 use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress as Line, out, say, warn};
 use crate::units::seconds;
+use crate::verbs::lab::provenance::provenance;
 use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::{Cell, Settings};
 use restripe_lab::experiment::outcome::{Outcome, Run};
@@ -530,12 +531,15 @@ fn write_all(folder: &Path, outcome: &Outcome<'_>) -> Result {
         ("table.txt".to_string(), outcome.table().text()),
         ("runs.csv".to_string(), outcome.csv()),
         ("runs.jsonl".to_string(), outcome.json_lines()),
-        ("report.html".to_string(), page::report(outcome, &figures)),
+        (
+            "report.html".to_string(),
+            page::report(outcome, &figures, &provenance()),
+        ),
     ];
     files.extend(
         figures
             .into_iter()
-            .map(|(name, svg)| (format!("{name}.svg"), svg)),
+            .map(|picture| (format!("{}.svg", picture.name), picture.plot.alone())),
     );
     fs::create_dir_all(folder).map_err(failed_at("cannot be written", folder))?;
     for (name, text) in &files {

@@ -8,6 +8,7 @@ use crate::units::{
     Rate, order_parser, parse_epoch, parse_rate, parse_size, parse_throttle, parse_time,
     parse_zone, rule_parser,
 };
+use crate::verbs::lab::provenance::provenance;
 use clap::Args;
 use restripe_array::cache::Rule;
 use restripe_array::layout::{Level, Skew};
@@ -532,9 +533,9 @@ fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
     let figures = figure::of_run(log);
     if let Some(folder) = &verb.figures {
         fs::create_dir_all(folder).map_err(unwritable(folder))?;
-        for (name, svg) in &figures {
-            let path = folder.join(format!("{name}.svg"));
-            fs::write(&path, svg).map_err(unwritable(&path))?;
+        for picture in &figures {
+            let path = folder.join(format!("{}.svg", picture.name));
+            fs::write(&path, picture.plot.alone()).map_err(unwritable(&path))?;
         }
     }
     if let Some(path) = &verb.report {
@@ -545,8 +546,9 @@ fn save(verb: &Replay, replayed: &Replayed) -> Outcome {
         ];
         let mut lead = vec![format!("Replayed: {}.", name(verb)), replayed.array.clone()];
         lead.extend(replayed.said.iter().cloned());
-        fs::write(path, page::html("A replay", &lead, &figures, &tables))
-            .map_err(unwritable(path))?;
+        let title = format!("Replay of {}", name(verb));
+        let page = page::html(&title, &lead, &provenance(), &figures, &tables);
+        fs::write(path, page).map_err(unwritable(path))?;
     }
     Ok(())
 }

@@ -4,9 +4,10 @@
 
 use crate::failure::{Failure, Outcome as Result};
 use crate::verbs::lab::experiments::{cells, load};
-use restripe_lab::experiment::figure;
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::runner::Runner;
+use restripe_lab::experiment::{figure, page};
+use restripe_lab::plot::Plot;
 use restripe_lab::report::Table;
 
 const SCENARIO: &str = "pr-vs-ido";
@@ -14,7 +15,9 @@ const SCENARIO: &str = "pr-vs-ido";
 pub(crate) struct SchemeComparison {
     pub title: String,
     pub table: Table,
-    pub svg: String,
+    /// The table in words, as a page has it.
+    pub html: String,
+    pub plot: Plot,
 }
 
 pub(crate) fn run() -> Result<SchemeComparison> {
@@ -31,11 +34,12 @@ pub(crate) fn run() -> Result<SchemeComparison> {
     let runs = runs.map(|(cell, log)| Run { cell, log }).collect();
     let outcome = Outcome::new(&scenario, runs);
     let picture = figure::all(&outcome).pop();
-    let (_, svg) =
+    let picture =
         picture.ok_or_else(|| Failure::new("the simulated array received no requests"))?;
     Ok(SchemeComparison {
         title: scenario.title.clone(),
         table: outcome.table(),
-        svg,
+        html: page::results(&outcome),
+        plot: picture.plot,
     })
 }

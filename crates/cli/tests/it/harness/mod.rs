@@ -79,6 +79,8 @@ impl Place {
         command
             .current_dir(&self.folder)
             .env("XDG_RUNTIME_DIR", &self.folder)
+            // The date of reports.
+            .env("SOURCE_DATE_EPOCH", "1767225600")
             .stdin(Stdio::null());
     }
 
