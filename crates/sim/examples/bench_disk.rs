@@ -54,7 +54,8 @@ fn drive() -> Drive {
         bus: Bus {
             read_block_ns: 1_700,
             write_block_ns: 1_700,
-            after_all: false,
+            read_mark: 0,
+            write_mark: 0,
         },
         overheads: Overheads {
             read_hit_ns: overhead,

@@ -248,10 +248,15 @@ fn sparing(scheme: u32, spares: u32, range: u32) -> Result<Sparing, String> {
 
 fn bus(specs: &Value) -> Result<Bus, String> {
     let block = millis(specs, "Bulk sector transfer time")?;
+    let mark = |name: &str| match specs.number_or(name, 0.0)? {
+        share if (0.0..=1.0).contains(&share) => Ok((share * 100.0).round() as u32),
+        share => Err(format!("'{name}' is {share}, not a share")),
+    };
     Ok(Bus {
         read_block_ns: block,
         write_block_ns: block,
-        after_all: specs.number("High (read) water mark")? >= 1.0,
+        read_mark: mark("High (read) water mark")?,
+        write_mark: mark("Low (write) water mark")?,
     })
 }
 

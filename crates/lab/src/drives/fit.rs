@@ -53,6 +53,7 @@ pub fn fit(drive: &Drive, trace: &[Measured]) -> Result<Fitted, String> {
             tried: 1,
         },
     };
+    descent.choose_bus()?;
     descent.choose()?;
     descent.turn_knobs(&SCALES[..2])?;
     for _ in 0..ROUNDS {
@@ -87,6 +88,21 @@ impl Descent<'_> {
         self.best.drive = drive;
         self.best.cost = cost;
         Ok(true)
+    }
+
+    /// The bus of a drive whose description does not say how fast it is: the choices that follow hang on it.
+    fn choose_bus(&mut self) -> Result<(), String> {
+        let bus = &self.best.drive.bus;
+        if (bus.read_block_ns, bus.write_block_ns) != (0, 0) {
+            return Ok(());
+        }
+        for block_ns in (1..=10).map(|step| step * 25_000) {
+            self.attempt(|drive| drive.bus.read_block_ns = block_ns)?;
+        }
+        for block_ns in (1..=10).map(|step| step * 25_000) {
+            self.attempt(|drive| drive.bus.write_block_ns = block_ns)?;
+        }
+        Ok(())
     }
 
     fn choose(&mut self) -> Result<(), String> {
@@ -241,7 +257,10 @@ fn habits() -> Vec<fn(&mut Drive)> {
         |d| d.cache.on_write = OnWrite::KeepFront,
         |d| d.cache.on_write = OnWrite::KeepTail,
         |d| d.cache.reads_hit_writes = !d.cache.reads_hit_writes,
-        |d| d.bus.after_all = !d.bus.after_all,
+        |d| d.bus.read_mark = 0,
+        |d| d.bus.read_mark = 100,
+        |d| d.bus.write_mark = 0,
+        |d| d.bus.write_mark = 100,
     ]
 }
 

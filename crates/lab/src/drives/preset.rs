@@ -287,7 +287,8 @@ impl MechanicalPreset {
             bus: Bus {
                 read_block_ns: block_ns,
                 write_block_ns: block_ns,
-                after_all: false,
+                read_mark: 0,
+                write_mark: 0,
             },
             overheads: Overheads {
                 read_hit_ns: [overhead; 2],

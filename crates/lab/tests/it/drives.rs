@@ -58,6 +58,7 @@ fn fitted_models_keep_to_the_drives() {
         fits.map(|fit| fit.join().expect("no panic")).to_vec()
     });
     for ((name, disksim), demerit) in DISKSIM.iter().zip(&found) {
+        println!("{name:<12} {demerit:.2}% of the mean, DiskSim {disksim}%");
         assert!(
             *demerit <= 2.0 * disksim,
             "{name}: {demerit:.2}% of the mean, DiskSim {disksim}%"
@@ -65,6 +66,27 @@ fn fitted_models_keep_to_the_drives() {
     }
     found.sort_by(f64::total_cmp);
     assert!(found[3] <= 5.24, "median {:.2}%, DiskSim 5.24%", found[3]);
+}
+
+/// DiskSim's further drives and what it makes of them, where the folder has them too. The third is held to a looser bound:
+/// see docs/reference/disks.md.
+const FURTHER: [(&str, f64, f64); 3] = [
+    ("hp_c2490a", 2.02, 2.0),
+    ("dec_rz26", 2.15, 2.0),
+    ("hp_c2247a", 0.59, 4.0),
+];
+
+#[test]
+fn further_drives_are_kept_to_where_they_are_there() {
+    let Some(folder) = measured("further_drives_are_kept_to_where_they_are_there") else {
+        return;
+    };
+    for (name, disksim, bound) in FURTHER {
+        if folder.join(format!("{name}.model")).is_file() {
+            let demerit = demerit_of(&folder, name);
+            assert!(demerit <= bound * disksim, "{name}: {demerit:.2}%");
+        }
+    }
 }
 
 #[test]

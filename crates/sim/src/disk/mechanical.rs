@@ -150,8 +150,10 @@ pub struct Mechanism {
 pub struct Bus {
     pub read_block_ns: u64,
     pub write_block_ns: u64,
-    /// The bus waits until the medium has delivered everything.
-    pub after_all: bool,
+    /// Per cent of a read that the medium has delivered when the bus begins.
+    pub read_mark: u32,
+    /// Per cent of a write that the bus has brought when the medium may begin, which never lacks data then.
+    pub write_mark: u32,
 }
 
 /// All that makes one drive behave unlike another.
@@ -395,7 +397,7 @@ impl Mechanical {
         let (block, until) = self.unwritten.next_run()?;
         let from = from.max(self.free_at);
         self.stop_stream(from);
-        let pass = self.pass_over(from, block, until - block, Access::Write);
+        let pass = self.pass_over((from, 0), block, until - block, Access::Write);
         self.free_at = pass.last;
         self.unwritten.begin(until, pass.begin);
         Some(until)
@@ -528,12 +530,19 @@ impl Mechanical {
         self.next_pass(place.angle_ns, ready)
     }
 
-    /// Positions and passes over blocks.
-    fn pass_over(&mut self, from: u64, block: u64, blocks: u64, access: Access) -> Pass {
+    /// Positions and passes over blocks. `(from, data)` is when the arm may move, and when the first block
+    /// may pass.
+    fn pass_over(
+        &mut self,
+        (from, data): (u64, u64),
+        block: u64,
+        blocks: u64,
+        access: Access,
+    ) -> Pass {
         let place = self.geometry.locate(block);
         let travel = self.travel(place, access);
         let ready = from + travel;
-        let at = self.next_pass(place.angle_ns, ready);
+        let at = self.next_pass(place.angle_ns, ready.max(data));
         self.work.seek_ns += travel;
         self.work.rotate_ns += at - ready;
         let run = u64::from(place.run).min(blocks);
@@ -686,15 +695,15 @@ impl Mechanical {
         let ready = now + self.drive.overheads.read_miss_ns[self.last as usize];
         let from = ready.max(self.free_at);
         self.stop_stream(from);
-        let pass = self.pass_over(from, command.block, u64::from(command.blocks), Access::Read);
+        let (block, blocks) = (command.block, command.blocks.into());
+        let pass = self.pass_over((from, 0), block, blocks, Access::Read);
         self.free_at = pass.last;
         let segment = self.segment_for(command.block, command.end());
         self.read_ahead(segment, command, &pass);
         let bus = self.bus_read(command);
-        let sent = match self.drive.bus.after_all {
-            true => pass.last + bus,
-            false => (pass.first + bus).max(pass.last + self.drive.bus.read_block_ns),
-        };
+        let mark = u64::from(self.drive.bus.read_mark);
+        let begun = pass.first + (pass.last - pass.first) * mark / 100;
+        let sent = (begun + bus).max(pass.last + self.drive.bus.read_block_ns);
         sent + self.drive.overheads.read_done_ns
     }
 
@@ -868,12 +877,22 @@ impl Mechanical {
         at
     }
 
+    /// From when the first block of a write begins to arrive until the medium may begin: what a slow bus
+    /// brings is there when it passes.
+    fn data_first(&self, command: Command) -> u64 {
+        let block = self.drive.bus.write_block_ns;
+        let passes = self.transfer(self.geometry.locate(command.block), 1);
+        let least = block + block.saturating_sub(passes) * u64::from(command.blocks - 1);
+        least.max(self.bus_write(command) * u64::from(self.drive.bus.write_mark) / 100)
+    }
+
     fn write_to_medium(&mut self, now: u64, command: Command) -> u64 {
         let ready = now + self.drive.overheads.write_through_ns[self.last as usize];
         let from = ready.max(self.free_at);
         self.stop_stream(from);
         let (block, blocks) = (command.block, command.blocks.into());
-        let pass = self.pass_over(from, block, blocks, Access::Write);
+        let data = ready + self.data_first(command);
+        let pass = self.pass_over((from, data), block, blocks, Access::Write);
         self.free_at = pass.last;
         if self.drive.cache.reads_hit_writes {
             self.segment_for(command.block, command.end());
