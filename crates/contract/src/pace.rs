@@ -155,8 +155,8 @@ restripe_format::named! {
     }
 }
 
-/// How a growth by the least moves goes about them: the best way, and that way less one of McPod's techniques each,
-/// which are there to be measured beside it.
+/// How a growth by the least moves goes about them: the best way, McPod's own, and the best way less one of McPod's
+/// techniques each. All but the first are there to be measured beside it.
 ///
 /// | name | what a region takes | source |
 /// |---|---|---|
@@ -165,6 +165,7 @@ restripe_format::named! {
 /// | `recorded` | as `best`, and on record before the next region | McPod without delayed metadata (3.5) |
 /// | `parity-in-place` | as `best`, and parity read and written | McPod without a surrogate for parity (3.4) |
 /// | `parity-recomputed` | as `best`, and all data read and parity written | and without piggybacking (3.3) |
+/// | `parity-outsourced` | as `best`, and parity read on its member and written on a surrogate disk, which becomes parity's member | McPod with all of 3.1 to 3.5 |
 ///
 /// Its fifth technique, moving the least (3.1), is the task itself: without it there is `Command::Reshape`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default, Hash)]
@@ -175,19 +176,31 @@ pub enum Moves {
     Recorded,
     ParityInPlace,
     ParityRecomputed,
+    ParityOutsourced,
 }
 
 restripe_format::named! {
+    /// Records of runs contain a way of moving as its place in here.
     Moves {
         Best = "best",
         Chunkwise = "chunkwise",
         Recorded = "recorded",
         ParityInPlace = "parity-in-place",
         ParityRecomputed = "parity-recomputed",
+        ParityOutsourced = "parity-outsourced",
     }
 }
 
 impl Moves {
+    /// Those that need no drive but those that the array grows by.
+    pub const WITHOUT_SURROGATE: [Moves; 5] = [
+        Moves::Best,
+        Moves::Chunkwise,
+        Moves::Recorded,
+        Moves::ParityInPlace,
+        Moves::ParityRecomputed,
+    ];
+
     /// Rows of a region go together, and neighbours on a member as one operation.
     pub const fn coalesces(self) -> bool {
         !matches!(self, Moves::Chunkwise)

@@ -38,6 +38,7 @@ impl Durability {
             state: State::Running,
             moved: 0,
             unseen: 0,
+            outsourced: false,
         });
         self.writer.note_change();
         self.fact(Fact::TaskStarted { kind, slot });
@@ -59,26 +60,37 @@ impl Durability {
 
     /// Makes what a task has done so far durable, unless that is under way.
     pub(crate) fn checkpoint(&mut self, index: usize) {
-        let begun = self.flusher.begun;
-        let task = &mut self.tasks.list[index];
+        let task = &self.tasks.list[index];
         if task.checkpoint.is_none() && task.state == State::Running {
-            (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
-            self.flush_for(Waiter::Checkpoint);
+            self.flush_for_checkpoint(index);
         }
     }
 
+    /// What a growth has filled besides, as it moved rows, becomes durable with it.
+    fn flush_for_checkpoint(&mut self, index: usize) {
+        let begun = self.flusher.begun;
+        let rider = match self.tasks.list[index].kind {
+            TaskKind::Growth => self.tasks.riding().map(|task| task.serial),
+            _ => None,
+        };
+        let tasks = self.tasks.list.iter_mut().enumerate();
+        for (_, task) in tasks.filter(|(nth, task)| *nth == index || rider == Some(task.serial)) {
+            (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
+        }
+        self.flush_for(Waiter::Checkpoint);
+    }
+
     pub(crate) fn checkpoint_if_due(&mut self, index: usize) {
-        let (now, begun) = (self.now, self.flusher.begun);
+        let now = self.now;
         let task = &mut self.tasks.list[index];
         let stands = task.checkpoint.is_some() || task.state != State::Running;
         if now < task.next_checkpoint || stands {
             return;
         }
-        (task.checkpoint, task.asked) = (Some(task.done.clone()), begun);
         task.next_checkpoint = now.after(checkpoint_every(task.kind));
         let serial = task.serial;
         self.tasks.scrub_snapshot(serial);
-        self.flush_for(Waiter::Checkpoint);
+        self.flush_for_checkpoint(index);
     }
 }
 

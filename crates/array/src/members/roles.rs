@@ -27,9 +27,10 @@ impl Members {
     pub(crate) fn homes(&self, slot: Slot, row: Row) -> Homes {
         let roles = self.roles_at(slot, row);
         let filled = roles.incoming.filter(|_| self.tasks.filled(slot, row));
+        let substitute = filled.filter(|_| self.tasks.reads_substitute(slot));
         let home = match self.is_torn(row) {
             true => self.slot_in_journal(slot, row),
-            false => roles.home.or(filled),
+            false => substitute.or(roles.home).or(filled),
         };
         Homes {
             read: home,

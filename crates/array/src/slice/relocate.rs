@@ -11,6 +11,7 @@ use super::table::{Extra, Kind, Phase, Slice, Source};
 use crate::contract::{Action, Class, DeviceIo, Moves};
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::Owner;
+use crate::roles::Home;
 use crate::units::Row;
 use alloc::vec::Vec;
 
@@ -59,7 +60,7 @@ fn plan(rows: &mut Rows, id: u32) {
         return leave_row(rows, id);
     }
     let (moving, after) = rows.moving_cells(&map);
-    let wanted = wanted(rows, &map, moving).minus(rows.slices[id].have);
+    let wanted = wanted(rows, id, &map, moving).minus(rows.slices[id].have);
     if wanted.is_empty() {
         if wants_parity(rows, id, &map, moving) {
             return rows.compute_parity(id, map.parity_set());
@@ -78,13 +79,32 @@ fn plan(rows: &mut Rows, id: u32) {
 }
 
 /// What has to be at hand: what moves, and what a comparison has parity made of.
-fn wanted(rows: &Rows, map: &RowMap, moving: CellSet) -> CellSet {
+fn wanted(rows: &Rows, id: u32, map: &RowMap, moving: CellSet) -> CellSet {
     match rows.tasks.moves {
+        Moves::ParityOutsourced => moving.union(outsourced(rows, id, map)),
         _ if moving.is_empty() => moving,
         Moves::ParityInPlace => moving.union(map.parity_set()),
         Moves::ParityRecomputed => map.data_set(),
         Moves::Best | Moves::Chunkwise | Moves::Recorded => moving,
     }
+}
+
+/// The parity that goes to a substitute disk. What cannot be read is left to the task that fills the disk,
+/// once the rows are moved: it knows what to do if data cannot be read, either.
+fn outsourced(rows: &Rows, id: u32, map: &RowMap) -> CellSet {
+    match substitute_of(rows, map) {
+        Some(_) => map.parity_set().intersection(rows.readable(id)),
+        None => CellSet::EMPTY,
+    }
+}
+
+/// Where parity of this row goes besides, and by which task.
+fn substitute_of(rows: &Rows, map: &RowMap) -> Option<(Home, u64)> {
+    let task = rows.tasks.riding()?;
+    let parity = map.cells[usize::from(map.p()?)].slot;
+    let wanted = task.slot == Some(parity.0) && !task.done.contains(map.row.0);
+    let home = rows.roles_at(parity, map.row).incoming.filter(|_| wanted)?;
+    Some((home, task.serial))
 }
 
 /// Whether parity is yet to be made of the data, for a comparison.
@@ -169,7 +189,24 @@ fn write(rows: &mut Rows, id: u32, moving: CellSet, after: &RowMap) {
     if rows.tasks.moves.writes_parity() && !moving.is_empty() {
         rewrite_parity(rows, id, after);
     }
+    outsource_parity(rows, id, after);
     rows.slices.requeue_if_idle(id);
+}
+
+/// Brings parity to the substitute disk in the same pass (McPod, 3.3 and 3.4). It is written as it was read:
+/// what leaves a place leaves the row, so a moved chunk counts once. In the paper the copy left behind counts
+/// too, and P' = P xor the moved chunks.
+fn outsource_parity(rows: &mut Rows, id: u32, map: &RowMap) {
+    let slice = &rows.slices[id];
+    let (first, so_far) = (slice.band == slice.start, slice.outsourced);
+    let held = map.p().filter(|parity| slice.have.contains(*parity));
+    let target = held.zip(substitute_of(rows, map));
+    let target = target.filter(|(_, (_, serial))| first || so_far == Some(*serial));
+    rows.slices[id].outsourced = target.map(|(_, (_, serial))| serial);
+    if let Some((parity, (home, _))) = target {
+        let content = rows.slices[id].cell_ref(parity);
+        rows.write_cell(id, parity, Source::Buf(content), Some(home));
+    }
 }
 
 /// Parity is what it was, wherever its data stand: only the time that this takes is of interest.

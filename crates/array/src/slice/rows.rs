@@ -98,6 +98,7 @@ impl Rows {
         (slice.size, slice.reserved) = (size, need.buffers);
         (slice.pending, slice.durable, slice.intent_held) = (0, false, false);
         slice.copies = Copies::All;
+        slice.outsourced = None;
         (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
         slice.scrubbed = Scrubbed::Compared;
         slice.findings.clear();

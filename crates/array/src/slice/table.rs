@@ -332,6 +332,8 @@ pub(crate) struct Slice {
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
+    /// Of a move: the task by which a substitute disk gets the row's parity, if it had that of each band.
+    pub(crate) outsourced: Option<u64>,
     /// The task it is a window of.
     pub(crate) serial: u64,
     pub(super) size: Size,

@@ -64,7 +64,7 @@ impl Rows {
             self.scrubbed_row(id);
         }
         let slice = &self.slices[id];
-        let (serial, skipped) = (slice.serial, slice.skipped);
+        let (serial, skipped, outsourced) = (slice.serial, slice.skipped, slice.outsourced);
         let tasks = &self.tasks.list;
         let Some(index) = tasks.iter().position(|task| task.serial == serial) else {
             return;
@@ -79,6 +79,9 @@ impl Rows {
             task.claimed.remove(row.0, 1);
         } else if facts.halt.is_none() {
             task.done.insert(row.0, 1);
+            if let Some(substitute) = outsourced {
+                facts.tasks.note_outsourced(substitute, row);
+            }
         }
         self.slices.wake_waiting();
         self.requests.release_held();

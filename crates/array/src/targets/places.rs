@@ -460,9 +460,10 @@ impl Targets {
     // -------------------------------------------------------------------------------------------- installing
 
     /// What was filled serves from now on. A member that serves nothing any more becomes a spare again if it
-    /// had shared the slot with others or hosted a part of it, else a failed one that may be removed.
-    pub(crate) fn install(&mut self, slot: usize) {
-        let was_shared = self.is_shared(slot);
+    /// had shared the slot with others or hosted a part of it, or if it is `spared`; else a failed one that
+    /// may be removed.
+    pub(crate) fn install(&mut self, slot: usize, spared: bool) {
+        let was_shared = spared || self.is_shared(slot);
         let (mut fresh, mut replaced) = (Vec::new(), Vec::new());
         for roles in self.roles.of_slot_mut(slot) {
             if let Some(incoming) = roles.incoming.take() {

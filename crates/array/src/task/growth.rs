@@ -12,6 +12,9 @@
 //! durably, waits until that is. Parity is never touched: it binds the chunks of a row wherever they stand,
 //! and neither the copies left behind nor the new slots' places, which are no part of their rows until they
 //! are written (`written`).
+//!
+//! McPod does touch it: a substitute disk gets all parity, and takes the place of parity's member in the end.
+//! With `Moves::ParityOutsourced` that is a replacement which the growth's windows fill (`Tasks::rides`).
 
 use super::Background;
 use crate::contract::{CommandError, Moves, TaskKind, TaskOutcome};
@@ -19,11 +22,14 @@ use crate::layout::Level;
 use crate::report::GrowthPlan;
 use crate::runset::RunSet;
 use crate::task::table::{State, Task};
-use crate::units::Row;
+use crate::units::{Member, Row, Slot};
 
 /// Rows are moved no further ahead of the first that is not, so that a superblock has room for all runs of
 /// those that are.
 const AHEAD: u64 = 32;
+
+const NO_SUBSTITUTE: &str =
+    "parity is to be outsourced, and no spare is left for it: add one first";
 
 impl Background {
     // ------------------------------------------------------------------------------------------------- begin
@@ -31,6 +37,7 @@ impl Background {
     /// The array takes `by` of its spares as data slots: those that came last.
     pub(crate) fn command_grow(&mut self, by: u16) -> Result<(), CommandError> {
         let layout = self.layout_grown_by(by)?;
+        let substitute = self.substitute_to_take(by)?;
         let spares = self.spares_to_take(by)?;
         self.superblock.geometry = *layout.geometry();
         self.layout = layout.growing();
@@ -46,7 +53,32 @@ impl Background {
         self.rewrite_maps();
         self.size_ops();
         self.start_task(TaskKind::Growth, None, RunSet::default());
+        if let Some((slot, member)) = substitute {
+            self.outsource_parity(slot, member);
+        }
         Ok(())
+    }
+
+    /// Parity's slot, and the spare that is to be its substitute disk: the last that the growth leaves.
+    fn substitute_to_take(&self, by: u16) -> Result<Option<(Slot, Member)>, CommandError> {
+        let map = self.row_map(Row(0));
+        let parity = map.p().map(|parity| map.cells[usize::from(parity)].slot);
+        let outsources = self.tasks.moves == Moves::ParityOutsourced;
+        let Some(slot) = parity.filter(|_| outsources) else {
+            return Ok(None);
+        };
+        let with_substitute = self.spares_to_take(by.saturating_add(1));
+        let spares = with_substitute.map_err(|_| CommandError::Busy(NO_SUBSTITUTE))?;
+        Ok(Some((slot, spares[0])))
+    }
+
+    /// The substitute disk takes parity's place as any member is replaced, so that a crash or the loss of a
+    /// member finds what it would find then. But windows of the growth fill it.
+    fn outsource_parity(&mut self, slot: Slot, member: Member) {
+        let places = self.places_on(member, 0..1);
+        self.fill(slot.0.into(), &places, TaskKind::Replace, RunSet::default());
+        let filler = self.tasks.filler_mut(slot.0.into());
+        filler.expect("begun just now").outsourced = true;
     }
 
     /// What a growth by `by` members would do, if it may begin now: by the least moves where the level has

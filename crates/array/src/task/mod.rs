@@ -334,7 +334,9 @@ impl Background {
         }
         let task = self.tasks.list.remove(index);
         match (task.kind, task.slot) {
-            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => self.install(slot as usize),
+            (TaskKind::Rebuild | TaskKind::Replace, Some(slot)) => {
+                self.install(slot as usize, task.outsourced)
+            }
             (TaskKind::Resync, _) => self.superblock.resync_pending = false,
             _ => self.scrub_ends(&task, ScrubState::Completed),
         }

@@ -106,6 +106,9 @@ pub(crate) struct Task {
     pub(crate) state: State,
     /// Of a resynchronisation: for so many rows to come, parity is written without being looked at.
     pub(crate) unseen: u32,
+    /// It fills a substitute disk with parity, for a growth that outsources that: windows of the growth fill
+    /// it. Superblocks do not record this: after a restart it is a replacement like any other.
+    pub(crate) outsourced: bool,
 }
 
 /// What paces the task that goes first, since it goes.
@@ -266,6 +269,7 @@ impl Tasks {
     pub(crate) fn active(&self) -> Option<usize> {
         let order = |task: &Task| match task.kind {
             TaskKind::Growth if self.reshape_open => -1,
+            _ if self.rides(task) => 7,
             TaskKind::Resync => 0,
             TaskKind::Rebuild if !task.stands() => 1,
             TaskKind::Replace if !task.stands() => 2,
@@ -449,6 +453,33 @@ impl Tasks {
     pub(crate) fn growth_mut(&mut self) -> Option<&mut Task> {
         let index = self.growth_index()?;
         Some(&mut self.list[index])
+    }
+
+    /// Whether the growth fills this task's target as it moves rows: until it has, no window is this task's.
+    pub(crate) fn rides(&self, task: &Task) -> bool {
+        let moves = |growth: &Task| growth.state == State::Running && !growth.stands();
+        let outsourced = task.outsourced && self.moves == Moves::ParityOutsourced;
+        outsourced && !task.stands() && self.growth().is_some_and(moves)
+    }
+
+    /// The task that a growth fills as it moves rows.
+    pub(crate) fn riding(&self) -> Option<&Task> {
+        self.list.iter().find(|task| self.rides(task))
+    }
+
+    /// Whether a slot's filled rows are read where they are filled, and not where the slot is served:
+    /// parity's member is spared what its substitute disk can do.
+    pub(crate) fn reads_substitute(&self, slot: Slot) -> bool {
+        self.moves == Moves::ParityOutsourced
+            && self.riding().is_some_and(|task| task.slot == Some(slot.0))
+    }
+
+    /// A substitute disk has the parity of a row, by the move of that row.
+    pub(crate) fn note_outsourced(&mut self, serial: u64, row: Row) {
+        let fills = |task: &&mut Task| task.serial == serial && !task.is_orphaned();
+        if let Some(task) = self.list.iter_mut().find(fills) {
+            task.pass(row.0, 1);
+        }
     }
 
     /// Something could not be moved: it is tried again, after a while.

@@ -511,9 +511,12 @@ pub fn grow(run: &mut Run, life: &mut Life) {
     let by = life.faults.rng.between(1, 2) as u16;
     // Drawn from a stream of its own.
     let mut drawn = life.faults.rng.clone().fork(MOVES);
-    if drawn.below(2) == 0 {
+    if run.plan.outsources && drawn.chance(7, 8) {
+        let moves = Command::Moves(Moves::ParityOutsourced);
+        life.session.command(moves);
+    } else if drawn.below(2) == 0 {
         life.session
-            .command(Command::Moves(*drawn.pick(&Moves::ALL)));
+            .command(Command::Moves(*drawn.pick(&Moves::WITHOUT_SURROGATE)));
     }
     life.session.command(match run.plan.reshapes {
         true => Command::Reshape { by },

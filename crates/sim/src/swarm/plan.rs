@@ -48,9 +48,11 @@ pub enum Family {
     Reshape4,
     Reshape5,
     Reshape6,
+    /// With spares that become data slots, and one that becomes parity's.
+    Outsources4,
 }
 
-pub const FAMILIES: [(&str, Family); 18] = [
+pub const FAMILIES: [(&str, Family); 19] = [
     ("raid0", Family::Raid0),
     ("raid1", Family::Raid1),
     ("raid4", Family::Raid4),
@@ -69,6 +71,7 @@ pub const FAMILIES: [(&str, Family); 18] = [
     ("reshape5", Family::Reshape5),
     ("reshape6", Family::Reshape6),
     ("rs", Family::ReedSolomon),
+    ("outsources4", Family::Outsources4),
 ];
 /// How many of them are plain.
 const PLAIN: usize = 6;
@@ -129,6 +132,8 @@ pub struct Plan {
     pub grows: bool,
     /// And every chunk moves.
     pub reshapes: bool,
+    /// Parity goes to a surrogate disk meanwhile.
+    pub outsources: bool,
 }
 
 /// The stream that the cache is drawn from.
@@ -157,6 +162,7 @@ impl Plan {
             dirt: (foreign && rng.chance(1, 2)).then(|| rng.word()),
             grows: options.family.is_some_and(grows),
             reshapes: options.family.is_some_and(reshapes),
+            outsources: options.family == Some(Family::Outsources4),
             limits: limits(
                 rng,
                 cells(&spec, options),
@@ -234,9 +240,11 @@ fn level(rng: &mut Rng, family: Family) -> (Level, u16) {
             (Level::Raid0, slots(2, 4))
         }
         Family::Raid1 => (Level::Raid1, slots(2, 3)),
-        Family::Raid4 | Family::Grown4 | Family::Grows4 | Family::Reshape4 => {
-            (Level::Raid4, slots(3, 5))
-        }
+        Family::Raid4
+        | Family::Grown4
+        | Family::Grows4
+        | Family::Reshape4
+        | Family::Outsources4 => (Level::Raid4, slots(3, 5)),
         Family::Raid5 | Family::S2Raid5 | Family::Reshape5 => (Level::Raid5(rotation), slots(3, 6)),
         Family::Raid6 | Family::S2Raid6 | Family::Reshape6 => (Level::Raid6(rotation), slots(4, 7)),
         Family::Raid10 | Family::S2Raid10 => {
@@ -269,6 +277,7 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
     let faults = options.roughness == Roughness::Faults;
     let spares = if faults { rng.below(3) as u16 } else { 0 };
     let spares = spares + u16::from(options.family.is_some_and(grows));
+    let spares = spares + u16::from(options.family == Some(Family::Outsources4));
     let hole = match reshapes {
         true => Some(WriteHole::Ppl),
         false => options.write_hole,
@@ -302,7 +311,10 @@ fn spec(rng: &mut Rng, options: &Options, shape: Shape) -> (Spec, Creation) {
 }
 
 fn grows(family: Family) -> bool {
-    matches!(family, Family::Grows0 | Family::Grows4) || reshapes(family)
+    matches!(
+        family,
+        Family::Grows0 | Family::Grows4 | Family::Outsources4
+    ) || reshapes(family)
 }
 
 fn reshapes(family: Family) -> bool {

@@ -18,12 +18,12 @@ const INFO: MemberInfo = MemberInfo {
     volatile: false,
 };
 
-fn plain(level: Level, slots: u16, spares: usize) -> Setup {
+pub fn plain(level: Level, slots: u16, spares: usize) -> Setup {
     Setup::new(level, slots).spares(spares)
 }
 
 /// Everything written, and flushed.
-fn full(setup: Setup) -> Array {
+pub fn full(setup: Setup) -> Array {
     let mut array = setup.start();
     let size = array.layout.size_sectors();
     for lba in (0..size).step_by(24) {
@@ -49,7 +49,7 @@ pub fn after(array: &Array, by: u16) -> Layout {
 }
 
 /// Users find the new capacity, which is zeros.
-fn has_grown(array: &mut Array, after: Layout) {
+pub fn has_grown(array: &mut Array, after: Layout) {
     assert!(array.engine.status().tasks.is_empty());
     assert_eq!(array.engine.status().size_bytes, after.size_sectors() * 512);
     array.layout = after;
@@ -119,7 +119,7 @@ fn a_cache_stays_right_through_a_growth() {
 }
 
 /// The operations of a whole growth on set data: reads and writes by member.
-fn operations(mut array: Array, by: u16, moves: Moves) -> Operations {
+pub fn operations(mut array: Array, by: u16, moves: Moves) -> Operations {
     let after = after(&array, by);
     array.listing();
     array.command(Command::Moves(moves)).expect("taken");
@@ -142,10 +142,10 @@ fn operations(mut array: Array, by: u16, moves: Moves) -> Operations {
     }
 }
 
-struct Operations {
-    data: BTreeSet<String>,
-    reads: Vec<u16>,
-    writes: Vec<u16>,
+pub struct Operations {
+    pub data: BTreeSet<String>,
+    pub reads: Vec<u16>,
+    pub writes: Vec<u16>,
     superblocks: Vec<u16>,
 }
 
@@ -282,7 +282,7 @@ fn half_moved(level: Level) -> (Array, Layout) {
     (array, after)
 }
 
-fn moved(array: &Array) -> u64 {
+pub fn moved(array: &Array) -> u64 {
     array.engine.status().tasks[0].rows_done
 }
 

@@ -19,6 +19,7 @@ mod math;
 mod mirrors;
 mod ordering;
 mod orders;
+mod outsourced;
 mod owners;
 mod parities;
 mod planted;
