@@ -418,7 +418,10 @@ impl Settings {
             throttle: throttle(&self.rebuild.throttle)?,
             order: scheme.order,
             on_demand: self.rebuild.on_demand,
-            moves: moves(&self.rebuild.moves)?,
+            moves: match self.rebuild.task {
+                Restoring::Growth => moves(&self.rebuild.moves)?,
+                _ => Moves::default(),
+            },
             heat: HeatLimits {
                 zone_sectors: (self.rebuild.zone_mib * 2048.0) as u64,
                 epoch: Nanos((self.rebuild.epoch_s * 1e9) as u64),

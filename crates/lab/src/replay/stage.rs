@@ -111,6 +111,12 @@ pub struct ArrayPlan {
 impl ArrayPlan {
     /// The surrogate's drives, as an array of their own.
     fn of_surrogate(&self, surrogate: &SurrogatePlan) -> ArrayPlan {
+    /// A spare more, where a growth brings parity to a surrogate disk.
+    fn spares_for_parity(&self) -> u16 {
+        let outsources = self.moves == Moves::ParityOutsourced;
+        u16::from(outsources && self.level == Level::Raid4)
+    }
+
         ArrayPlan {
             level: surrogate.level,
             skew: None,
@@ -120,6 +126,7 @@ impl ArrayPlan {
             spares: 0,
             member_bytes: surrogate.member_bytes,
             write_hole: match surrogate.code_cache {
+            moves: Moves::default(),
                 Some(_) => WriteHole::WholeRows,
                 None => WriteHole::default_for(surrogate.level),
             },
@@ -372,7 +379,7 @@ fn spec(plan: &ArrayPlan) -> Spec {
         skew: plan.skew,
         grown: plan.grown,
         spare_partitions: plan.spare_partitions,
-        spares: plan.spares,
+        spares: plan.spares + plan.spares_for_parity(),
         chunk_sectors: plan.chunk_sectors,
         chunks,
         write_hole: plan.write_hole,
