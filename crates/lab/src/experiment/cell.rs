@@ -449,6 +449,7 @@ impl Settings {
             members: array.surrogate,
             member_bytes: array.member_mib << 20,
             redirect,
+            scrubs: self.rebuild.task == Restoring::Check,
             link: link(array),
             sleep: None,
             code_cache: None,

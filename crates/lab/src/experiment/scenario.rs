@@ -178,7 +178,7 @@ const BUILT_IN: BuiltIn = BuiltIn(texts![
     "rebuild-cost", "levels", "width", "chunk", "own-trace", "orders", "streams", "goals",
     "ido", "ido-load", "pr-vs-ido", "ido-surrogate", "ido-raid6", "ido-throttle", "ido-zone", "ido-chunk", "ido-disks",
     "ido-locality", "ido-parts", "ido-rate", "ido-combined", "ido-regions", "ido-regions-rate", "ido-identifier",
-    "ido-migration", "ido-own-trace", "ido-resync", "ido-remote",
+    "ido-migration", "ido-own-trace", "ido-resync", "ido-remote", "ido-raid10", "ido-scrub", "ido-energy",
     "s2-offline", "s2-online", "s2-load", "s2-minimum", "s2-raid10", "s2-ido", "s2-spares", "s2-disks", "s2-writes",
     "s2-scrub", "s2-cache",
     "mcpod-offline", "mcpod-online", "mcpod-parts", "mcpod-ido", "mcpod-wide", "mcpod-after",

@@ -44,6 +44,8 @@ pub struct SurrogatePlan {
     /// Bytes of set data on each member.
     pub member_bytes: u64,
     pub redirect: Redirect,
+    /// While the array is scrubbed, too.
+    pub scrubs: bool,
     /// What lies between the array and these drives; `None`: they are local.
     pub link: Option<LinkPlan>,
     /// Further copies at home sleep so long after they were needed (RERAID, GRAID).
@@ -109,14 +111,14 @@ pub struct ArrayPlan {
 }
 
 impl ArrayPlan {
-    /// The surrogate's drives, as an array of their own.
-    fn of_surrogate(&self, surrogate: &SurrogatePlan) -> ArrayPlan {
     /// A spare more, where a growth brings parity to a surrogate disk.
     fn spares_for_parity(&self) -> u16 {
         let outsources = self.moves == Moves::ParityOutsourced;
         u16::from(outsources && self.level == Level::Raid4)
     }
 
+    /// The surrogate's drives, as an array of their own.
+    fn of_surrogate(&self, surrogate: &SurrogatePlan) -> ArrayPlan {
         ArrayPlan {
             level: surrogate.level,
             skew: None,
@@ -124,9 +126,9 @@ impl ArrayPlan {
             spare_partitions: 0,
             members: surrogate.members,
             spares: 0,
+            moves: Moves::default(),
             member_bytes: surrogate.member_bytes,
             write_hole: match surrogate.code_cache {
-            moves: Moves::default(),
                 Some(_) => WriteHole::WholeRows,
                 None => WriteHole::default_for(surrogate.level),
             },
@@ -522,7 +524,7 @@ fn built(members: Vec<MemberInfo>, plan: &ArrayPlan) -> (Limits, Engine) {
             None => SurrogateLimits::default(),
         },
         redirect: surrogate.redirect,
-        scrubs: false,
+        scrubs: surrogate.scrubs,
         destage: Destage {
             order: surrogate
                 .code_cache

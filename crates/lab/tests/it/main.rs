@@ -6,6 +6,7 @@ mod disksim_files;
 mod drives;
 mod generate_presets;
 mod lab_experiments;
+mod lab_next_steps;
 mod lab_schemes;
 mod lab_worlds;
 mod physics;
