@@ -48,7 +48,8 @@ fn promises(settings: &Settings) -> Result<Promises, String> {
         .surrogate
         .as_ref()
         .filter(|one| one.code_cache.is_none());
-    let drives = plan.members + plan.spares.max(1) + surrogate.map_or(0, |one| one.members);
+    let spares = plan.spares.max(1) + plan.spares_for_parity();
+    let drives = plan.members + spares + surrogate.map_or(0, |one| one.members);
     Ok([
         hole(plan.write_hole),
         u64::from(marks_before_writes(&plan, redirect)),

@@ -112,7 +112,7 @@ pub struct ArrayPlan {
 
 impl ArrayPlan {
     /// A spare more, where a growth brings parity to a surrogate disk.
-    fn spares_for_parity(&self) -> u16 {
+    pub(crate) fn spares_for_parity(&self) -> u16 {
         let outsources = self.moves == Moves::ParityOutsourced;
         u16::from(outsources && self.level == Level::Raid4)
     }
