@@ -15,7 +15,7 @@ use crate::metadata::suspects::Attempt;
 use crate::report::{ArrayState, HeatMap};
 use crate::runset::RunSet;
 use crate::slice::rows::Handed;
-use crate::units::{Member, Slot, Uuid};
+use crate::units::{Member, Row, Slot, Uuid};
 use core::ops::Range;
 use restripe_format::meta::superblock::{BufferMark, Partner};
 
@@ -167,6 +167,11 @@ impl Part {
     pub fn slot_at(&self, lba: u64) -> Slot {
         let place = self.below.layout.place(lba);
         self.below.layout.row(place.row).cells[usize::from(place.data)].slot
+    }
+
+    /// The member that a slot's cell of a row is read from; none: no member has it.
+    pub fn reader_of(&self, slot: Slot, row: Row) -> Option<Member> {
+        self.below.homes(slot, row).reader()
     }
 
     /// Whether no member has the cell of this sector. A cell that a growth added, and that was never written, is in no

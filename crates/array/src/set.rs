@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::members::pool::Share;
 use crate::report::{GrowthPlan, HeatMap, MapExtent, Status};
 use crate::revival::Revival;
-use crate::units::{Member, Nanos};
+use crate::units::{Member, Nanos, Row, Slot};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
@@ -73,6 +73,11 @@ impl Set {
     /// Whether a member may be failed by command, or why not.
     pub fn may_fail(&self, member: Member) -> Result<(), CommandError> {
         self.instance.may_fail(member)
+    }
+
+    /// The member that a slot's cell of a row is read from; none: no member has it.
+    pub fn reader_of(&self, slot: Slot, row: Row) -> Option<Member> {
+        self.instance.homes(slot, row).reader()
     }
 
     /// What a range of the set is like, in order, at most `most` extents.

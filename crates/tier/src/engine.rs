@@ -8,7 +8,7 @@ use crate::tier::Tier;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_array::report::{GrowthPlan, HeatMap, MapExtent};
-use restripe_array::{Actions, CommandError, Event, Member, Nanos, Request, Set, Work};
+use restripe_array::{Actions, CommandError, Event, Member, Nanos, Request, Row, Set, Slot, Work};
 
 pub struct Engine {
     kind: Kind,
@@ -87,6 +87,14 @@ impl Engine {
         match &self.kind {
             Kind::Single(set) => set.may_fail(member),
             Kind::Tier(tier) => tier.may_fail(member),
+        }
+    }
+
+    /// The member that a slot's cell of a row is read from, of the main set; none: no member has it.
+    pub fn reader_of(&self, slot: Slot, row: Row) -> Option<Member> {
+        match &self.kind {
+            Kind::Single(set) => set.reader_of(slot, row),
+            Kind::Tier(tier) => tier.home().reader_of(slot, row),
         }
     }
 

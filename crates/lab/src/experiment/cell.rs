@@ -235,6 +235,12 @@ pub struct RebuildSettings {
     /// Both by one name, in place of `order` and `redirect`: see [`Scheme`].
     #[serde(default)]
     pub scheme: Option<String>,
+    /// A further member that fails before the first, 0, is rebuilt; left out: none.
+    #[serde(default)]
+    pub second_member: Option<u16>,
+    /// It fails when this share of the rows is rebuilt.
+    #[serde(default)]
+    pub second_failure_share: f64,
     /// Zones that are read before they are rebuilt are rebuilt next.
     #[serde(default)]
     pub on_demand: bool,
@@ -339,7 +345,9 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), String> {
-        self.plan()?;
+        let plan = self.plan()?;
+        self.check_second(plan.members)?;
+        let second_share = self.rebuild.second_failure_share;
         let link_mb_s = self.array.surrogate_link_mb_s;
         let round_trip_us = self.array.surrogate_round_trip_us;
         let bounds = [
@@ -348,6 +356,7 @@ impl Settings {
             ("workload.fill", self.workload.fill, 0.001, 1.0),
             ("workload.write_share", self.workload.write_share, -1.0, 1.0),
             ("workload.fill_mib", self.workload.fill_mib as f64, 0.0, 1e9),
+            ("rebuild.second_failure_share", second_share, 0.0, 0.95),
             ("rebuild.min_mb_s", self.rebuild.min_mb_s, 0.0, 1e6),
             ("rebuild.max_mb_s", self.rebuild.max_mb_s, 0.001, 1e6),
             ("array.surrogate_link_mb_s", link_mb_s, 0.0, 1e6),
@@ -379,6 +388,24 @@ impl Settings {
             ));
         }
         Ok(())
+    }
+
+    /// A second member that fails is another than the first, and fails during a rebuild.
+    fn check_second(&self, members: u16) -> Result<(), String> {
+        let Some(second) = self.rebuild.second_member else {
+            return Ok(());
+        };
+        let rebuilds = self.rebuild.task == Restoring::Rebuild && self.array.spares > 1;
+        match (1..members).contains(&second) {
+            false => Err(format!(
+                "rebuild.second_member is {second}, not from 1 to {}",
+                members.saturating_sub(1)
+            )),
+            true if !rebuilds => {
+                Err("rebuild.second_member is for a rebuild with two array.spares".into())
+            }
+            true => Ok(()),
+        }
     }
 
     pub fn plan(&self) -> Result<ArrayPlan, String> {
@@ -924,13 +951,28 @@ fn passed(seconds: u64) -> Until {
     Until::Passed(seconds.saturating_mul(SECOND))
 }
 
+/// What ends a rebuild, at the latest when it is waited for no longer.
+fn longest_rebuild(settings: &Settings) -> Until {
+    let most = settings.phases.rebuild_s.saturating_mul(SECOND);
+    let rebuild = &settings.rebuild;
+    let at_milli = (rebuild.second_failure_share * 1000.0) as u32;
+    match rebuild.second_member {
+        Some(member) => Until::RebuiltTwice {
+            member,
+            at_milli,
+            most,
+        },
+        None => Until::Rebuilt(most),
+    }
+}
+
 fn plans(settings: &Settings) -> Vec<Plan> {
     let phases = &settings.phases;
     let mut plans = vec![
         Plan::new(WARM_UP, Deed::Nothing, passed(phases.warm_up_s)),
         Plan::new(BEFORE, Deed::Nothing, passed(phases.before_s)),
     ];
-    let most = Until::Rebuilt(phases.rebuild_s.saturating_mul(SECOND));
+    let most = longest_rebuild(settings);
     let begins = match settings.rebuild.task {
         Restoring::Resync => Deed::Crash,
         Restoring::Check => Deed::Check,

@@ -9,6 +9,12 @@
 //! - `turning_kj`: the energy without standby and without spindles that start, which papers leave out
 //! - `starts_a_day`: of the drive that started most often
 //!
+//! Where a second member fails before the first is rebuilt:
+//!
+//! - `second_s`: when, from the rebuild's beginning
+//! - `redundant_s`: from then until nothing is missing; none where the array halts
+//! - `lost_mib`, `lost_share`: array data that is lost, in whole chunks, and as a share of all
+//!
 //! Of an array with a surrogate:
 //!
 //! - `reclaim_s`: from the rebuild's end until the destage was complete
@@ -33,7 +39,7 @@
 //! The phase `common` is the same time for all schemes, from the rebuild's beginning.
 
 use super::cell::{AFTER, COMMON, DURING};
-use crate::replay::facts::{CAUSES, Energy, Log, Moved, Phase};
+use crate::replay::facts::{CAUSES, Energy, Log, Moved, Phase, Rebuild, SecondLoss};
 use crate::replay::histogram::{self, Times};
 use restripe_array::SECTOR_BYTES;
 
@@ -72,6 +78,21 @@ const RUN: &[Metric<Log>] = &[
     }),
     ("standby_share", |log| {
         Some(energy(log, |one| one.standby_ns)? / energy(log, |one| one.total_ns)?.max(1.0))
+    }),
+];
+
+const TWICE: &[Metric<(SecondLoss, Rebuild)>] = &[
+    ("second_s", |(second, rebuild)| {
+        Some((second.from_ns - rebuild.from_ns) as f64 / 1e9)
+    }),
+    ("redundant_s", |(second, _)| {
+        Some((second.whole_ns? - second.from_ns) as f64 / 1e9)
+    }),
+    ("lost_mib", |(second, _)| {
+        Some(kib(second.lost_bytes) / 1024.0)
+    }),
+    ("lost_share", |(second, _)| {
+        share(second.lost_bytes, second.size_bytes)
     }),
 ];
 
@@ -157,11 +178,18 @@ pub fn metric(log: &Log, name: &str) -> Option<f64> {
     match name.split_once('.') {
         Some((COMMON, name)) => of_phase(&common(log)?, name),
         Some((phase, name)) => of_phase(log.phase(phase)?, name),
-        None => match found(RUN, name) {
-            Some(value) => value(log),
-            None => found(SURROGATE, name)?(&log.moved?),
-        },
+        None => of_run(log, name),
     }
+}
+
+fn of_run(log: &Log, name: &str) -> Option<f64> {
+    if let Some(value) = found(RUN, name) {
+        return value(log);
+    }
+    if let Some(value) = found(TWICE, name) {
+        return value(&(log.second?, log.rebuild?));
+    }
+    found(SURROGATE, name)?(&log.moved?)
 }
 
 fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
@@ -175,7 +203,10 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
 pub fn known(name: &str) -> bool {
     match name.split_once('.') {
         Some((_, name)) => found(PHASE, name).is_some() || cause(name).is_some(),
-        None => found(RUN, name).is_some() || found(SURROGATE, name).is_some(),
+        None => {
+            let of_surrogate = found(SURROGATE, name).is_some();
+            found(RUN, name).is_some() || found(TWICE, name).is_some() || of_surrogate
+        }
     }
 }
 
@@ -183,6 +214,8 @@ pub fn known(name: &str) -> bool {
 #[cfg(test)]
 pub(crate) fn names() -> Vec<String> {
     let own = RUN.iter().map(|(name, _)| name.to_string());
+    let twice = TWICE.iter().map(|(name, _)| name.to_string());
+    let own = own.chain(twice);
     let surrogate = SURROGATE.iter().map(|(name, _)| name.to_string());
     let phase = PHASE.iter().map(|(name, _)| format!("{DURING}.{name}"));
     let causes = CAUSES.iter().map(|cause| format!("{DURING}.ios_{cause}"));
@@ -271,7 +304,6 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replay::facts::Rebuild;
 
     #[test]
     fn numbers_are_found_by_name() {

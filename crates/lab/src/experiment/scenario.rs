@@ -180,7 +180,7 @@ const BUILT_IN: BuiltIn = BuiltIn(texts![
     "ido-locality", "ido-parts", "ido-rate", "ido-combined", "ido-regions", "ido-regions-rate", "ido-identifier",
     "ido-migration", "ido-own-trace", "ido-resync", "ido-remote", "ido-raid10", "ido-scrub", "ido-energy",
     "s2-offline", "s2-online", "s2-load", "s2-minimum", "s2-raid10", "s2-ido", "s2-spares", "s2-disks", "s2-writes",
-    "s2-scrub", "s2-cache",
+    "s2-scrub", "s2-cache", "s2-second", "s2-second-levels",
     "mcpod-offline", "mcpod-online", "mcpod-parts", "mcpod-ido", "mcpod-wide", "mcpod-after",
     "energy", "reraid", "reraid-cache", "reraid-clean", "reraid-destage", "reraid-groups", "reraid-parities",
     "reraid-sizes", "reraid-writes",

@@ -107,6 +107,19 @@ pub struct Rebuild {
     pub rows_total: u64,
 }
 
+/// What a second failure did.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SecondLoss {
+    pub from_ns: u64,
+    /// Nothing was missing from here on; `None`: never.
+    pub whole_ns: Option<u64>,
+    /// The array had no redundancy for it, and serves reads only from then on.
+    pub halted: bool,
+    /// Array data that was lost by it, in whole chunks.
+    pub lost_bytes: u64,
+    pub size_bytes: u64,
+}
+
 /// What the surrogate held of the array, and when that was home again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Moved {
@@ -184,6 +197,9 @@ pub struct Log {
     pub step_ns: u64,
     pub happened: Vec<Happened>,
     pub rebuild: Option<Rebuild>,
+    /// Where a second member failed before the first was rebuilt.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub second: Option<SecondLoss>,
     /// Of an array with a surrogate.
     #[serde(default)]
     pub moved: Option<Moved>,

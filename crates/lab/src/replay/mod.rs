@@ -7,6 +7,7 @@
 //! | [`link`] | a network between the array and some of its drives |
 //! | [`meter`] | drives that can be asked how busy they were and what they drew |
 //! | [`simulated`] | replay in virtual time |
+//! | `second` | a second failure before the first is rebuilt, and what is lost |
 //! | [`real`] | replay on a real array, over NBD or in this process |
 //! | [`record`] | from answers to the log, for every world |
 //! | [`facts`] | the log |
@@ -23,6 +24,7 @@ pub mod link;
 pub mod meter;
 pub mod real;
 pub mod record;
+mod second;
 pub mod simulated;
 pub mod source;
 pub mod stage;
@@ -66,6 +68,13 @@ pub enum Until {
     Passed(u64),
     /// The rebuild, the resynchronisation, the check or the growth has ended, or so many nanoseconds have passed.
     Rebuilt(u64),
+    /// A second member has failed when these thousandths of the rows were rebuilt, and all is redundant
+    /// again, or never will be; or `most` nanoseconds have passed.
+    RebuiltTwice {
+        member: u16,
+        at_milli: u32,
+        most: u64,
+    },
     /// So many nanoseconds have passed since the phase before this one began, and `least` since this one did.
     Since { before: u64, least: u64 },
     /// The last request is answered.

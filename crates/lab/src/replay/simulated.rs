@@ -7,6 +7,7 @@
 
 use super::facts::{Log, Moved, Rebuild};
 use super::record::{Answer, Reading, Recorder};
+use super::second::{Second, Twice};
 use super::stage::Stage;
 use super::{Deed, OUTSTANDING_MAX, Pace, Script, Until};
 use crate::trace::{Op, Request, TraceError};
@@ -22,6 +23,7 @@ use restripe_sim::world::Happening;
 const ARRIVAL: u64 = 1;
 const PHASE_END: u64 = 2;
 const LOOK: u64 = 3;
+const SECOND_FAILURE: u64 = 4;
 /// What an extent of the map costs (see `SurrogateLimits::extents`), and a zone of the table of reads.
 const EXTENT_BYTES: u64 = 31;
 const ZONE_BYTES: u64 = 8;
@@ -65,6 +67,7 @@ struct Replay<'a> {
     phase: usize,
     phase_end: Option<Nanos>,
     rebuild_ended: bool,
+    twice: Twice,
     moved: Option<Moved>,
 }
 
@@ -92,6 +95,7 @@ pub fn replay(stage: &mut Stage, source: Source<'_>, script: &Script) -> Result<
         phase: 0,
         phase_end: None,
         rebuild_ended: false,
+        twice: Twice::default(),
         moved: None,
     };
     replay.run()
@@ -146,6 +150,15 @@ impl Replay<'_> {
         self.recorder.begin(name, self.elapsed(), reading);
         let most = match until {
             Until::Passed(ns) | Until::Rebuilt(ns) => Some(Nanos(ns)),
+            Until::RebuiltTwice {
+                member,
+                at_milli,
+                most,
+            } => {
+                self.twice.plan(Second { member, at_milli });
+                self.stage.world.mark(self.now(), SECOND_FAILURE);
+                Some(Nanos(most))
+            }
             Until::Since { before, least } => {
                 let passed = self.recorder.lasted();
                 Some(Nanos(before.saturating_sub(passed).max(least)))
@@ -219,6 +232,7 @@ impl Replay<'_> {
         match plan.until {
             Until::Passed(_) | Until::Since { .. } => passed,
             Until::Rebuilt(_) => passed || self.rebuild_ended,
+            Until::RebuiltTwice { .. } => passed || self.twice.has_ended(),
             Until::Exhausted => self.exhausted && self.free.len() == self.open.len(),
         }
     }
@@ -379,11 +393,21 @@ impl Replay<'_> {
     fn happen(&mut self, happening: Happening) -> Result<(), String> {
         match happening {
             Happening::Reply(tag, result) => self.answered(tag, result.is_ok()),
+            // That the first member has failed was not on record when the second did.
+            Happening::CommandReply(_, Err(_)) if self.twice.is_planned() => {}
             Happening::CommandReply(_, Err(error)) => {
                 return Err(refusal(&error));
             }
+            Happening::Fact(fact) if self.twice.is_planned() => fact_of_two(self, &fact),
             Happening::Fact(fact) => return self.fact(&fact),
             Happening::Mark(LOOK) => self.look(),
+            Happening::Mark(SECOND_FAILURE) => {
+                let at = self.elapsed();
+                let again = self.twice.look(self.stage, &mut self.recorder, at);
+                if let Some(again) = again {
+                    self.stage.world.mark(again, SECOND_FAILURE);
+                }
+            }
             Happening::CommandReply(..) | Happening::Mark(_) => {}
         }
         Ok(())
@@ -408,7 +432,7 @@ impl Replay<'_> {
     fn fact(&mut self, fact: &Fact) -> Result<(), String> {
         let at = self.elapsed();
         match fact {
-            Fact::MemberFailed { .. } => self.recorder.happened(at, told(fact)),
+            Fact::MemberFailed { .. } => self.recorder.happened(at, in_words(fact)),
             Fact::TaskStarted { kind, .. } => match kind {
                 TaskKind::Rebuild => self.begins(at, "rebuild begins"),
                 TaskKind::Check => self.begins(at, "check begins"),
@@ -420,9 +444,9 @@ impl Replay<'_> {
                 outcome,
                 ..
             } => {
-                self.recorder.happened(at, told(fact));
+                self.recorder.happened(at, in_words(fact));
                 if *outcome != TaskOutcome::Done {
-                    return Err(told(fact));
+                    return Err(in_words(fact));
                 }
                 self.rebuild_ended = true;
                 if let Some(rebuild) = &mut self.recorder.log().rebuild {
@@ -460,8 +484,27 @@ impl Replay<'_> {
     }
 }
 
+/// A fact while two members fail. That tasks end early, and that data are lost, is what is asked about.
+fn fact_of_two(replay: &mut Replay, fact: &Fact) {
+    let at = replay.elapsed();
+    let rebuilds = matches!(
+        fact,
+        Fact::TaskStarted {
+            kind: TaskKind::Rebuild,
+            ..
+        }
+    );
+    if rebuilds && replay.recorder.rebuild().is_none() {
+        replay.begins(at, "rebuild begins");
+    } else if matches!(fact, Fact::MemberFailed { .. } | Fact::TaskEnded { .. }) {
+        replay.recorder.happened(at, in_words(fact));
+    }
+    let (stage, recorder) = (&*replay.stage, &mut replay.recorder);
+    replay.twice.note(stage, recorder, fact, at);
+}
+
 /// A fact in the words that a served array has for it.
-fn told(fact: &Fact) -> String {
+fn in_words(fact: &Fact) -> String {
     let telling = Telling {
         read_only: false,
         name_of: |member| member_name(member, None),

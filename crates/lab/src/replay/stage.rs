@@ -284,6 +284,11 @@ impl Stage {
         self.begin()
     }
 
+    /// A drive is gone.
+    pub(crate) fn lose(&mut self, member: Member) {
+        self.world.depart(member);
+    }
+
     pub fn labour(&self) -> Vec<Labour> {
         self.meters.iter().map(Meter::labour).collect()
     }
