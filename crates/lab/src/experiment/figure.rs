@@ -3,6 +3,7 @@
 
 use super::course::{self, POWER};
 use super::outcome::{Group, Outcome};
+use super::ratios::ratios;
 use super::scenario::{Figure, FigureKind};
 use super::value::Value;
 use super::words::{self, Words};
@@ -22,6 +23,7 @@ fn plot(outcome: &Outcome<'_>, figure: &Figure) -> Option<Plot> {
         FigureKind::Heat => Kind::Heat(heat(outcome, figure)),
         FigureKind::Cdf => Kind::Lines(distribution(outcome, figure)),
         FigureKind::Course => Kind::Lines(courses(outcome, figure)),
+        FigureKind::Ratios => Kind::Bars(ratios(outcome, figure)),
     });
     (!plot.is_empty()).then_some(plot)
 }
@@ -381,7 +383,7 @@ pub fn check(figure: &Figure) -> Result<(), String> {
             let is_no = "course: there is power_w, and response without a name";
             (&figure.y, course, is_no)
         }
-        FigureKind::Cdf => return Ok(()),
+        FigureKind::Cdf | FigureKind::Ratios => return Ok(()),
     };
     let figure = &figure.name;
     match drawn {

@@ -18,6 +18,7 @@
 //! | [`judged`] | printed numbers with ours |
 //! | [`outcome`] | groups of seeds, comparisons, tables, CSV and JSON lines |
 //! | [`sequential`] | seeds until claims are decided |
+//! | [`ratios`] | printed ratios by the values of a parameter |
 //! | [`figure`] | its figures |
 //! | `course` | courses over time, with failure and rebuild marked |
 //! | `words` | what metrics and parameters are called in figures and pages, with their units |
@@ -34,6 +35,7 @@ pub mod metric;
 pub mod outcome;
 pub mod page;
 pub mod parameters;
+mod ratios;
 pub mod requests;
 pub mod runner;
 pub mod scenario;

@@ -61,6 +61,8 @@ pub enum FigureKind {
     Cdf,
     /// The course over time of one run of each series.
     Course,
+    /// Printed ratios by the values of a parameter: those that are above 1 at one value and below at another.
+    Ratios,
 }
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -85,6 +87,22 @@ pub struct Figure {
     pub at: BTreeMap<String, Value>,
     #[serde(default)]
     pub logarithmic: bool,
+}
+
+impl Figure {
+    fn of_ratios(path: &str) -> Figure {
+        Figure {
+            name: "headlines".into(),
+            kind: FigureKind::Ratios,
+            title: "Headline ratios on both sides of 1".into(),
+            x: path.into(),
+            y: String::new(),
+            z: String::new(),
+            series: String::new(),
+            at: BTreeMap::new(),
+            logarithmic: false,
+        }
+    }
 }
 
 /// How much of a scenario is run.
@@ -486,7 +504,7 @@ impl Scenario {
             }
             let mut scenario = self.clone();
             // They would mix what is swept here.
-            scenario.figures.clear();
+            scenario.figures = vec![Figure::of_ratios(path)];
             scenario.printed.retain(|line| line.headline);
             scenario.comparisons = match scenario.printed.is_empty() {
                 true => self.beside(path, &fixed.value, &values),

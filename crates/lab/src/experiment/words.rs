@@ -261,6 +261,8 @@ const PARAMETERS: &[Word] = &[
 
 /// Values of parameters that have names of their own; the others stand for themselves.
 const VALUES: &[(&str, &[(&str, &str)])] = &[
+    ("workload.load", &[("-1", "own rate"), ("-1.0", "own rate")]),
+    ("workload.rate", &[("0", "own rate"), ("0.0", "own rate")]),
     (
         "rebuild.scheme",
         &[

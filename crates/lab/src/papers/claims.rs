@@ -28,8 +28,8 @@ pub trait Runs {
 /// Which printed numbers, and how they are run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Which {
-    /// Those marked as headlines, at the verify scale.
-    Headlines,
+    /// Those marked as headlines, at a scale; none: at the verify scale.
+    Headlines(Option<Scale>),
     /// All, at a scale; none: at each scenario's usual one.
     All(Option<Scale>),
 }
@@ -187,12 +187,12 @@ impl Claims {
 /// none of them.
 fn chosen(scenario: Scenario, paper: &str, which: Which) -> Option<Scenario> {
     let scale = match which {
-        Which::Headlines => Scale::Verify,
+        Which::Headlines(scale) => scale.unwrap_or(Scale::Verify),
         Which::All(scale) => scale.unwrap_or(scenario.usual_scale()),
     };
     let mut scenario = scenario.scaled(scale);
     let wanted = |line: &scenario::Printed| {
-        source(line).0 == paper && (line.headline || which != Which::Headlines)
+        source(line).0 == paper && (line.headline || matches!(which, Which::All(_)))
     };
     scenario.printed.retain(wanted);
     scenario.comparisons.clear();
@@ -323,9 +323,9 @@ mod tests {
     fn every_printed_number_has_points_and_every_headline_at_the_verify_scale() {
         let mut headlines = 0;
         for inventory::Inventory { paper, .. } in inventory::all().expect("sound") {
-            let claims = Claims::of(&paper, Which::Headlines).expect("sound");
+            let claims = Claims::of(&paper, Which::Headlines(None)).expect("sound");
             headlines += claims.planned().len();
-            let mut found = lacking(&paper, Which::Headlines);
+            let mut found = lacking(&paper, Which::Headlines(None));
             // Whole, or at the scale that is usual.
             let usual = lacking(&paper, Which::All(None));
             let whole = lacking(&paper, Which::All(Some(Scale::Whole)));
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_scenario_that_cannot_be_run_is_named_and_its_claims_are_not_run() {
-        let mut claims = Claims::of("IDO", Which::Headlines).expect("sound");
+        let mut claims = Claims::of("IDO", Which::Headlines(None)).expect("sound");
         let lines = claims.run(&Broken);
         assert_eq!(lines.len(), claims.planned().len());
         assert!(lines.iter().all(|line| !line.is_run()));

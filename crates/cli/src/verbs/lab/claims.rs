@@ -50,6 +50,9 @@ Example: restripe lab verify IDO"
 pub(crate) struct LabVerify {
     #[command(flatten)]
     pub papers: Papers,
+    /// Scale of the experiments: whole is the papers' own size, hours [default: verify]
+    #[arg(long, value_enum, value_name = "SCALE")]
+    pub scale: Option<ScaleName>,
     /// List the claims with the number of runs that each takes, and run nothing
     #[arg(long)]
     pub list: bool,
@@ -74,9 +77,10 @@ pub(crate) struct LabPapers {
 }
 
 pub(crate) fn verify(verb: &LabVerify) -> Result {
+    let which = Which::Headlines(verb.scale.map(ScaleName::scale));
     let mut papers = Vec::new();
     for inventory in chosen(&verb.papers.papers)? {
-        papers.push(claims(&inventory.paper, Which::Headlines)?);
+        papers.push(claims(&inventory.paper, which)?);
     }
     if verb.list {
         list(&papers);
