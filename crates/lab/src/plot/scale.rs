@@ -177,7 +177,7 @@ fn thousands(text: &str) -> String {
     }
     let mut out = text[..text.len() - digits.len()].to_string();
     for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place) % 3 == 0 {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
             out.push(',');
         }
         out.push(digit);
