@@ -36,7 +36,7 @@ pub enum Claim {
     Sign,
     /// The same of schemes that a paper ranks.
     Order,
-    /// The ratio is the printed one, within 25%.
+    /// The ratio is the printed one, within 25%, and on the same side of 1.
     Factor,
     /// The ratio is 1, within 5%.
     Equal,

@@ -133,8 +133,8 @@ mod tests {
     fn scenario() -> Scenario {
         let text = named("rebuild-cost").expect("built in");
         let mut scenario = parse(text).expect("sound").shortened();
-        let (figures, compared) = (&mut scenario.figures, &mut scenario.comparisons);
-        (figures.clear(), compared.clear());
+        scenario.figures.clear();
+        scenario.comparisons.clear();
         let claim = |source: &str| {
             let text = format!(
                 "what = \"w\"\nsource = \"IDO, table 1\"\nvalue = 2.0\nclaim = \"sign\"\nmetric = \"rebuild_s\"\n\

@@ -69,18 +69,28 @@ impl Band {
         }
     }
 
-    /// Where a claim of a printed ratio holds; none of an absolute number. A printed ratio within 5% of 1
-    /// has no side, so it claims equality.
+    /// Where a claim of a printed ratio holds; none of an absolute number. A printed ratio within 5% of 1 has no
+    /// side, so it claims equality; a factor has the side of the printed one too.
     pub(crate) fn of(claim: Claim, printed: f64) -> Option<Band> {
+        let equal = Band::around(1.0, EQUAL);
+        let side = match printed {
+            printed if equal.holds(printed) => equal,
+            printed if printed > 1.0 => Band::ABOVE_ONE,
+            _ => Band::BELOW_ONE,
+        };
         match claim {
             Claim::Value => None,
-            Claim::Factor => Some(Band::around(printed, FACTOR)),
-            Claim::Equal => Some(Band::around(1.0, EQUAL)),
-            Claim::Sign | Claim::Order if Band::around(1.0, EQUAL).holds(printed) => {
-                Some(Band::around(1.0, EQUAL))
-            }
-            Claim::Sign | Claim::Order if printed > 1.0 => Some(Band::ABOVE_ONE),
-            Claim::Sign | Claim::Order => Some(Band::BELOW_ONE),
+            Claim::Equal => Some(equal),
+            Claim::Sign | Claim::Order => Some(side),
+            Claim::Factor if side == equal => Some(Band::around(printed, FACTOR)),
+            Claim::Factor => Some(Band::around(printed, FACTOR).within(side)),
+        }
+    }
+
+    fn within(self, other: Band) -> Band {
+        Band {
+            low: self.low.max(other.low),
+            high: self.high.min(other.high),
         }
     }
 
@@ -228,6 +238,13 @@ mod tests {
         assert_eq!(verdict(Claim::Factor, 3.0, &two), Verdict::Fails);
         assert_eq!(verdict(Claim::Factor, 2.55, &two), Verdict::Undecided);
         assert_eq!(Band::of(Claim::Value, 2.0), None);
+        // Nothing gained is no gain of a tenth, and as little is it known to be a loss.
+        let none = [1.0, 1.02, 0.99, 1.01];
+        assert_eq!(verdict(Claim::Factor, 1.1, &none), Verdict::Undecided);
+        assert_eq!(verdict(Claim::Factor, 0.9, &none), Verdict::Undecided);
+        assert_eq!(verdict(Claim::Factor, 1.04, &none), Verdict::Holds);
+        let loss = [0.95, 0.96, 0.95, 0.955];
+        assert_eq!(verdict(Claim::Factor, 1.1, &loss), Verdict::Fails);
     }
 
     #[test]
