@@ -69,8 +69,8 @@ impl Band {
         }
     }
 
-    /// Where a claim of a printed ratio holds; none of an absolute number. A printed ratio within 5% of 1 has no
-    /// side, so it claims equality; a factor has the side of the printed one too.
+    /// Where a claim of a printed ratio holds; none of an absolute number. A printed ratio within 5% of 1
+    /// has no side, so it claims equality; a factor has the side of the printed one too.
     pub(crate) fn of(claim: Claim, printed: f64) -> Option<Band> {
         let equal = Band::around(1.0, EQUAL);
         let side = match printed {
