@@ -391,7 +391,7 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
             ),
             (
                 "lab run own-trace --set array.level=raid6 --set array.members=2 --seeds 1",
-                1,
+                2,
                 &["members"],
             ),
             (
