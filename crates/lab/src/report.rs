@@ -252,7 +252,8 @@ th:first-child,td:first-child,.text{text-align:left}.long{white-space:normal;min
 .figure{margin:2rem 0;max-width:720px}.figure .narrow{display:none}
 @media (max-width:600px){body{margin:1rem auto;padding:0 .75rem}.figure .wide{display:none}.figure .narrow{display:block}}
 @media print{body{margin:0;max-width:none}.figure{break-inside:avoid}.figure .wide{display:block}.figure .narrow{display:none}\
-.scroll{overflow:visible}th,td{padding-right:.5rem}}
+.scroll{overflow:visible}table{font-size:.6rem;width:100%}th,td{padding-right:.3rem;white-space:normal}\
+th,.long,.words td,.words td:first-child{min-width:0}}
 summary{cursor:pointer;font-weight:600;margin:.8rem 0}
 pre{background:var(--box);padding:1rem;overflow-x:auto;font-size:.8rem}
 ";
