@@ -13,7 +13,7 @@ use restripe_sim::disk::mechanical::{
 };
 use restripe_sim::disk::power::PowerModel;
 use restripe_sim::disk::seek::SeekCurve;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
 /// What the command is built with, by name.
@@ -104,8 +104,8 @@ pub struct Preset {
     pub mechanical: Option<MechanicalPreset>,
     pub flash: Option<FlashPreset>,
     pub power: Option<PowerPreset>,
-    /// What DiskSim's files describe, in place of `mechanical`.
-    #[serde(skip)]
+    /// All parameters of the model, in place of `mechanical`: of a fitted drive, and of DiskSim's files.
+    #[serde(rename = "drive")]
     pub described: Option<Drive>,
 }
 
@@ -172,6 +172,22 @@ pub fn files(path: &Path) -> Result<Vec<PathBuf>, String> {
 fn is_disksim(path: &Path) -> bool {
     let extension = path.extension().and_then(|one| one.to_str());
     matches!(extension, Some("model" | "diskspecs"))
+}
+
+/// The file of a drive with all parameters of the model, as a fit gives them. [`at`] reads it.
+pub fn described(name: &str, summary: &str, drive: &Drive) -> Result<String, String> {
+    #[derive(Serialize)]
+    struct Described<'a> {
+        name: &'a str,
+        summary: &'a str,
+        drive: &'a Drive,
+    }
+    let described = Described {
+        name,
+        summary,
+        drive,
+    };
+    toml::to_string(&described).map_err(|error| error.to_string())
 }
 
 pub fn parse(text: &str) -> Result<Preset, String> {
@@ -392,5 +408,25 @@ impl MechanicalPreset {
             knee,
             slope_ns: (full.value - average.value) * 1e6 / f64::from((cylinders - knee).max(1)),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drive_with_all_parameters_is_read_as_it_was_written() {
+        for name in ["st500nm0001", "wd1003fbyx"] {
+            let preset = named(name).expect("built in");
+            let mut drive = preset.mechanical.expect("it is").drive().expect("sound");
+            drive.layout.zones[0].offset = 0.1 + 0.2;
+            let text = described("fitted", "fitted to a trace", &drive).expect("it can be written");
+            let read = parse(&text).expect("ours");
+            assert_eq!(
+                (read.name.as_str(), read.described),
+                ("fitted", Some(drive))
+            );
+        }
     }
 }

@@ -4,8 +4,10 @@
 //! rotation, so that no fraction accumulates: slot `s` of a track of `n` slots begins `s * turn / n` after
 //! the track's start.
 
+use serde::{Deserialize, Serialize};
+
 /// Where spare slots are, and whether slots skipped over as defective use them up.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub enum Sparing {
     /// No spares within the zone: each slipped slot moves all that follows in the zone.
     None,
@@ -24,7 +26,7 @@ pub enum Sparing {
 }
 
 /// In which order the tracks of a cylinder are numbered.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub enum Order {
     /// From the first surface to the last on every cylinder.
     Forward,
@@ -35,7 +37,7 @@ pub enum Order {
 }
 
 /// Cylinders of one density.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Zone {
     pub first_cylinder: u32,
     pub last_cylinder: u32,
@@ -54,7 +56,7 @@ pub struct Zone {
 }
 
 /// What a drive's platters look like.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Layout {
     pub surfaces: u32,
     pub cylinders: u32,

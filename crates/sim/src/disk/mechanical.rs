@@ -20,6 +20,7 @@ use super::conserved::Written;
 use super::geometry::{Geometry, Layout, Place};
 use super::seek::{SeekCurve, SeekTable};
 use super::write_cache::WriteCache;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,7 +69,7 @@ impl Command {
 /// The drive's own time before it acts on a command: for `[Access::Read, Access::Write]` as the command before.
 pub type AfterEach = [u64; 2];
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Overheads {
     pub read_hit_ns: AfterEach,
     pub read_miss_ns: AfterEach,
@@ -81,7 +82,7 @@ pub struct Overheads {
 }
 
 /// Where reading ahead ends, if it is not the number of blocks that ends it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub enum AheadTo {
     Nowhere,
     /// To the track's end, and then its beginning: the track is read whole.
@@ -92,14 +93,14 @@ pub enum AheadTo {
 }
 
 /// When a drive reads ahead at all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub enum AheadWhen {
     Always,
     /// A read began where the read before it ended.
     Sequential,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub struct Ahead {
     pub to: AheadTo,
     pub when: AheadWhen,
@@ -112,14 +113,14 @@ pub struct Ahead {
 }
 
 /// What becomes of a segment when some of its blocks are overwritten.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Deserialize, Serialize)]
 pub enum OnWrite {
     DropAll,
     KeepFront,
     KeepTail,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Cache {
     pub segments: u32,
     pub segment_blocks: u32,
@@ -136,7 +137,7 @@ pub struct Cache {
     pub reads_hit_writes: bool,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Mechanism {
     pub seek: SeekCurve,
     pub head_switch_ns: u64,
@@ -146,7 +147,7 @@ pub struct Mechanism {
     pub zero_latency: bool,
 }
 
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Bus {
     pub read_block_ns: u64,
     pub write_block_ns: u64,
@@ -157,7 +158,7 @@ pub struct Bus {
 }
 
 /// All that makes one drive behave unlike another.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub struct Drive {
     pub layout: Layout,
     pub mechanism: Mechanism,

@@ -1,7 +1,9 @@
 //! How long the arm moves, by distance: a measured table, or the usual square root that turns into a line.
 
+use serde::{Deserialize, Serialize};
+
 /// Time by distance in cylinders.
-#[derive(Clone, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug, Deserialize, Serialize)]
 pub enum SeekCurve {
     /// Measured points `(distance, ns)`, by distance; straight lines between them and beyond the last.
     Table(Vec<(u32, u64)>),

@@ -136,9 +136,8 @@ pub(crate) fn list() -> Result {
     let mut table = Table::new("scenario|whole|quick|short|what");
     for name in scenario::names() {
         let scenario = load(name)?;
-        let runs = |scenario: &Scenario| scenario.points().len() as u64 * scenario.seeds;
         let title = scenario.title.clone();
-        let at = |scale| runs(&scenario.clone().scaled(scale)).to_string();
+        let at = |scale| runs(&scenario.clone().scaled(scale));
         let quick = at(scenario.usual_scale());
         table.row([
             name.into(),
@@ -150,6 +149,18 @@ pub(crate) fn list() -> Result {
     }
     out!("{}", table.text());
     Ok(())
+}
+
+/// The number of runs: where seeds are run until claims are decided, at first and at the cap.
+fn runs(scenario: &Scenario) -> String {
+    let points = scenario.points().len() as u64;
+    let looks = scenario.looks();
+    match (looks.first(), looks.last()) {
+        (Some(first), Some(last)) if first < last => {
+            format!("{}-{}", points * first, points * last)
+        }
+        _ => (points * looks.last().copied().unwrap_or(0)).to_string(),
+    }
 }
 
 pub(crate) fn run(verb: &LabRun) -> Result {
