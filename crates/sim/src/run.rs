@@ -10,7 +10,7 @@ use crate::session::{PATIENCE, Session};
 use crate::tally::Tally;
 use crate::workload::Workload;
 use crate::world::{World, WorldConfig};
-use restripe_array::layout::Layout;
+use restripe_array::layout::{Geometry, Layout};
 use restripe_array::{Bug, CommandError, CommandTag, Nanos, Row};
 use restripe_tier::{Config, Engine};
 
@@ -113,9 +113,10 @@ impl Base {
         let geometry = status.geometry.expect("it serves");
         let layout = Layout::new(geometry).expect("it serves by that");
         // The next growth may have begun.
-        self.layout = match layout.size_sectors() > size {
-            true => layout.growing(),
-            false => layout,
+        self.layout = match (layout.size_sectors() > size, geometry.grown) {
+            (true, Some(_)) => layout.growing(),
+            (true, None) => before_reshape(geometry, size),
+            (false, _) => layout,
         };
         session.oracle.grow(size);
         self.workload.grow(size);
@@ -133,6 +134,14 @@ impl Base {
         self.violations.extend(session.violations().cloned());
         self.violations.is_empty()
     }
+}
+
+/// The layout that an array has while a reshape to this geometry has just begun.
+fn before_reshape(geometry: Geometry, size: u64) -> Layout {
+    let of = |slots| Layout::new(Geometry { slots, ..geometry }).ok();
+    let mut fewer = (1..geometry.slots).rev().filter_map(of);
+    let before = fewer.find(|layout| layout.size_sectors() == size);
+    before.expect("it had fewer members")
 }
 
 /// Starts an engine on these disks. `config.members` is filled in.
