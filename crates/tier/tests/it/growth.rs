@@ -228,6 +228,21 @@ fn of_a_stretch_that_cannot_be_read_only_that_sector_is_lost() {
     }
 }
 
+/// Cuts the power after this number of operations of a growth. Returns whether the growth had ended before.
+pub fn crash_amid_growth(array: &mut Array, by: u16, step: usize, kept: bool) -> bool {
+    array.order(Command::Grow { by });
+    let mut ended = false;
+    for _ in 0..step {
+        ended = array.held.is_empty();
+        if ended {
+            break;
+        }
+        array.end_first(Ok(()));
+    }
+    array.crash(|_| kept);
+    ended
+}
+
 /// Power is cut after every operation of a growth, with all that was cached kept, or nothing.
 #[test]
 fn a_growth_goes_on_after_any_crash() {
@@ -236,16 +251,7 @@ fn a_growth_goes_on_after_any_crash() {
             for step in 0.. {
                 let mut array = full(plain(level, 3, 2));
                 let after = after(&array, 2);
-                array.order(Command::Grow { by: 2 });
-                let mut ended = false;
-                for _ in 0..step {
-                    ended = array.held.is_empty();
-                    if ended {
-                        break;
-                    }
-                    array.end_first(Ok(()));
-                }
-                array.crash(|_| kept);
+                let ended = crash_amid_growth(&mut array, 2, step, kept);
                 array.start().expect("starts");
                 array.run_tasks();
                 if array.engine.status().size_bytes == array.layout.size_sectors() * 512 {

@@ -1,6 +1,6 @@
 //! McPod's surrogate disk: a growth by the least moves brings all parity to a spare, which is parity's member in the end.
 
-use crate::growth::{after, full, has_grown, moved, operations, plain};
+use crate::growth::{after, crash_amid_growth, full, has_grown, moved, operations, plain};
 use crate::shell::{Array, CHUNK};
 use restripe_array::layout::{Layout, Level};
 use restripe_array::report::MemberState;
@@ -25,8 +25,8 @@ fn array(slots: u16, rows: u64) -> Array {
 }
 
 /// A growth that has moved some rows of many, with none of that on record.
-fn half_moved() -> (Array, Layout) {
-    let mut array = array(3, ROWS);
+fn half_moved(slots: u16) -> (Array, Layout) {
+    let mut array = array(slots, ROWS);
     let after = after(&array, 1);
     array.flushed();
     array.pass(Nanos::from_secs(10));
@@ -145,16 +145,8 @@ fn parity_needs_a_spare_of_its_own() {
 /// the growth has ended, either is enough.
 #[test]
 fn users_of_moved_rows_read_the_surrogate_disk() {
-    let mut array = array(5, ROWS);
-    let after = after(&array, 1);
+    let (mut array, after) = half_moved(5);
     let (parity, surrogate) = (4, 5);
-    array.flushed();
-    array.pass(Nanos::from_secs(10));
-    array.order(Command::Grow { by: 1 });
-    array.run_only("super");
-    while growth_moved(&array) < 10 {
-        array.end_first(Ok(()));
-    }
     // Of row 0 the first chunk has moved, and the second stays.
     let lba = CHUNK + 3;
     assert_eq!(array.home(lba), (1, array.data_start() + 3));
@@ -178,7 +170,7 @@ fn users_of_moved_rows_read_the_surrogate_disk() {
 #[test]
 fn a_member_lost_half_way_costs_nothing() {
     for gone in 0..5 {
-        let (mut array, after) = half_moved();
+        let (mut array, after) = half_moved(3);
         array.depart(gone);
         array.run();
         array.verify();
@@ -207,7 +199,7 @@ fn a_member_lost_half_way_costs_nothing() {
 /// The surrogate disk cannot be written: the growth goes on without, and parity stays where it is.
 #[test]
 fn a_surrogate_disk_that_fails_is_left_out() {
-    let (mut array, after) = half_moved();
+    let (mut array, after) = half_moved(3);
     // What was joined is tried apart, and fails again.
     while !array.failed(SURROGATE) {
         let labels = array.labels();
@@ -250,24 +242,15 @@ fn parity_that_cannot_be_read_is_made_anew() {
     }
 }
 
-/// Power is cut after every operation, with all that was cached kept, or nothing. After a start nobody has asked for a
-/// surrogate disk: what has begun ends as a replacement, and the growth after it.
+/// Power is cut after every operation; the caches keep everything or nothing. If the start does not ask for a surrogate
+/// disk again, the replacement that has begun ends first, and then the growth.
 #[test]
 fn a_growth_with_a_surrogate_disk_goes_on_after_any_crash() {
     for (kept, asks_again) in [(true, false), (false, true), (false, false)] {
         for step in 0.. {
             let mut array = array(3, 8);
             let after = after(&array, 1);
-            array.order(Command::Grow { by: 1 });
-            let mut ended = false;
-            for _ in 0..step {
-                ended = array.held.is_empty();
-                if ended {
-                    break;
-                }
-                array.end_first(Ok(()));
-            }
-            array.crash(|_| kept);
+            let ended = crash_amid_growth(&mut array, 1, step, kept);
             array.start().expect("starts");
             if asks_again {
                 let moves = Command::Moves(Moves::ParityOutsourced);
@@ -299,10 +282,10 @@ fn a_growth_with_a_surrogate_disk_goes_on_after_any_crash() {
     }
 }
 
-/// Whoever wants no surrogate disk any more, half way, gets parity there by a replacement of its own.
+/// If the way to move is changed half way, a replacement of its own brings the rest of parity to the surrogate disk.
 #[test]
 fn other_moves_half_way_end_it_as_a_replacement() {
-    let (mut array, after) = half_moved();
+    let (mut array, after) = half_moved(3);
     assert!(moved(&array) > 0);
     array.command(Command::Moves(Moves::Best)).expect("taken");
     array.run_tasks();
