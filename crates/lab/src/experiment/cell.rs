@@ -2,12 +2,13 @@
 //!
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
+pub use super::content::Contents;
+use super::content::hash;
 use super::form::{Form, Grown};
 use super::parameters::{Grouped, Groups, Keys};
 use super::requests::{Offered, requests};
 use super::scenario::{Point, Value, settings};
 use super::scheme::Scheme;
-use crate::drives::preset;
 use crate::replay::facts::Log;
 use crate::replay::link::LinkPlan;
 use crate::replay::simulated::replay;
@@ -15,7 +16,6 @@ use crate::replay::stage::{
     ArrayPlan, CodeCachePlan, Stage, SurrogatePlan, copies_of, rows_of_a_region, size_bytes,
 };
 use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
-use crate::trace::files;
 use crate::trace::replicate::Replicate;
 use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
@@ -25,15 +25,10 @@ use restripe_array::{
     CacheLimits, HeatLimits, Moves, Nanos, Order, SECTOR_BYTES, SMALL_BYTES, Throttle,
 };
 use restripe_sim::disk::queue::Policy;
-use restripe_sim::rng::mix;
 use restripe_tier::DestageOrder;
 use restripe_tier::Redirect;
 use serde::Deserialize;
-use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::fs::File;
-use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
 
 /// Counts the changes of the code after which an older run no longer is what the same settings give.
 pub const RESULTS_VERSION: u32 = 4;
@@ -756,29 +751,6 @@ pub fn schedule(name: &str) -> Result<Policy, String> {
 
 // ------------------------------------------------------------------------------------------------------- identity
 
-/// What traces and files of drives hold, by the name of the source: a trace is long, and an experiment has
-/// many cells.
-#[derive(Default)]
-pub struct Contents(BTreeMap<String, String>);
-
-impl Contents {
-    /// What a trace or a drive's file holds is part of a run, and its path does not tell; one that cannot be
-    /// read fails the run later.
-    fn line(&mut self, source: &str) -> String {
-        let read = || {
-            let content = match source.split_once(':') {
-                Some(("trace", path)) => files(Path::new(path)).and_then(|paths| digest(&paths)),
-                Some(("file", path)) => preset::files(Path::new(path))
-                    .map_err(io::Error::other)
-                    .and_then(|paths| digest(&paths)),
-                _ => return String::new(),
-            };
-            content.map_or_else(|_| String::new(), |digest| format!("content = {digest}\n"))
-        };
-        self.0.entry(source.into()).or_insert_with(read).clone()
-    }
-}
-
 impl Cell {
     /// The cells of one experiment share `contents`, so that what their trace holds is read once.
     pub fn new(point: &Point, seed: u64, contents: &mut Contents) -> Result<Cell, String> {
@@ -839,44 +811,6 @@ impl Cell {
         }
         self.point.get(path).cloned()
     }
-}
-
-pub fn hash(text: &str) -> String {
-    let mut state = mix(text.len() as u64);
-    for byte in text.bytes() {
-        state = mix(state ^ u64::from(byte));
-    }
-    format!("{state:016x}")
-}
-
-/// Goes on with a digest, by words of eight: programs and traces are long.
-pub fn digested(state: u64, bytes: &[u8]) -> u64 {
-    bytes.chunks(8).fold(state, |state, chunk| {
-        let mut word = [0; 8];
-        word[..chunk.len()].copy_from_slice(chunk);
-        mix(state ^ u64::from_le_bytes(word))
-    })
-}
-
-/// Of the bytes of all files, one after another, by words of eight.
-fn digest(paths: &[PathBuf]) -> io::Result<String> {
-    let mut state = mix(paths.len() as u64);
-    for path in paths {
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
-        let mut length = 0;
-        loop {
-            let bytes = file.fill_buf()?;
-            if bytes.is_empty() {
-                break;
-            }
-            state = digested(state, bytes);
-            let read = bytes.len();
-            length += read as u64;
-            file.consume(read);
-        }
-        state = mix(state ^ length);
-    }
-    Ok(format!("{state:016x}"))
 }
 
 // ------------------------------------------------------------------------------------------------------------ runs

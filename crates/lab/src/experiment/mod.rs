@@ -10,6 +10,7 @@
 //! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
+//! | [`content`] | digests of traces and of drives' files |
 //! | [`requests`] | the requests of its workload |
 //! | [`runner`] | cells over cores, the cache, progress |
 //! | [`metric`] | numbers of a run by name |
@@ -26,6 +27,7 @@
 
 pub mod cell;
 pub mod claim;
+mod content;
 mod course;
 pub mod fair;
 pub mod figure;

@@ -363,7 +363,7 @@ pub(crate) fn theirs(printed: &Printed) -> String {
     }
 }
 
-/// The promises in which two points differ; of caches none are told.
+/// The promises in which two points differ. Caches have no promises, so there is a dash.
 fn unequal_of(pair: &[Point]) -> String {
     let unequal = unequal(pair).unwrap_or_default();
     match unequal.is_empty() {

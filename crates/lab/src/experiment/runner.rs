@@ -6,7 +6,8 @@
 //! Every cell is a function of its text, so the number of threads and the order in which they finish affect
 //! the time only. Results are returned in the order of the cells.
 
-use super::cell::{Cell, digested, hash, measure_capacity, run};
+use super::cell::{Cell, measure_capacity, run};
+use super::content::{digested, hash};
 use crate::replay::facts::Log;
 use crate::threads::over;
 use restripe_sim::rng::mix;

@@ -26,7 +26,7 @@ impl Speed {
         }
     }
 
-    /// Of a drive by a name or a file that [`preset::of`] knows, over its first so many bytes.
+    /// The speed over the first `bytes` of a drive, which [`preset::of`] finds by its name or file.
     pub fn of_drive(name: &str, bytes: u64) -> Result<Speed, String> {
         let preset = preset::of(name)?;
         let blocks = bytes / SECTOR_BYTES;
