@@ -181,7 +181,7 @@ fn presets_are_drives_of_their_capacity() {
     assert!(preset::parse("name = 'x'\nsummary = ''\n[mechanical]\nrpm = 7200").is_err());
 }
 
-/// A drive of one's own, and one of DiskSim's, by file; what is wrong with a file is told with its name.
+/// A file may hold a preset or DiskSim's description of a drive. An error names the file.
 #[test]
 fn drives_come_from_files_too() {
     let folder = std::env::temp_dir().join(format!("restripe-own-drive-{}", std::process::id()));

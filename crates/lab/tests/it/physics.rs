@@ -182,7 +182,7 @@ fn run(
     }
 }
 
-/// Bytes a second of 64 KiB commands from `first` on, after so many blocks that no cache hides the platter.
+/// Bytes a second of 64 KiB commands from `first` on. The first `warm` blocks do not count: they fill the caches.
 fn sequential(
     drive: Mechanical,
     command: fn(u64, u32) -> Command,
@@ -244,8 +244,8 @@ fn sequential_commands_run_at_the_rate_of_the_zone() {
     }
 }
 
-/// What the outer zone sustains, in MB/s, where somebody has printed it: "140 MB/s sustained at most" in Seagate's manual of the
-/// Constellation ES (revision D), and 126 MB/s at most for WD10EALX, which two presets of its class take theirs from.
+/// Published rates of the outer zone, in MB/s. Seagate's manual of the Constellation ES (revision D) has 140. A
+/// review of the WD10EALX has 126, and two presets of that class use its rate.
 #[test]
 fn printed_rates_are_what_the_outer_zone_sustains() {
     let printed = [
@@ -348,7 +348,7 @@ fn a_burst_fills_the_write_cache_and_then_the_platter_sets_the_rate() {
             "{}: {burst} blocks at the speed of the link, not {least:.0} to {most:.0}",
             case.name
         );
-        // So many commands go nowhere near: each one needs a segment.
+        // Commands at distant places: each one needs a segment of its own.
         let mut drive = case.made(true);
         let segments = case.of().write_segments.value as u64;
         let (mut now, mut taken) = (0, 0);

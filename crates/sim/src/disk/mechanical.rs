@@ -141,7 +141,7 @@ pub struct Cache {
 pub struct Mechanism {
     pub seek: SeekCurve,
     pub head_switch_ns: u64,
-    /// A write needs the head so much steadier than a read. Below 0, a write is on its track sooner.
+    /// The additional settling time of a write, compared with a read. It may be negative, as DiskSim permits.
     pub write_settle_ns: i64,
     /// Reads from wherever the head arrives on the track, instead of waiting for the first block.
     pub zero_latency: bool,
