@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub enum Sparing {
     /// No spares within the zone: each slipped slot moves all that follows in the zone.
     None,
-    /// Whole tracks at the end of the zone.
+    /// Whole tracks at the end of the zone. A track with a defect is slipped whole.
     Tracks(u32),
     /// Slots at the end of each track.
     TrackEnd(u32),
@@ -51,7 +51,7 @@ pub struct Zone {
     /// From the last track's start to the next cylinder's first.
     pub cylinder_skew: f64,
     pub sparing: Sparing,
-    /// Slots of the zone that are skipped over, sorted.
+    /// Slots of the zone that are skipped over, sorted; with spare tracks: tracks of the zone.
     pub slips: Vec<u64>,
 }
 
@@ -210,8 +210,11 @@ impl Map {
         let track = u64::from(self.zone.slots_per_track);
         let cylinder = track * u64::from(surfaces);
         let (unit, front, spares) = match self.zone.sparing {
-            Sparing::None | Sparing::Tracks(_) | Sparing::Zone(_) => {
-                return self.slipped(index + self.zone.front);
+            Sparing::None | Sparing::Zone(_) => return self.slipped(index + self.zone.front),
+            Sparing::Tracks(_) => {
+                let slot = index + self.zone.front;
+                let (nth, _) = self.slipped(slot / track);
+                return (nth * track + slot % track, track - slot % track);
             }
             Sparing::TrackEnd(spares) => (track, 0, spares),
             Sparing::CylinderEnd(spares) => (cylinder, 0, spares),
@@ -225,7 +228,7 @@ impl Map {
         (slot, run.min(data - index % data))
     }
 
-    /// Slips anywhere before a block move it.
+    /// Slips anywhere before a slot, or a track, move it.
     fn slipped(&self, slot: u64) -> (u64, u64) {
         let before = (self.thresholds).partition_point(|threshold| *threshold <= slot);
         let next = self.thresholds.get(before);
@@ -255,7 +258,7 @@ fn zone_blocks(zone: &Zone, surfaces: u32) -> Option<u64> {
     let slips = zone.slips.len() as u64;
     let lost = match zone.sparing {
         Sparing::None => slips,
-        Sparing::Tracks(spares) => u64::from(spares) * track + slips,
+        Sparing::Tracks(spares) => u64::from(spares) * track,
         Sparing::TrackEnd(spares) => u64::from(spares) * tracks,
         Sparing::CylinderEnd(spares) | Sparing::CylinderFront(spares) => {
             u64::from(spares) * cylinders
@@ -317,6 +320,11 @@ fn check_zone(zone: &Zone, layout: &Layout) -> Result<(), String> {
         Sparing::TrackEnd(spares) => (u64::from(track), spares),
         Sparing::CylinderEnd(spares) | Sparing::CylinderFront(spares) => (cylinder, spares),
         Sparing::Range { cylinders, spares } => (cylinder * u64::from(cylinders), spares),
+        Sparing::Tracks(spares) if zone.slips.len() > spares as usize => {
+            return Err(format!(
+                "the zone at cylinder {at} has more tracks with defects than spare tracks"
+            ));
+        }
         Sparing::None | Sparing::Tracks(_) | Sparing::Zone(_) => return Ok(()),
     };
     if u64::from(spares) >= unit {

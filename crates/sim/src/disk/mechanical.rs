@@ -151,7 +151,7 @@ pub struct Mechanism {
 pub struct Bus {
     pub read_block_ns: u64,
     pub write_block_ns: u64,
-    /// Per cent of a read that the medium has delivered when the bus begins.
+    /// Per cent of a read's blocks that the medium has delivered when the bus begins.
     pub read_mark: u32,
     /// Per cent of a write that the bus has brought when the medium may begin, which never lacks data then.
     pub write_mark: u32,
@@ -209,6 +209,8 @@ struct Pass {
     begin: u64,
     /// The first block had passed.
     first: u64,
+    /// When the first block began to pass, had the blocks of its track passed in their order.
+    in_order: u64,
     last: u64,
     /// Slots that passed in vain before the first block.
     passed: u32,
@@ -344,7 +346,12 @@ impl Mechanical {
     /// When the write cache's first extent will have been written up to `enough`, if the arm does that next.
     fn room_at(&self, now: u64, enough: u64) -> u64 {
         let (block, at) = match self.unwritten.out() {
-            Some(out) => self.follow(out.block, out.at, out.until.min(enough), u64::MAX / 4),
+            Some(out) => self.follow(
+                (out.block, out.at),
+                out.until.min(enough),
+                u64::MAX / 4,
+                Access::Write,
+            ),
             None => match self.unwritten.next_run() {
                 Some((block, _)) => (block, self.under_head(now, block, Access::Write)),
                 None => return now,
@@ -373,7 +380,7 @@ impl Mechanical {
     pub fn advance(&mut self, now: u64) {
         loop {
             if let Some(out) = self.unwritten.out() {
-                let (block, at) = self.follow(out.block, out.at, out.until, now);
+                let (block, at) = self.follow((out.block, out.at), out.until, now, Access::Write);
                 self.unwritten.passed(block, at);
                 if block < out.until {
                     break;
@@ -407,15 +414,25 @@ impl Mechanical {
     /// When the run under way has written all before `block`; the cache is as it is then.
     fn written_until(&mut self, block: u64) -> u64 {
         let out = self.unwritten.out().expect("a run is under way");
-        let (block, at) = self.follow(out.block, out.at, block.min(out.until), u64::MAX / 4);
+        let (block, at) = self.follow(
+            (out.block, out.at),
+            block.min(out.until),
+            u64::MAX / 4,
+            Access::Write,
+        );
         self.unwritten.passed(block, at);
         at
     }
 
-    /// Where a write that comes to `block` at `at` is by `now`: the first block that has not passed, and when
+    /// Where a pass that comes to `block` at `at` is by `now`: the first block that has not passed, and when
     /// it begins to.
-    fn follow(&self, block: u64, at: u64, until: u64, now: u64) -> (u64, u64) {
-        let (mut block, mut at) = (block, at);
+    fn follow(
+        &self,
+        (mut block, mut at): (u64, u64),
+        until: u64,
+        now: u64,
+        access: Access,
+    ) -> (u64, u64) {
         while block < until && at < now {
             let place = self.geometry.locate(block);
             let run = u64::from(place.run).min(until - block);
@@ -427,7 +444,7 @@ impl Mechanical {
             }
             if block < until {
                 let next = self.geometry.locate(block);
-                let ready = at + self.travel_between(place, next, Access::Write);
+                let ready = at + self.travel_between(place, next, access);
                 at = self.next_pass(next.angle_ns, ready);
             }
         }
@@ -548,15 +565,16 @@ impl Mechanical {
         self.work.rotate_ns += at - ready;
         let run = u64::from(place.run).min(blocks);
         self.hold(place);
-        let (first, passed) = self.first_run(place, run, ready, at, access);
-        self.count(access, place, run, (at, passed));
-        let last = self.pass_rest(block + run, block + blocks, passed, access);
+        let (first, passed_at) = self.first_run(place, run, ready, at, access);
+        self.count(access, place, run, (at, passed_at));
+        let last = self.pass_rest(block + run, block + blocks, passed_at, access);
         self.work.transfer_ns += last.saturating_sub(at);
         let slots = (at - ready) * u64::from(place.slots_per_track) / self.geometry.turn_ns();
         Pass {
             ready,
             begin: at,
             first,
+            in_order: passed_at - self.transfer(place, run),
             last,
             passed: slots as u32,
             before: place.before,
@@ -701,11 +719,22 @@ impl Mechanical {
         self.free_at = pass.last;
         let segment = self.segment_for(command.block, command.end());
         self.read_ahead(segment, command, &pass);
-        let bus = self.bus_read(command);
-        let mark = u64::from(self.drive.bus.read_mark);
-        let begun = pass.first + (pass.last - pass.first) * mark / 100;
-        let sent = (begun + bus).max(pass.last + self.drive.bus.read_block_ns);
+        let begun = self.read_mark_at(command, &pass);
+        let sent = (begun + self.bus_read(command)).max(pass.last + self.drive.bus.read_block_ns);
         sent + self.drive.overheads.read_done_ns
+    }
+
+    /// When as many of a read's blocks have passed as the bus waits for. Between two tracks none passes.
+    fn read_mark_at(&self, command: Command, pass: &Pass) -> u64 {
+        let mark = u64::from(self.drive.bus.read_mark);
+        match (u64::from(command.blocks) * mark).div_ceil(100) {
+            0 => pass.first,
+            enough => {
+                let (from, until) = (command.block, command.block + enough);
+                self.follow((from, pass.in_order), until, u64::MAX / 4, Access::Read)
+                    .1
+            }
+        }
     }
 
     /// Reads on behind a command that the medium has just served.

@@ -115,7 +115,7 @@ fn forced(block: u64, blocks: u32) -> Command {
 fn every_block_has_a_place_of_its_own() {
     let sparings = [
         Sparing::None,
-        Sparing::Tracks(3),
+        Sparing::Tracks(5),
         Sparing::TrackEnd(2),
         Sparing::CylinderEnd(5),
         Sparing::CylinderFront(5),
@@ -141,6 +141,33 @@ fn every_block_has_a_place_of_its_own() {
             }
         }
     }
+}
+
+/// With spare tracks, a defect costs its whole track, and a spare makes up for it (DiskSim 4.0's "track sparing").
+#[test]
+fn spare_tracks_make_up_for_whole_tracks() {
+    let of = |slips| {
+        let zones = vec![zone(0, 8, 20, Sparing::Tracks(3), slips)];
+        Geometry::new(layout(zones, Order::Forward))
+    };
+    let (whole, slipped) = (of(vec![]).expect("fits"), of(vec![2, 9]).expect("fits"));
+    assert_eq!(slipped.capacity(), whole.capacity());
+    assert_eq!(whole.capacity(), (9 * 4 - 3) * 20);
+    for block in 0..slipped.blocks() {
+        let moved = match block / 20 {
+            0..2 => 0,
+            2..8 => 1,
+            _ => 2,
+        };
+        let (place, expected) = (slipped.locate(block), block + 20 * moved);
+        let track = u64::from(place.cylinder) * 4 + u64::from(place.surface);
+        assert_eq!(track, expected / 20, "block {block}");
+        if expected < whole.blocks() {
+            assert_eq!(place.angle_ns, whole.locate(expected).angle_ns);
+        }
+        assert_eq!(u64::from(place.run), 20 - block % 20);
+    }
+    assert!(of(vec![1, 2, 3, 4]).is_err(), "more than the spares");
 }
 
 #[test]
@@ -345,6 +372,33 @@ fn the_simulated_world_forces_writes_on_both_kinds_of_drive() {
         assert_eq!(took(IoOp::Flush, false, 2_000_000_000), 0, "nothing waits");
         assert!(took(IoOp::Trim, false, 3_000_000_000) < 100_000);
     }
+}
+
+/// The bus waits for a share of a read's blocks: the time between two tracks is none, wherever in the read it lies.
+#[test]
+fn the_bus_begins_when_enough_blocks_have_passed() {
+    let bus_begins = |before_switch: u64, mark: u32| {
+        let mut slow = drive();
+        slow.bus.read_mark = mark;
+        slow.bus.read_block_ns = 200_000;
+        let mut slow = mechanical(slow);
+        let command = read(400 - before_switch, 40);
+        let passes = slow.positioning(100_000, command) + 100_000;
+        let bus = 40 * 200_000;
+        slow.service(0, command) - bus - passes
+    };
+    let slot = 8_333_333 / 400;
+    // The bus begins before the head leaves the track, as late as in a read within the track.
+    for (before_switch, mark, blocks) in [(39, 75, 30), (30, 75, 30), (400, 75, 30), (20, 0, 1)] {
+        let begun = bus_begins(before_switch, mark);
+        assert!(
+            begun.abs_diff(blocks * slot) < 100,
+            "{before_switch} {begun}"
+        );
+    }
+    let skew = 40 * slot;
+    let begun = bus_begins(29, 75);
+    assert!(begun.abs_diff(30 * slot + skew) < 100, "{begun}");
 }
 
 #[test]
