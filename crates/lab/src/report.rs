@@ -24,9 +24,14 @@ impl Table {
         }
     }
 
-    pub fn row<const N: usize>(&mut self, cells: [String; N]) {
-        assert_eq!(N, self.heading.len(), "a row has a cell for every column");
-        self.rows.push(cells.to_vec());
+    pub fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        let cells: Vec<String> = cells.into_iter().collect();
+        assert_eq!(
+            cells.len(),
+            self.heading.len(),
+            "a row has a cell for every column"
+        );
+        self.rows.push(cells);
     }
 
     /// Columns aligned: the first to the left, the others to the right.

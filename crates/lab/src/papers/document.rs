@@ -1,6 +1,7 @@
 //! The printed numbers next to ours: a table for a terminal, JSON, and the document of a paper.
 
 use super::claims::{Line, Planned};
+use super::former::Former;
 use super::inventory::{Inventory, Item, source};
 use crate::experiment::judged::Judged;
 use crate::experiment::outcome::{numbers, place, theirs};
@@ -13,14 +14,18 @@ use std::fmt::Write;
 /// Columns of prose.
 const WIDTH: usize = 110;
 
-/// A line a printed number.
-pub fn table(lines: &[Line]) -> Table {
-    let mut table = Table::new("paper|place|what|printed|ours (95% interval)|seeds|verdict");
+/// A line a printed number; with what a former run said in a last column.
+pub fn table(lines: &[Line], former: Option<&Former>) -> Table {
+    let head = "paper|place|what|printed|ours (95% interval)|seeds|verdict";
+    let mut table = Table::new(&match former {
+        Some(former) => format!("{head}|{}", former.head()),
+        None => head.to_string(),
+    });
     for line in lines {
         let judged = &line.judged;
         let (paper, at) = source(&judged.printed);
         let [_, _, seeds] = numbers(&judged.ours);
-        table.row([
+        let cells = [
             paper.into(),
             at.into(),
             what(judged),
@@ -28,7 +33,12 @@ pub fn table(lines: &[Line]) -> Table {
             ours(judged),
             seeds,
             judged.says(),
-        ]);
+        ];
+        table.row(
+            cells
+                .into_iter()
+                .chain(former.map(|former| former.cell(line))),
+        );
     }
     table
 }
@@ -155,7 +165,8 @@ pub fn head(version: &str, command: &str) -> String {
 }
 
 /// A paper: every item of its inventory, with the printed numbers of scenarios that are of it.
-pub fn markdown(inventory: &Inventory, lines: &[Line]) -> String {
+/// A column has what a former run said of those that it ran.
+pub fn markdown(inventory: &Inventory, lines: &[Line], former: Option<&Former>) -> String {
     let mut out = format!("## {}\n\n", inventory.paper);
     paragraph(&mut out, &inventory.title);
     let count =
@@ -173,7 +184,8 @@ pub fn markdown(inventory: &Inventory, lines: &[Line]) -> String {
         let of = |line: &&Line| source(&line.judged.printed).1 == item.at;
         let own: Vec<&Line> = lines.iter().filter(of).collect();
         describe(&mut out, item);
-        list(&mut out, &own);
+        let former = former.filter(|former| own.iter().any(|line| former.of(line).is_some()));
+        list(&mut out, &own, former);
     }
     out
 }
@@ -198,12 +210,19 @@ fn describe(out: &mut String, item: &Item) {
     }
 }
 
-fn list(out: &mut String, lines: &[&Line]) {
+fn list(out: &mut String, lines: &[&Line], former: Option<&Former>) {
     if lines.is_empty() {
         return;
     }
-    out.push_str("| scenario | what | claim | printed | ours (95% interval) | seeds | verdict |\n");
-    out.push_str("|---|---|---|--:|--:|--:|---|\n");
+    let (head, rule) = match former {
+        Some(former) => (format!(" {} |", former.head()), "---|"),
+        None => (String::new(), ""),
+    };
+    let _ = writeln!(
+        out,
+        "| scenario | what | claim | printed | ours (95% interval) | seeds | verdict |{head}\n\
+         |---|---|---|--:|--:|--:|---|{rule}"
+    );
     for line in lines {
         let judged = &line.judged;
         let [_, _, seeds] = numbers(&judged.ours);
@@ -216,7 +235,9 @@ fn list(out: &mut String, lines: &[&Line]) {
             seeds,
             judged.says(),
         ];
-        let cells = cells.map(|cell| cell.replace('|', "\\|"));
+        let cells = cells.into_iter();
+        let cells = cells.chain(former.map(|former| former.cell(line)));
+        let cells: Vec<String> = cells.map(|cell| cell.replace('|', "\\|")).collect();
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     out.push('\n');
@@ -265,11 +286,13 @@ fn paragraph(out: &mut String, text: &str) {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::experiment::claim::Printed;
     use crate::experiment::judged::{Lack, judge};
     use crate::experiment::statistics::{Estimate, geometric};
+    use crate::papers::former::written;
+    use crate::report::Provenance;
 
     fn printed(at: &str, claim: &str, note: &str) -> Printed {
         let text = format!(
@@ -295,7 +318,7 @@ mod tests {
         }
     }
 
-    fn lines() -> Vec<Line> {
+    pub(crate) fn lines() -> Vec<Line> {
         let two = geometric(&[2.0, 2.01, 2.02]).ok_or(Lack::NoRuns);
         let mut lines = vec![
             line(printed("figure 9", "factor", ""), two),
@@ -349,7 +372,7 @@ mod tests {
             title: "A title".into(),
             items: vec![item("figure 9", ""), item("figure 1", "it is lost")],
         };
-        let text = markdown(&inventory, &lines()[..2]);
+        let text = markdown(&inventory, &lines()[..2], None);
         for part in [
             "2 items, of which 1 cannot be had. 2 claims: 1 holds, 1 not run.",
             "### Figure 9\n",
@@ -363,5 +386,16 @@ mod tests {
         }
         let wide = text.lines().filter(|line| !line.starts_with('|'));
         assert!(wide.map(str::len).max() <= Some(WIDTH));
+
+        let whole = written(&lines()[..1], "whole", &Provenance::default());
+        let former = Former::read(&whole.to_string()).expect("a run");
+        let text = markdown(&inventory, &lines()[..2], Some(&former));
+        for part in [
+            "| seeds | verdict | at scale whole |\n|---|---|---|--:|--:|--:|---|---|\n",
+            "| 3 | holds | 2.010 (1.985 to 2.035), holds |\n",
+            "not run at this scale | - |\n",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
     }
 }

@@ -29,7 +29,7 @@ pub(crate) struct Item {
     /// What is printed, in words.
     #[serde(default)]
     pub(crate) printed: String,
-    /// Scenarios that answer it.
+    /// What answers it: scenarios, or `lab reliability`.
     #[serde(default)]
     pub(crate) answer: Vec<String>,
     /// Why it cannot be had.
@@ -74,6 +74,13 @@ mod tests {
         sources
     }
 
+    fn answers(name: &str) -> bool {
+        let experiments = scenario::names().chain(grid::names());
+        experiments
+            .chain(["lab reliability"])
+            .any(|known| known == name)
+    }
+
     #[test]
     fn every_printed_number_is_an_item_and_every_item_is_answered() {
         let sources = sources();
@@ -89,6 +96,8 @@ mod tests {
                         "{place}: neither a number of a scenario, nor lost, nor a note"
                     ));
                 }
+                let strange = item.answer.iter().filter(|name| !answers(name));
+                faults.extend(strange.map(|name| format!("{place}: there is no {name}")));
                 if !places.insert(place.clone()) {
                     faults.push(format!("{place} is twice"));
                 }

@@ -1,9 +1,10 @@
 //! `lab verify`, `lab papers`: the numbers that papers print, run again and judged.
 
-use crate::failure::{Failure, Outcome as Result};
+use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress, out, outln, warn};
 use crate::verbs::lab::cache_sim::TRACES;
 use crate::verbs::lab::experiments::{ScaleName, run_all, threads_or_cores};
+use crate::verbs::lab::provenance::provenance;
 use clap::Args;
 use restripe_lab::cache::grid;
 use restripe_lab::experiment::cell::Cell;
@@ -11,8 +12,10 @@ use restripe_lab::experiment::scenario::Point;
 use restripe_lab::nearest;
 use restripe_lab::papers::claims::{Claims, Line, Planned, Runs, Which};
 use restripe_lab::papers::document;
+use restripe_lab::papers::former::{Former, written};
 use restripe_lab::papers::inventory::{self, Inventory};
 use restripe_lab::replay::facts::Log;
+use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -59,6 +62,9 @@ pub(crate) struct LabVerify {
     /// Print JSON
     #[arg(long, conflicts_with = "list")]
     pub json: bool,
+    /// Show what another run said of the same claims: a file that lab verify --json wrote
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["json", "list"])]
+    pub against: Option<PathBuf>,
 }
 
 #[derive(Args, Debug)]
@@ -74,10 +80,14 @@ pub(crate) struct LabPapers {
     /// Scale of the experiments: whole, quick, verify or short [default: quick where a scenario has it]
     #[arg(long, value_enum, value_name = "SCALE")]
     pub scale: Option<ScaleName>,
+    /// Show what another run said of the same claims: a file that lab verify --json wrote
+    #[arg(long, value_name = "FILE")]
+    pub against: Option<PathBuf>,
 }
 
 pub(crate) fn verify(verb: &LabVerify) -> Result {
     let which = Which::Headlines(verb.scale.map(ScaleName::scale));
+    let former = verb.against.as_deref().map(former).transpose()?;
     let mut papers = Vec::new();
     for inventory in chosen(&verb.papers.papers)? {
         papers.push(claims(&inventory.paper, which)?);
@@ -91,12 +101,15 @@ pub(crate) fn verify(verb: &LabVerify) -> Result {
         lines.extend(verb.papers.run(claims));
     }
     if verb.json {
-        let all = lines.iter().map(document::to_json).collect::<Vec<_>>();
-        let text = serde_json::to_string_pretty(&all)
+        let scale = verb.scale.unwrap_or(ScaleName::Verify).name();
+        let text = serde_json::to_string_pretty(&written(&lines, scale, &provenance()))
             .map_err(|e| Failure::new(format!("the claims cannot be written: {e}")))?;
         outln!("{text}");
     } else {
-        out!("{}", document::table(&lines).text_within(WIDTH));
+        out!(
+            "{}",
+            document::table(&lines, former.as_ref()).text_within(WIDTH)
+        );
         outln!("{}", document::summary(&lines));
     }
     let failed = papers.iter().any(|claims| !claims.failures.is_empty());
@@ -118,14 +131,23 @@ fn list(papers: &[Claims]) {
     );
 }
 
+/// The run that a file holds.
+fn former(path: &Path) -> std::result::Result<Former, Failure> {
+    let failed = failed_at("the claims cannot be read", path);
+    let text = fs::read_to_string(path).map_err(failed)?;
+    let wrong = |error| Failure::new(format!("not written by lab verify --json: {error}"));
+    Former::read(&text).map_err(|error| wrong(error).at(path.display()))
+}
+
 pub(crate) fn papers(verb: &LabPapers) -> Result {
     let which = Which::All(verb.scale.map(ScaleName::scale));
+    let former = verb.against.as_deref().map(former).transpose()?;
     let inventories = chosen(&verb.papers.papers)?;
     let mut sections = String::new();
     for inventory in &inventories {
         let mut claims = claims(&inventory.paper, which)?;
         let lines = verb.papers.run(&mut claims);
-        sections += &document::markdown(inventory, &lines);
+        sections += &document::markdown(inventory, &lines, former.as_ref());
     }
     out!(
         "{}",
@@ -144,6 +166,9 @@ fn command(verb: &LabPapers) -> String {
     }
     if let Some(scale) = verb.scale {
         command += &format!(" --scale {}", scale.name());
+    }
+    if let Some(file) = &verb.against {
+        command += &format!(" --against {}", file.display());
     }
     command
 }

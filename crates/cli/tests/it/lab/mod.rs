@@ -353,6 +353,12 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
             ("lab verify IOD", 2, &["the nearest is IDO"]),
             ("lab papers IOD", 2, &["the nearest is IDO"]),
             ("lab verify --list --json", 2, &["--json"]),
+            ("lab verify --against none.json", 1, &["none.json"]),
+            (
+                "lab papers --against bad.toml",
+                1,
+                &["bad.toml", "not written by lab verify --json"],
+            ),
             (
                 "lab run rebuild-cots",
                 2,

@@ -1,0 +1,130 @@
+//! The claims of a former run, as `lab verify --json` wrote them.
+
+use super::claims::Line;
+use super::document::to_json;
+use crate::experiment::outcome::short;
+use crate::report::Provenance;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// The run in JSON: where it comes from, its scale, and its claims.
+pub fn written(lines: &[Line], scale: &str, provenance: &Provenance) -> Value {
+    json!({
+        "command": provenance.command,
+        "version": provenance.version,
+        "machine": provenance.machine,
+        "date": provenance.date,
+        "scale": scale,
+        "claims": lines.iter().map(to_json).collect::<Vec<_>>(),
+    })
+}
+
+/// What a former run said of each claim.
+#[derive(Debug)]
+pub struct Former {
+    scale: String,
+    said: BTreeMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    scale: String,
+    claims: Vec<Value>,
+}
+
+#[derive(Deserialize)]
+struct Said {
+    ours: Option<f64>,
+    low: Option<f64>,
+    high: Option<f64>,
+    verdict: String,
+}
+
+impl Former {
+    /// Reads what [`written`] gives. An error says what is wrong with the text.
+    pub fn read(text: &str) -> Result<Former, String> {
+        let file: File = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        let mut said = BTreeMap::new();
+        for claim in &file.claims {
+            let one = Said::deserialize(claim).map_err(|e| format!("a claim: {e}"))?;
+            said.insert(key(claim), one.cell());
+        }
+        match said.is_empty() {
+            true => Err("it has no claims".into()),
+            false => Ok(Former {
+                scale: file.scale,
+                said,
+            }),
+        }
+    }
+
+    /// The head of a column of it.
+    pub(super) fn head(&self) -> String {
+        format!("at scale {}", self.scale)
+    }
+
+    /// A cell of that column: a dash of a claim that it has not.
+    pub(super) fn cell(&self, line: &Line) -> String {
+        self.of(line).unwrap_or("-").to_string()
+    }
+
+    /// Its number with the interval, and its verdict, if it has the claim.
+    pub(super) fn of(&self, line: &Line) -> Option<&str> {
+        self.said.get(&key(&to_json(line))).map(String::as_str)
+    }
+}
+
+/// What tells a claim from others. A scale may sweep other values than another; then it has another claim.
+fn key(claim: &Value) -> String {
+    let parts = ["paper", "place", "what", "claim", "scenario", "at"];
+    json!(parts.map(|part| &claim[part])).to_string()
+}
+
+impl Said {
+    fn cell(&self) -> String {
+        match (self.ours, self.low, self.high) {
+            (Some(ours), Some(low), Some(high)) => format!(
+                "{} ({} to {}), {}",
+                short(ours),
+                short(low),
+                short(high),
+                self.verdict
+            ),
+            (Some(ours), ..) => format!("{}, {}", short(ours), self.verdict),
+            (None, ..) => self.verdict.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::document::tests::lines;
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let lines = lines();
+        let text = written(&lines, "whole", &Provenance::default()).to_string();
+        let former = Former::read(&text).expect("a run");
+        assert_eq!(former.scale, "whole");
+        assert_eq!(former.of(&lines[0]), Some("2.010 (1.985 to 2.035), holds"));
+        assert_eq!(former.of(&lines[1]), Some("not run: not run at this scale"));
+        assert_eq!(former.of(&lines[3]), Some("0.5000, one run (differs)"));
+    }
+
+    #[test]
+    fn what_is_no_run_is_refused() {
+        let claim = r#"{"scale": "whole", "claims": [{"paper": "IDO"}]}"#;
+        let none = r#"{"scale": "whole", "claims": []}"#;
+        for (text, says) in [
+            ("[]", "invalid length"),
+            ("{}", "scale"),
+            (claim, "a claim: missing field `verdict`"),
+            (none, "no claims"),
+        ] {
+            let refused = Former::read(text).expect_err(text);
+            assert!(refused.contains(says), "{text}: {refused}");
+        }
+    }
+}
