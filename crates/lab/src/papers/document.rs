@@ -8,7 +8,6 @@ use crate::experiment::outcome::{numbers, place, theirs};
 use crate::experiment::value::Value as Parameter;
 use crate::experiment::verdict::Verdict;
 use crate::report::Table;
-use serde_json::{Value, json};
 use std::fmt::Write;
 
 /// Columns of prose.
@@ -101,33 +100,6 @@ pub fn summary(lines: &[Line]) -> String {
         0 => format!("no claims{shown}"),
         claims => format!("{claims} claims: {}{shown}", parts.join(", ")),
     }
-}
-
-/// Everything that is known of a line.
-pub fn to_json(line: &Line) -> Value {
-    let judged = &line.judged;
-    let (paper, at) = source(&judged.printed);
-    let point = judged.at.iter();
-    let point: serde_json::Map<_, _> = point.map(|(path, v)| (path.clone(), v.to())).collect();
-    let ours = judged.ours.ok();
-    let interval = ours.filter(|ours| !ours.is_single());
-    json!({
-        "paper": paper,
-        "place": at,
-        "what": judged.printed.what,
-        "scenario": line.scenario,
-        "at": point,
-        "claim": judged.printed.claim.name(),
-        "printed": judged.printed.value,
-        "ours": ours.map(|ours| ours.mean),
-        "low": interval.map(|ours| ours.low),
-        "high": interval.map(|ours| ours.high),
-        "seeds": ours.map(|ours| ours.count),
-        "p": judged.tested.map(|tested| tested.raw),
-        "corrected": judged.tested.map(|tested| tested.corrected),
-        "verdict": judged.says(),
-        "note": judged.printed.note,
-    })
 }
 
 fn what(judged: &Judged) -> String {
@@ -342,19 +314,6 @@ pub(super) mod tests {
             "3 claims: 1 holds, 1 one run (differs), 1 not run; 1 values shown"
         );
         assert_eq!(summary(&[]), "no claims");
-    }
-
-    #[test]
-    fn a_line_without_a_number_says_why() {
-        let json = to_json(&lines()[1]);
-        assert_eq!(json["verdict"], "not run: not run at this scale");
-        assert!(json["ours"].is_null() && json["place"] == "figure 9");
-        let json = to_json(&lines()[0]);
-        assert_eq!(
-            (json["verdict"].as_str(), json["seeds"].as_u64()),
-            (Some("holds"), Some(3))
-        );
-        assert!(to_json(&lines()[3])["low"].is_null());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The claims of a former run, as `lab verify --json` wrote them.
 
 use super::claims::Line;
-use super::document::to_json;
+use super::inventory::source;
 use crate::experiment::outcome::short;
 use crate::report::Provenance;
 use serde::Deserialize;
@@ -17,6 +17,33 @@ pub fn written(lines: &[Line], scale: &str, provenance: &Provenance) -> Value {
         "date": provenance.date,
         "scale": scale,
         "claims": lines.iter().map(to_json).collect::<Vec<_>>(),
+    })
+}
+
+/// Everything that is known of a line.
+fn to_json(line: &Line) -> Value {
+    let judged = &line.judged;
+    let (paper, at) = source(&judged.printed);
+    let point = judged.at.iter();
+    let point: serde_json::Map<_, _> = point.map(|(path, v)| (path.clone(), v.to())).collect();
+    let ours = judged.ours.ok();
+    let interval = ours.filter(|ours| !ours.is_single());
+    json!({
+        "paper": paper,
+        "place": at,
+        "what": judged.printed.what,
+        "scenario": line.scenario,
+        "at": point,
+        "claim": judged.printed.claim.name(),
+        "printed": judged.printed.value,
+        "ours": ours.map(|ours| ours.mean),
+        "low": interval.map(|ours| ours.low),
+        "high": interval.map(|ours| ours.high),
+        "seeds": ours.map(|ours| ours.count),
+        "p": judged.tested.map(|tested| tested.raw),
+        "corrected": judged.tested.map(|tested| tested.corrected),
+        "verdict": judged.says(),
+        "note": judged.printed.note,
     })
 }
 
@@ -75,7 +102,7 @@ impl Former {
     }
 }
 
-/// What tells a claim from others. A scale may sweep other values than another; then it has another claim.
+/// What distinguishes a claim from others. Scales that sweep different values have different claims.
 fn key(claim: &Value) -> String {
     let parts = ["paper", "place", "what", "claim", "scenario", "at"];
     json!(parts.map(|part| &claim[part])).to_string()
@@ -111,6 +138,19 @@ mod tests {
         assert_eq!(former.of(&lines[0]), Some("2.010 (1.985 to 2.035), holds"));
         assert_eq!(former.of(&lines[1]), Some("not run: not run at this scale"));
         assert_eq!(former.of(&lines[3]), Some("0.5000, one run (differs)"));
+    }
+
+    #[test]
+    fn a_line_without_a_number_says_why() {
+        let json = to_json(&lines()[1]);
+        assert_eq!(json["verdict"], "not run: not run at this scale");
+        assert!(json["ours"].is_null() && json["place"] == "figure 9");
+        let json = to_json(&lines()[0]);
+        assert_eq!(
+            (json["verdict"].as_str(), json["seeds"].as_u64()),
+            (Some("holds"), Some(3))
+        );
+        assert!(to_json(&lines()[3])["low"].is_null());
     }
 
     #[test]
