@@ -2,8 +2,6 @@
 //! the same is the same every time, and the session of `docs/tutorial/your-own-trace.md`.
 
 mod results;
-#[path = "../../../../lab/tests/it/shared/mod.rs"]
-mod shared;
 
 use crate::harness::Place;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! `docs/explanation/results.md`: its tables and pictures are those that the optimised command's experiments write.
 
-use super::{agrees, docs, files, pictured, shared};
+use super::{agrees, docs, files, pictured};
 use crate::harness::Place;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,124 +55,70 @@ fn the_results_are_those_of_the_experiments() {
     }
     let document = docs().join("explanation/results.md");
     let kept = fs::read_to_string(&document).expect("a document");
-    let scenarios = scenarios(&kept, &section);
-    assert!(!scenarios.is_empty(), "a section with tables: {section}");
-    for name in scenarios.iter().filter_map(|name| experiment(name)) {
-        let run = place.shell(&format!("'{optimised}' lab run {name}"));
-        assert_eq!(run.status, 0, "{}", run.stderr);
-        for (folder, made, shown) in PICTURES {
-            if folder == name {
-                pictured(&place, &format!("lab/{folder}/{made}"), shown);
-            }
-        }
-    }
-    let table = |scenario: &str| match scenario {
-        "reraid-compared" => Some(compared(&place, &optimised, "reraid")),
-        "popular" => Some(popular(&place, &optimised)),
-        "samples" => samples(&place, &optimised),
-        _ => Some(table_of(&place, scenario)),
+    let experiments = experiments(&kept, &section);
+    assert!(!experiments.is_empty(), "a section with tables: {section}");
+    let table = |experiment: &str| match experiment {
+        "popular" => popular(&place, &optimised),
+        _ => run(&place, &optimised, experiment),
     };
-    let tables: BTreeMap<&str, Option<String>> =
-        scenarios.iter().map(|name| (*name, table(name))).collect();
-    let made = tabled(&kept, &|scenario| tables.get(scenario).cloned().flatten());
+    let tables: BTreeMap<&str, String> = experiments
+        .iter()
+        .map(|one| (&one[..], table(one)))
+        .collect();
+    let made = tabled(&kept, &|experiment| tables.get(experiment).cloned());
     agrees(&document, &kept, &made);
 }
 
-/// An experiment, a picture that it makes, and the picture's name in the documents.
-const PICTURES: [(&str, &str, &str); 6] = [
-    (
-        "rebuild-cost",
-        "rebuild-by-load.svg",
-        "cost-rebuild-by-load.svg",
-    ),
-    (
-        "rebuild-cost",
-        "during-by-load.svg",
-        "cost-during-by-load.svg",
-    ),
-    ("width", "rebuild-by-width.svg", "rebuild-by-width.svg"),
-    (
-        "ido-locality",
-        "redirected-by-source.svg",
-        "redirected-by-source.svg",
-    ),
-    ("reraid", "power.svg", "reraid-power.svg"),
-    ("reraid", "power-web.svg", "reraid-power-web.svg"),
-];
+/// A scenario, a picture that it makes, and the picture's name in the documents.
+const PICTURES: [(&str, &str, &str); 1] = [("reraid", "power-web.svg", "reraid-power-web.svg")];
 
-/// What the tables of a section show, each once.
-fn scenarios<'a>(document: &'a str, section: &str) -> BTreeSet<&'a str> {
+/// What the tables of a section show, each once: scenarios with their options.
+fn experiments(document: &str, section: &str) -> BTreeSet<String> {
     let mut heading = "";
     let mut found = BTreeSet::new();
-    for line in document.lines() {
+    let mut lines = document.lines();
+    while let Some(line) = lines.next() {
         heading = line.strip_prefix("## ").unwrap_or(heading);
         let mark = line.strip_prefix("<!-- table ");
-        if let Some(mark) = mark.filter(|_| heading == section) {
-            found.extend(mark.split([' ', ':']).next());
+        if let Some(begun) = mark.filter(|_| heading == section) {
+            let mark = ended(begun, &mut lines, |_| ());
+            found.insert(Shown::of(&mark).experiment.into());
         }
     }
     found
 }
 
-/// The experiment that a table needs, unless the table is made by commands of its own.
-fn experiment(scenario: &str) -> Option<&str> {
-    match scenario {
-        "popular" | "samples" => None,
-        "reraid-compared" => Some("reraid"),
-        name => Some(name),
+/// A mark without its end, from what the first of its lines has of it. `also` gets its further lines.
+fn ended<'a>(
+    begun: &str,
+    lines: &mut impl Iterator<Item = &'a str>,
+    mut also: impl FnMut(&str),
+) -> String {
+    let mut mark = begun.to_string();
+    while !mark.ends_with(" -->") {
+        let line = lines.next().expect("a mark ends");
+        also(line);
+        mark += &format!(" {line}");
     }
+    mark.trim_end_matches(" -->").to_string()
 }
 
-fn table_of(place: &Place, scenario: &str) -> String {
+/// The table of a scenario, run with the options that its mark gives.
+fn run(place: &Place, program: &str, experiment: &str) -> String {
+    let (scenario, options) = experiment.split_once(" with ").unwrap_or((experiment, ""));
+    let run = place.shell(&format!("'{program}' lab run {scenario} {options}"));
+    assert_eq!(run.status, 0, "{}", run.stderr);
+    for (_, made, shown) in PICTURES.iter().filter(|(of, _, _)| *of == scenario) {
+        pictured(place, &format!("lab/{scenario}/{made}"), shown);
+    }
     let table = place.bytes(&format!("lab/{scenario}/table.txt"));
     String::from_utf8(table).expect("text")
-}
-
-/// What an experiment that ran before compares seed by seed: a row each comparison, a column each workload.
-fn compared(place: &Place, program: &str, scenario: &str) -> String {
-    let run = place.shell(&format!("'{program}' lab run {scenario}"));
-    assert_eq!(run.status, 0, "{}", run.stderr);
-    let (_, told) = run.stdout.split_once("\nComparisons").expect("it does");
-    let (_, told) = told.split_once('\n').expect("rows");
-    let (told, _) = told.split_once("\n\n").unwrap_or((told, ""));
-    let mut rows: Vec<(String, Cells)> = Vec::new();
-    for row in cells(told) {
-        let (_, source) = row["at"].rsplit_once("source ").expect("a workload");
-        let cell = format!("{} ({})", row["ratio"], row["95% interval"]);
-        if rows
-            .last()
-            .is_none_or(|(name, _)| *name != row["comparison"])
-        {
-            rows.push((row["comparison"].clone(), Cells::new()));
-        }
-        let (_, cells) = rows.last_mut().expect("one was pushed");
-        assert_eq!(cells.insert(source.into(), cell), None, "{source}");
-    }
-    let sources: Vec<String> = rows[0].1.keys().cloned().collect();
-    let mut table = format!("comparison  {}\n", sources.join("  "));
-    for (name, cells) in rows {
-        let cells: Vec<&str> = sources.iter().map(|source| &cells[source][..]).collect();
-        table += &format!("{name}  {}\n", cells.join("  "));
-    }
-    table
 }
 
 /// What can be learned of synthetic workloads, as IDO's figure 4 has it of its traces: a row each.
 fn popular(place: &Place, program: &str) -> String {
     let mut table = String::from("source  hot_zones  zone  zone_meanwhile  request  meanwhile\n");
-    for source in [
-        "fin2-low",
-        "fin2",
-        "fin2-high",
-        "web2-low",
-        "web2",
-        "web2-high",
-        "proj-low",
-        "proj",
-        "proj-high",
-        "noise",
-        "stable",
-    ] {
+    for source in ["fin2", "web2", "proj", "noise", "stable"] {
         let run = place.shell(&format!(
             "'{program}' trace generate {source} --requests 200000 --seed 1 --force -o popular.rtrace > made.txt && \
              '{program}' trace info popular.rtrace --json"
@@ -196,69 +142,12 @@ fn popular(place: &Place, program: &str) -> String {
     table
 }
 
-/// Schemes under samples of recorded traces: for each its file, the size of members that holds it, the seconds that its
-/// first half takes, and a least rate with which a rebuild ends within the second. `None` where there are none.
-fn samples(place: &Place, program: &str) -> Option<String> {
-    let folder = shared::folder("traces", "README.md", "lab::samples")?;
-    let mut table = String::new();
-    for (name, file, member_mib, before_s, min_mb_s) in [
-        (
-            "Financial1",
-            "umass-financial1.req00001-06000.disksim.zst",
-            64,
-            28,
-            3,
-        ),
-        (
-            "WebSearch",
-            "umass-websearch.req00001-16000.disksim.zst",
-            1200,
-            37,
-            40,
-        ),
-        (
-            "CloudPhysics",
-            "cloudphysics.req00001-80000.vscsi1.zst",
-            832,
-            550,
-            2,
-        ),
-        (
-            "MSR 20/80",
-            "msr-cambridge.cut-rw_20_80.105.txt.zst",
-            304,
-            47,
-            8,
-        ),
-        ("desktop 1", "diskmon-desktop1.txt.zst", 560, 337, 2),
-        ("desktop 2", "diskmon-desktop2.txt.zst", 1344, 499, 3),
-        ("desktop 3", "diskmon-desktop3.txt.zst", 456, 88, 7),
-    ] {
-        let trace = folder.join(file);
-        let run = place.shell(&format!(
-            "'{program}' lab run ido-own-trace --seeds 1 --set 'workload.source=trace:{}' \
-             --set array.member_mib={member_mib} --set phases.before_s={before_s} \
-             --set rebuild.min_mb_s={min_mb_s}",
-            trace.display()
-        ));
-        assert_eq!(run.status, 0, "{}", run.stderr);
-        let told = table_of(place, "ido-own-trace");
-        let (headings, rows) = told.split_once('\n').expect("rows");
-        if table.is_empty() {
-            table = format!("sample  {headings}\n");
-        }
-        for row in rows.lines() {
-            table += &format!("{name}  {row}\n");
-        }
-    }
-    Some(table)
-}
-
-/// A document with the rows of its tables computed again, each by the mark before it. A mark names the experiment,
-/// conditions for its rows, optionally a parameter whose values are compared, and the columns. A column with a star is
+/// A document with the rows of its tables computed again, each by the mark before it. A mark names the scenario and
+/// options with which it is run, conditions for its rows, optionally a parameter whose values are compared, and the
+/// columns. A column with a star is
 /// repeated for each value of this parameter; a column with a % is a share. A mark may go over several lines.
 ///
-/// `<!-- table width where load=0.5: members rebuild_s -->`
+/// `<!-- table width with --set workload.load=0.5 where write_share=0.2: members rebuild_s -->`
 ///
 /// Rows of an experiment that was not run stay. A table that no experiment prints has another mark, which says where
 /// its numbers come from: `<!-- by hand: one seed of ... -->`.
@@ -273,16 +162,11 @@ fn tabled(document: &str, table_of: &dyn Fn(&str) -> Option<String>) -> String {
             continue;
         };
         tables += 1;
-        let mut mark = mark.to_string();
-        while !mark.ends_with(" -->") {
-            let line = lines.next().expect("a mark ends");
-            out += &format!("{line}\n");
-            mark += &format!(" {line}");
-        }
-        let shown = Shown::of(mark.trim_end_matches(" -->"));
+        let mark = ended(mark, &mut lines, |line| out += &format!("{line}\n"));
+        let shown = Shown::of(&mark);
         let headings = lines.by_ref().take(2);
         headings.for_each(|heading| out += &format!("{heading}\n"));
-        let table = table_of(shown.scenario);
+        let table = table_of(shown.experiment);
         for row in table.iter().flat_map(|table| shown.rows(table)) {
             out += &format!("| {} |\n", row.join(" | "));
         }
@@ -308,7 +192,7 @@ fn is_rule(line: &str) -> bool {
 
 /// What a mark asks for.
 struct Shown<'a> {
-    scenario: &'a str,
+    experiment: &'a str,
     wanted: Vec<(&'a str, &'a str)>,
     beside: Option<&'a str>,
     columns: Vec<&'a str>,
@@ -323,12 +207,12 @@ impl Shown<'_> {
             Some((head, beside)) => (head, Some(beside)),
             None => (head, None),
         };
-        let (scenario, wanted) = head.split_once(" where ").unwrap_or((head, ""));
+        let (experiment, wanted) = head.split_once(" where ").unwrap_or((head, ""));
         let wanted = wanted
             .split_whitespace()
             .map(|pair| pair.split_once('=').expect("a name and a value"));
         Shown {
-            scenario,
+            experiment,
             wanted: wanted.collect(),
             beside,
             columns: columns.split_whitespace().collect(),
@@ -338,7 +222,7 @@ impl Shown<'_> {
     fn rows(&self, table: &str) -> Vec<Vec<String>> {
         let wanted = |row: &Cells| self.wanted.iter().all(|(name, value)| row[*name] == *value);
         let all: Vec<Cells> = cells(table).into_iter().filter(wanted).collect();
-        assert!(!all.is_empty(), "{}: {:?}", self.scenario, self.wanted);
+        assert!(!all.is_empty(), "{}: {:?}", self.experiment, self.wanted);
         let mut values: Vec<&str> = Vec::new();
         for row in &all {
             let value = self.beside.map_or("", |name| &row[name]);
@@ -412,9 +296,12 @@ fn cells(table: &str) -> Vec<Cells> {
 fn marked_tables_are_made_of_the_experiments_rows() {
     let table = "level  load  way  a_s  b\nr5      0.5  x    1.0  0.125\nr5      0.5  y    2.0  0.125\n\
                  r6      0.5  x    3.0  0.25\nr6      0.5  y    4.0 sat.  0.25\nr6      0.1  y    5.0  0.25\n";
-    let document = "a\n<!-- table t where load=0.5 by way:\nlevel b% a_s* -->\n| l | b | x | y |\n|---|---|---|---|\n\
-                    | stale |\n\nz\n";
-    let made = tabled(document, &|_| Some(table.into()));
+    let document = "a\n<!-- table t with --set a=b where load=0.5 by way:\nlevel b% a_s* -->\n| l | b | x | y |\n\
+                    |---|---|---|---|\n| stale |\n\nz\n";
+    let made = tabled(document, &|experiment| {
+        assert_eq!(experiment, "t with --set a=b");
+        Some(table.into())
+    });
     let rows = "| r5 | 12.5% | 1.0 | 2.0 |\n| r6 | 25.0% | 3.0 | 4.0 sat. |\n";
     assert_eq!(made, document.replace("| stale |\n", rows));
     assert_eq!(tabled(document, &|_| None), document);
