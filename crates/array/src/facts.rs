@@ -18,7 +18,7 @@ use crate::roles::{Home, PartitionRoles, Roles};
 use crate::runset::RunSet;
 use crate::task::reshaping::Reshaping;
 use crate::task::table::{Task, Tasks};
-use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot};
+use crate::units::{Member, Nanos, Row, SECTOR_BYTES, Slot, Uuid};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::{Superblock, WriteHole};
@@ -75,6 +75,8 @@ pub struct Ties {
     pub counted_above: bool,
     /// The read cache is asked from above, and users' changes are reported to it from there.
     pub cached_above: bool,
+    /// As the buffer of this array it is refused if its session is lower.
+    pub least_session: Option<(Uuid, u32)>,
 }
 
 /// Stages of a start; see [`crate::start`].

@@ -261,7 +261,8 @@ pub enum CommandError {
     LogIsNewer,
     /// What users flushed may lie in the buffer of the array's code cache alone, and that is not here.
     BufferMissing,
-    /// The buffer is as it was before the array's last start or clean stop.
+    /// The buffer is as it was before the array's last start or clean stop, or it is a
+    /// member that failed before another, and lacks what was flushed since.
     BufferIsOld,
     /// Of the array's surrogate, not of its own set.
     OfSurrogate(Box<CommandError>),

@@ -40,6 +40,8 @@ pub(crate) enum Owner {
         buf: BufRef,
     },
     Job(u32),
+    /// The overlay flushes the NVRAM set.
+    NvramFlush(PartTag),
     Stop,
     Start,
     /// The start's read of a page or a payload, by its number.

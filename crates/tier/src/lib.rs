@@ -30,6 +30,7 @@ mod remove;
 pub mod report;
 mod revive;
 mod route;
+mod sessions;
 mod start;
 mod stop;
 mod tier;

@@ -17,7 +17,7 @@ use super::children::Owner;
 use super::pack::Packs;
 use super::works::Job;
 use crate::overlay::format::{RecordHeader, SlotLayout, Version, slot};
-use crate::overlay::{NvramVersion, Site};
+use crate::overlay::{NvramVersion, PartTag, Site};
 use alloc::collections::VecDeque;
 use restripe_array::meta::superblock::{BufferMark, PartnerRole};
 use restripe_array::parts::Size;
@@ -45,11 +45,16 @@ pub(crate) struct Buffer {
     under_way: Slab<VersionWrite>,
     /// The log is recording that the NVRAM set holds nothing valid.
     disabling: bool,
+    /// The generation of the NVRAM set when it got its session.
+    pub(crate) numbered: u64,
+    /// A flush of the NVRAM set that has ended, and the session that the sets record before it counts.
+    pub(crate) unnumbered: Option<(PartTag, u32)>,
 }
 
 impl Buffer {
     pub(crate) fn is_idle(&self) -> bool {
-        self.waiting.is_empty() && self.under_way.is_empty() && !self.disabling
+        let writes = !self.waiting.is_empty() || !self.under_way.is_empty();
+        !writes && !self.disabling && self.unnumbered.is_none()
     }
 }
 

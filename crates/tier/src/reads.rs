@@ -125,7 +125,11 @@ impl Reads {
         if site == Site::Home && destages && self.home().planted(Bug::VoidBeforeFlush) {
             return self.part_done(part, Ok(()));
         }
-        self.ask(site, Owner::Part(part), flush());
+        let owner = match site {
+            Site::Nvram => Owner::NvramFlush(part),
+            Site::Home | Site::Log => Owner::Part(part),
+        };
+        self.ask(site, owner, flush());
     }
 
     fn read_part(&mut self, owner: Owner, site: Site, sector: u64, buf: BufRef) {

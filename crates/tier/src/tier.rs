@@ -33,7 +33,7 @@
 //! | `clean` | moves live data within the log |
 //! | `redirect` | decides which requests go to the log set |
 //! | `deferred_mirror` | writes primary copies first (GRAID, ERAID) |
-//! | `nvram` | stores records in persistent memory until the log has them |
+//! | `nvram`, `sessions` | stores records in persistent memory until the log has them; numbers that show which set is old |
 //! | `pack` | packs writes into whole rows of the log |
 //! | `append` | writes records and anchors into the log |
 //! | `reads` | reads and flushes for clients |
@@ -339,6 +339,7 @@ impl Tier {
     fn resume_jobs(&mut self) -> bool {
         let packs = self.next_pack() | self.next_seal();
         let packs = packs | self.next_version() | self.advance_disable();
+        let packs = packs | self.number_after_loss();
         let destages = self.next_fetch() | self.next_copy() | self.next_move();
         packs | self.next_primary_write() | self.next_append() | destages | self.next_anchors()
     }
@@ -417,6 +418,7 @@ impl Tier {
                 self.part_done(part, result);
             }
             Owner::Job(job) => self.job_child_ended(job, result),
+            Owner::NvramFlush(part) => self.buffer_flushed(part, result),
             Owner::Stop => self.stop_flushed(result),
             Owner::Start => self.start_written(result),
             Owner::StartRead(read) => self.start_read(read, result),

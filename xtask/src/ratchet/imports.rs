@@ -55,6 +55,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &["append"],
             &["pack"],
             &["nvram"],
+            &["sessions"],
             &["deferred_mirror"],
             &["redirect"],
             &["clean"],

@@ -24,7 +24,7 @@ use crate::units::Uuid;
 use alloc::vec;
 use restripe_format::meta::RegionKind;
 use restripe_format::meta::pages::{self, INTENT_BITS};
-use restripe_format::meta::superblock::MemberRole;
+use restripe_format::meta::superblock::{MemberRole, Partner, PartnerRole};
 
 impl Start {
     pub(super) fn start_choose(&mut self) -> bool {
@@ -172,8 +172,16 @@ impl Start {
             Some(partner) if partner.role.serves() && !self.ties.is_part => {
                 Err(CommandError::serves_another(partner.array))
             }
+            Some(partner) if self.is_old_buffer(&partner) => Err(CommandError::BufferIsOld),
             _ => Ok(()),
         }
+    }
+
+    /// Whether it is the buffer of the array that starts it, and that array has records that came later.
+    fn is_old_buffer(&self, partner: &Partner) -> bool {
+        let least = self.ties.least_session;
+        partner.role == PartnerRole::Buffer
+            && least.is_some_and(|(array, least)| partner.array == array && partner.session < least)
     }
 
     /// Sectors of which only the log set has a current copy are not served. Called when the maps are read and

@@ -222,7 +222,8 @@ fn of_set(set: &str, error: &CommandError, names: &[MemberName]) -> Refusal {
 fn without_buffer(error: &CommandError) -> Refusal {
     match error {
         CommandError::BufferIsOld => Refusal::new(
-            "it is stale: it misses the array's last start or clean stop, and all data flushed since",
+            "it is stale: it misses the array's last start or clean stop, or failed before another of its members, \
+             and it misses all data flushed since",
         )
         .hint("attach its current members; or pass --accept-loss to return to the state of the log"),
         _ => Refusal::new(

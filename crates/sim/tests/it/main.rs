@@ -5,6 +5,7 @@ mod cover;
 mod disk_models;
 mod golden;
 mod images;
+mod nvram_members;
 mod overlay;
 mod passthrough;
 mod planted;

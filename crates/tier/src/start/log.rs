@@ -167,7 +167,7 @@ impl Start {
     /// Both sets serve, and are of one time. Continues with the NVRAM set, or without it if it is not needed.
     fn open_buffer(&mut self, layout: LogLayout) {
         let mark = self.buffer_mark();
-        let needed = self.log_counts() && mark == BufferMark::Counts;
+        let needed = self.needs_buffer();
         let here = self.has_own_buffer();
         let has = self.surrogate.buffer_members > 0;
         let error = match mark {

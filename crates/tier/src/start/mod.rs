@@ -2,7 +2,7 @@
 //!
 //! | phase     | waits for                                                     | next                             |
 //! |-----------|---------------------------------------------------------------|----------------------------------|
-//! | Sets      | the log set's engine, then the main set's                     | Numbering, Anchors, or it ends   |
+//! | Sets      | the engines of the log set, the main set, and the NVRAM set   | Numbering, Anchors, or it ends   |
 //! | Numbering | both sets have the number of this start recorded              | Anchors, Beginning, or it ends   |
 //! | Anchors   | the pages of the log's anchors                                | Scan                             |
 //! | Slots     | the records in the NVRAM set ([`slots`])                      | Anchors                          |
@@ -77,7 +77,7 @@ impl Start {
             set.ties_mut().is_part = site != Site::Home;
         }
         if self.started[Site::Log] || self.surrogate.members == 0 {
-            self.start_buffer(mode);
+            self.start_home();
         } else {
             self.start_set(Site::Log, mode);
         }
@@ -92,12 +92,18 @@ impl Start {
         self.revives_without_loss(site);
     }
 
-    fn start_buffer(&mut self, mode: StartMode) {
-        let has = self.surrogate.buffer_members > 0 && self.absent.is_none();
-        match has && !self.started[Site::Nvram] {
-            true => self.start_set(Site::Nvram, mode),
-            false => self.start_home(),
+    /// Both sets serve. The NVRAM set starts last: by then it is known how old it may be, and a set that is
+    /// older is refused before it writes anything.
+    fn start_buffer(&mut self) {
+        let has = self.surrogate.buffer_members > 0 && !self.started[Site::Nvram];
+        if !has || self.buffer_absent.is_some() {
+            return self.open_log();
         }
+        let expected = (self.home().id(), self.log().session());
+        let expected = self.needs_buffer().then_some(expected);
+        self.sets[Site::Nvram].ties_mut().least_session = expected;
+        let mode = self.start_mut().mode;
+        self.start_set(Site::Nvram, mode);
     }
 
     fn start_home(&mut self) {
@@ -109,7 +115,7 @@ impl Start {
         let serves = self.started[Site::Home];
         match self.absent.clone().filter(|_| serves) {
             Some(error) => self.fail_start(error),
-            None if serves => self.open_log(),
+            None if serves => self.start_buffer(),
             None => {
                 let mut mode = self.start_mut().mode;
                 // The main set may be started again, once it is known whether the log holds valid data.
@@ -133,13 +139,15 @@ impl Start {
             }
             (Site::Log, Ok(())) => {
                 self.started[Site::Log] = true;
-                let mode = self.start_mut().mode;
-                self.start_buffer(mode);
+                self.start_home();
             }
             (Site::Nvram, result) => {
                 self.started[Site::Nvram] = result.is_ok();
-                self.buffer_absent = result.err();
-                self.start_home();
+                self.buffer_absent = result.err().map(|error| match error.innermost() {
+                    CommandError::BufferIsOld => CommandError::BufferIsOld,
+                    _ => error,
+                });
+                self.open_log();
             }
             (Site::Log, Err(error)) => {
                 if let CommandError::OfSurrogate(why) = &error {
@@ -153,12 +161,12 @@ impl Start {
                 self.started[Site::Home] = true;
                 match self.absent {
                     Some(_) => self.end_start(Ok(()), Stage::MainOnly),
-                    None => self.open_log(),
+                    None => self.start_buffer(),
                 }
             }
             (Site::Home, Err(CommandError::WouldLose { extents })) if self.log_may_have() => {
                 self.start_mut().doubt = Some(extents);
-                self.open_log();
+                self.start_buffer();
             }
             (Site::Home, Err(CommandError::WouldLose { .. })) if self.withheld_needlessly() => {
                 let mode = self.start_mut().mode;

@@ -1,22 +1,5 @@
 //! The last writes of a start into the log, and the overlay that then serves clients. Anchors cut off invalid
 //! records and make new records valid.
-//!
-//! Also checks that an array and its log are of one time. A set that is put back as it was before the last
-//! start, or before the last clean stop, must not be used with a set that is newer.
-//!
-//! Every start that writes takes two numbers, **sessions**. Each set records them in turn before anything
-//! else is written, the log set first. A stop does so too, once nothing is in flight. So a set that is put
-//! back is two sessions behind, which no crash can cause.
-//!
-//! | the log's session | cause                                             | next                            |
-//! |-------------------|---------------------------------------------------|---------------------------------|
-//! | the main set's    | both took part in the last start or stop          | the log is valid                |
-//! | one more          | a crash, before the main set had the number, too  | the log is valid                |
-//! | less              | the log is an old copy: the main set had newer data of clients | refused, if any of it may be valid; with `accept_loss` all of it is lost |
-//! | more than that    | the main set is an old copy                       | refused, likewise; with `from_minority` the log is valid |
-//!
-//! Within a set, superblocks show which members are old copies ([`restripe_array::meta::choose`]). For a
-//! whole set there is no such record.
 
 use super::Start;
 use super::state::{Phase, found_of, record_sectors};
@@ -202,47 +185,6 @@ impl Start {
 // -------------------------------------------------------------------------------------------------- sessions
 
 impl Start {
-    /// Whether the log is the one that the main set left.
-    pub(crate) fn check_sessions(&self) -> Result<(), CommandError> {
-        let (home, log) = (self.home().session(), self.log().session());
-        if log < home {
-            return Err(CommandError::LogIsOld);
-        }
-        if log > home.saturating_add(1) {
-            return Err(CommandError::LogIsNewer);
-        }
-        Ok(())
-    }
-
-    /// Whether the NVRAM set is of another time than the main set and the log. It gets each number after the
-    /// log, and before the main set.
-    pub(crate) fn is_buffer_old(&self) -> bool {
-        let [home, log, buffer] = self.sets.0.each_ref().map(|set| set.session());
-        buffer < home || buffer > log || buffer.saturating_add(1) < log
-    }
-
-    /// Gives a start or a stop its number: true once all sets have it.
-    pub(crate) fn number_sets(&mut self, session: u32) -> Result<bool, CommandError> {
-        for site in [Site::Log, Site::Nvram, Site::Home] {
-            if site == Site::Nvram && !self.buffer.used {
-                continue;
-            }
-            let mut put = false;
-            if self.sets[site].session() != session {
-                self.at(site, |core| put = core.put_session(session));
-            }
-            if put || !self.sets[site].has_partner_durable()? {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// The first number of a start or a stop that begins now.
-    pub(crate) fn next_session(&self) -> u32 {
-        self.home().session().saturating_add(1)
-    }
-
     pub(crate) fn number_from_now(&mut self, layout: LogLayout) {
         let session = self.next_session();
         let last = session + 1;
