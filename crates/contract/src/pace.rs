@@ -155,8 +155,8 @@ restripe_format::named! {
     }
 }
 
-/// How a growth by the least moves goes about them: the best way, McPod's own, and the best way less one of McPod's
-/// techniques each. All but the first are there to be measured beside it.
+/// How a growth by the least moves goes about them: the best way, McPod's own, and the best way less one of
+/// McPod's techniques each, to be measured only.
 ///
 /// | name | what a region takes | source |
 /// |---|---|---|
@@ -192,6 +192,9 @@ restripe_format::named! {
 }
 
 impl Moves {
+    /// Those for arrays in service. At every moment each tolerates what the best way does.
+    pub const SERVED: [Moves; 2] = [Moves::Best, Moves::ParityOutsourced];
+
     /// Those that need no drive but those that the array grows by.
     pub const WITHOUT_SURROGATE: [Moves; 5] = [
         Moves::Best,

@@ -110,6 +110,9 @@ pub struct GrowthPlan {
     pub member_bytes: u64,
     /// Bytes that a new member has to have.
     pub needs_bytes: u64,
+    /// The member with the parity of all rows, if one has it and the growth moves the least. Only then may a
+    /// spare take the parity over.
+    pub parity: Option<Member>,
     pub pacing: Pacing,
 }
 
@@ -185,6 +188,8 @@ pub struct TaskStatus {
     pub paused: bool,
     /// Windows are given to it, or would be if it were not paused: to one task at a time.
     pub first: bool,
+    /// The growth fills its target as it moves rows.
+    pub rides: bool,
     pub rows_done: u64,
     pub rows_total: u64,
     /// None while it does not go: paused, or another goes first.

@@ -99,6 +99,7 @@ impl Instance {
             slot: task.slot,
             paused: task.paused,
             first: self.tasks.goes_first(task),
+            rides: self.tasks.rides(task),
             rows_done: done,
             rows_total: total,
             moved: self.tasks.moved_lately(task),

@@ -14,7 +14,7 @@ use crate::members::pool::Share;
 use crate::report::{ArrayState, GrowthPlan};
 use crate::roles::PartitionRoles;
 use crate::safety::Safety;
-use crate::units::{CELLS_MAX, Member, SECTOR_BYTES};
+use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES, Slot};
 use alloc::vec::Vec;
 use restripe_format::meta::pages;
 use restripe_format::meta::superblock::{MemberRole, RegionKind};
@@ -56,8 +56,19 @@ impl Targets {
             member_bytes: self.rows_of_generation(0) * chunk * self.layout.data_cells()
                 / grown.data_cells(),
             needs_bytes: self.needs_sectors() * SECTOR_BYTES,
+            parity: self.parity_slot().and_then(|slot| self.member_of(slot)),
             pacing: self.tasks.pacing(TaskKind::Growth),
         })
+    }
+
+    /// The slot with the parity of all rows, of an array that grows by the least moves. None without parity.
+    pub(crate) fn parity_slot(&self) -> Option<Slot> {
+        let map = self.row_map(Row(0));
+        Some(map.cells[usize::from(map.p()?)].slot)
+    }
+
+    fn member_of(&self, slot: Slot) -> Option<Member> {
+        Some(self.roles_at(slot, Row(0)).home?.member)
     }
 
     /// The layout with `by` more slots, or why the array cannot grow to it now.

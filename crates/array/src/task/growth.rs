@@ -61,10 +61,8 @@ impl Background {
 
     /// Parity's slot, and the spare that is to be its substitute disk: the last that the growth leaves.
     fn substitute_to_take(&self, by: u16) -> Result<Option<(Slot, Member)>, CommandError> {
-        let map = self.row_map(Row(0));
-        let parity = map.p().map(|parity| map.cells[usize::from(parity)].slot);
         let outsources = self.tasks.moves == Moves::ParityOutsourced;
-        let Some(slot) = parity.filter(|_| outsources) else {
+        let Some(slot) = self.parity_slot().filter(|_| outsources) else {
             return Ok(None);
         };
         let with_substitute = self.spares_to_take(by.saturating_add(1));

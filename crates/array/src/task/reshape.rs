@@ -103,6 +103,7 @@ impl Background {
             moved_bytes,
             member_bytes: moved_bytes / reshaped.data_cells(),
             needs_bytes: self.needs_sectors() * SECTOR_BYTES,
+            parity: None,
             pacing: self.tasks.pacing(TaskKind::Growth),
         })
     }

@@ -97,9 +97,17 @@ impl Control {
             Request::Replace { old, path, force } => members::replace(array, &old, &path, force),
             Request::Grow {
                 members,
+                moves,
                 force,
                 dry_run,
-            } => growth::grow(array, &self.changes, &members, force, dry_run),
+            } => {
+                let asked = growth::Asked {
+                    members: &members,
+                    moves: moves.as_deref(),
+                    force,
+                };
+                growth::grow(array, &self.changes, &asked, dry_run)
+            }
             Request::AddSurrogate {
                 members,
                 level,

@@ -201,6 +201,7 @@ pub(crate) fn task_line(task: &TaskView) -> String {
         "" => line.push_str(&speed(task)),
         "read-only" => line.push_str(", waits for a start that may write"),
         "members" => line.push_str(", waits until no member is missing"),
+        "growth" => line.push_str(", filled by the growth"),
         _ => line.push_str(", waits for another task"),
     }
     if task.mismatches > 0 {
@@ -332,6 +333,7 @@ mod tests {
         for (waits, line) in [
             ("read-only", "waits for a start that may write"),
             ("another-task", "waits for another task"),
+            ("growth", "filled by the growth"),
         ] {
             task.waits = waits.into();
             assert_eq!(task_line(&task), format!("rebuild 41.6%, {line}"));

@@ -10,12 +10,15 @@ use crate::verbs::members::confirm_overwriting;
 use crate::verbs::session::{Session, absolute};
 use crate::verbs::watch::{begun_at, check_moves, is_growth, pace, watch};
 use clap::Args;
-use restripe_array::shown;
+use clap::builder::PossibleValuesParser;
+use restripe_array::{Moves, shown};
 use restripe_io::control::{GrowthView, Reply, Request, StatusView, TaskView};
 
 #[derive(Args, Debug)]
 #[command(
     after_help = "Level 0 and 4: only the new members' share of the data is moved, each chunk within its row; parity is not moved.
+With --moves parity-outsourced (level 4), the growth also copies parity to a spare, which replaces the parity member at
+the end; that member becomes a spare. Until then writes go to both, so either may fail. Add the spare first.
 Level 5 and 6: every chunk is moved into the new layout. This requires `ppl`, and neither a read cache nor a surrogate.
 Level 1 and 10, and arrays with groups: no growth.
 Users are served during a growth. If the daemon ends, the growth resumes at the next start; while a member is missing
@@ -32,6 +35,10 @@ pub(crate) struct Grow {
     /// Print what would be moved, how long it takes and what is at risk; change nothing
     #[arg(long, requires = "add", conflicts_with_all = ["force", "no_wait", "Pace"])]
     pub dry_run: bool,
+    /// How chunks are moved: best; or parity-outsourced, which also moves the parity of a level 4 to a spare
+    /// [default: best]
+    #[arg(long, value_name = "NAME", requires = "add", value_parser = moves_names(), hide_possible_values = true)]
+    pub moves: Option<String>,
     /// Return when the growth has started
     #[arg(long, requires = "add")]
     pub no_wait: bool,
@@ -45,13 +52,18 @@ pub(crate) struct Grow {
     pub pace: Pace,
 }
 
+fn moves_names() -> PossibleValuesParser {
+    PossibleValuesParser::new(Moves::SERVED.map(Moves::name))
+}
+
 pub(crate) fn run(verb: &Grow) -> Outcome {
     let members: Vec<String> = verb.add.iter().map(|name| absolute(name)).collect();
     check_distinct(&members)?;
     let name = &verb.target.name;
     if verb.dry_run {
         let session = Session::open_to_look(name, &verb.target.without_daemon.offline)?;
-        return session.end_after(|session| tell(session, members));
+        let moves = verb.moves.clone();
+        return session.end_after(|session| tell(session, members, moves));
     }
     let session = Session::open(name, &verb.target.without_daemon)?;
     session.end_after(|session| match members.is_empty() {
@@ -67,6 +79,7 @@ fn grow(session: &Session, verb: &Grow, members: Vec<String>) -> Outcome {
     let (_, since) = session.facts(u64::MAX)?;
     session.order(&Request::Grow {
         members,
+        moves: verb.moves.clone(),
         force: verb.force,
         dry_run: false,
     })?;
@@ -127,13 +140,14 @@ fn watch_growth(session: &Session, since: u64) -> Outcome {
 
 // ---------------------------------------------------------------------------------------------------------- dry run
 
-fn tell(session: &Session, members: Vec<String>) -> Outcome {
+fn tell(session: &Session, members: Vec<String>, moves: Option<String>) -> Outcome {
     // Offline nothing is written while only this is asked for.
     if session.is_served() {
         check_moves(&session.status()?)?;
     }
     let request = Request::Grow {
         members,
+        moves,
         force: false,
         dry_run: true,
     };
@@ -159,7 +173,7 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
     };
     format!(
         "{}: from {} to {} members, from {} to {}; nothing is changed yet\n  \
-           moves    about {}: {}\n  \
+           moves    about {}: {}\n{}  \
            takes    {}\n  \
            at risk  {risk}\n  \
            then     the new capacity reads as zeros; clients see it when they reconnect\n",
@@ -170,8 +184,20 @@ fn text(plan: &GrowthView, status: &StatusView) -> String {
         Size(plan.size_bytes_after),
         Size(plan.moved_bytes),
         what_moves(plan, redundant),
+        parity(plan),
         duration(plan),
     )
+}
+
+/// A line about parity that moves to a spare.
+fn parity(plan: &GrowthView) -> String {
+    match (&plan.parity_from, &plan.parity_to) {
+        (Some(from), Some(to)) => {
+            let (from, to) = (shown(from), shown(to));
+            format!("  parity   from {from} to {to}, which replaces it; {from} becomes a spare\n")
+        }
+        _ => String::new(),
+    }
 }
 
 fn what_moves(plan: &GrowthView, redundant: bool) -> &'static str {

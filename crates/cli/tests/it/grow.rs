@@ -8,45 +8,45 @@ use serde_json::Value;
 use std::thread;
 use std::time::Duration;
 
-const OLD: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
-const GROWN: [&str; 5] = ["a.img", "b.img", "c.img", "d.img", "e.img"];
+pub const OLD: [&str; 4] = ["a.img", "b.img", "c.img", "d.img"];
+pub const GROWN: [&str; 5] = ["a.img", "b.img", "c.img", "d.img", "e.img"];
 /// So that a growth lasts longer than what is done to it.
-const SLOW: &str = "1M..2M";
-const FAST: &str = "1G..8G";
+pub const SLOW: &str = "1M..2M";
+pub const FAST: &str = "1G..8G";
 
 /// A RAID-4 of four members, and devices to grow by.
-fn raid4(name: &str) -> Place {
+pub fn raid4(name: &str) -> Place {
     of_level(name, "raid4")
 }
 
-fn of_level(name: &str, level: &str) -> Place {
+pub fn of_level(name: &str, level: &str) -> Place {
     let place = Place::new(name);
     good(place.create(&OLD, &["--level", level, "--no-slack"]));
     good(place.shell("truncate -s 64M e.img f.img"));
     place
 }
 
-fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
+pub fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
     let mut words = vec!["serve", "--unix", "nbd.sock"];
     words.extend(options);
     words.extend(members);
     place.await_service(&mut place.command(&words))
 }
 
-fn growth(status: &Value) -> Option<&Value> {
+pub fn growth(status: &Value) -> Option<&Value> {
     let tasks = status["tasks"].as_array().expect("a list");
     tasks.iter().find(|task| task["kind"] == "growth")
 }
 
 /// Some of it is moved, and some is not.
-fn is_under_way(status: &Value) -> bool {
+pub fn is_under_way(status: &Value) -> bool {
     growth(status).is_some_and(|task| {
         (5..number(&task["rows_total"]) - 100).contains(&number(&task["rows_done"]))
     })
 }
 
 /// Bytes over the whole array, kept as `all.raw`: zeros where fio will write, and random ones behind.
-fn fill(place: &Place) {
+pub fn fill(place: &Place) {
     let size = number(&status(place)["size_bytes"]);
     let (zeros, random) = (Fio::SIZE, size as usize - Fio::SIZE);
     good(place.shell(&format!(
@@ -396,22 +396,44 @@ fn fio_verifies_through_a_growth(place: &Place, test: &str) {
 /// Users' writes go to a surrogate while the array grows, through a kill, and come home to it when it has.
 #[test]
 fn fio_verifies_through_a_growth_with_a_surrogate_and_a_kill() {
-    let place = Place::new("grow-surrogate");
-    let test = "fio_verifies_through_a_growth_with_a_surrogate_and_a_kill";
+    fio_verifies_through_a_growth_with_a_surrogate("grow-surrogate", &[], &[]);
+}
+
+/// The same, as the growth brings parity to a spare besides.
+#[test]
+fn fio_verifies_through_a_growth_with_a_surrogate_that_moves_parity() {
+    let moves = ["--moves", "parity-outsourced"];
+    fio_verifies_through_a_growth_with_a_surrogate("grow-surrogate-parity", &["p.img"], &moves);
+}
+
+fn fio_verifies_through_a_growth_with_a_surrogate(
+    test: &str,
+    spares: &[&'static str],
+    how: &[&'static str],
+) {
+    let place = Place::new(test);
     good(place.create(
         &OLD,
         &["--level", "raid4", "--surrogate", "s0,s1", "--no-slack"],
     ));
-    good(place.shell("truncate -s 64M e.img"));
+    good(place.shell("truncate -s 64M e.img p.img"));
     if !has(&place, test, &["fio", "nbdcopy"]) {
         return;
     }
-    let with = |members: &[&'static str]| [members, &["s0", "s1"]].concat();
+    let with = |members: &[&'static str]| [members, spares, &["s0", "s1"]].concat();
     let of_surrogate = |status: &Value, what: &str| number(&status["surrogate"]["overlay"][what]);
     let fio = Fio { place: &place };
-    let daemon = serve(&place, &["--rate", SLOW], &with(&OLD));
+    let daemon = serve(
+        &place,
+        &["--rate", SLOW],
+        &[&OLD[..], &["s0", "s1"]].concat(),
+    );
     fill(&place);
-    good(place.run(&["grow", "tank", "--add", "e.img", "--no-wait"]));
+    for spare in spares {
+        good(place.run(&["add", "tank", spare]));
+    }
+    let words = ["grow", "tank", "--add", "e.img", "--no-wait"];
+    good(place.run(&[&words, how].concat()));
     wait_until(&place, is_under_way);
     good(fio.run("--verify_state_save=1 --verify_fatal=1"));
     let found = status(&place);
@@ -422,7 +444,8 @@ fn fio_verifies_through_a_growth_with_a_surrogate_and_a_kill() {
     fio.verify(0);
     good(place.run(&["grow", "tank", "--rate", FAST]));
     wait_until(&place, |status| {
-        growth(status).is_none() && of_surrogate(status, "away_bytes") == 0
+        let tasks = status["tasks"].as_array().expect("a list");
+        tasks.is_empty() && of_surrogate(status, "away_bytes") == 0
     });
     fio.verify(0);
     let (before, now) = (place.bytes("all.raw"), content(&place, "now.raw"));

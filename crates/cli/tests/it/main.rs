@@ -6,6 +6,7 @@ mod code_cache;
 mod contract;
 mod daemon_death;
 mod grow;
+mod grow_parity;
 mod harness;
 mod lab;
 mod leases;

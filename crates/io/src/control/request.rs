@@ -44,9 +44,12 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
-    /// Take these devices in and grow by them: new ones, or spares. `dry_run` only tells what that would do.
+    /// Take these devices in and grow by them: new ones, or spares. `moves` names how, if not in the best
+    /// way. `dry_run` only tells what that would do.
     Grow {
         members: Vec<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        moves: Option<String>,
         #[serde(default)]
         force: bool,
         #[serde(default)]

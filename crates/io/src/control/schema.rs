@@ -128,6 +128,11 @@ view! {
         rate_max_bytes: Option<u64> = at_most(plan.pacing.rate_max),
         /// That a new member has to have.
         needs_bytes: u64 = plan.needs_bytes,
+        /// The member whose parity moves to a spare, and that spare, if it was asked for.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parity_from: Option<String> = None,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parity_to: Option<String> = None,
     }
 }
 
@@ -212,7 +217,7 @@ view! {
         rows_done: u64 = task.rows_done,
         rows_total: u64 = task.rows_total,
         /// Why it does not go though nobody paused it: `read-only`, `members` (some are missing that it
-        /// needs) or `another-task`. Empty if it goes.
+        /// needs), `growth` (which fills its target as it moves rows) or `another-task`. Empty if it goes.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         waits: String = waits.into(),
         /// Bytes of one member a second; none while that cannot be told yet.
@@ -403,6 +408,7 @@ fn wait_of(task: &TaskStatus, status: &Status) -> &'static str {
         _ if task.paused => "",
         true => "read-only",
         false if task.kind == TaskKind::Growth && status.state == ArrayState::Degraded => "members",
+        false if task.rides => "growth",
         false if !task.first => "another-task",
         false => "",
     }
@@ -532,6 +538,7 @@ mod tests {
                 slot: Some(1),
                 paused: false,
                 first: true,
+                rides: false,
                 rows_done: 5,
                 rows_total: 10,
                 moved: Some(Moved {

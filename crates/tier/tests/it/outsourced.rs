@@ -141,6 +141,74 @@ fn parity_needs_a_spare_of_its_own() {
     has_grown(&mut striped, after);
 }
 
+/// All other refusals of a growth stand, with nothing changed and no spare taken: a plan names parity's member only
+/// where one has all parity.
+#[test]
+fn parity_is_outsourced_only_where_the_array_may_grow_and_one_member_has_it() {
+    let refused = |array: &mut Array, why: &str| {
+        let outsourced = Command::Moves(Moves::ParityOutsourced);
+        array.command(outsourced).expect("taken");
+        let states = |array: &Array| (0..8).map(|one| state_of(array, one)).collect::<Vec<_>>();
+        let before = states(array);
+        let answer = array.command(Command::Grow { by: 1 });
+        let told = format!("{:?}", answer.expect_err(why));
+        assert!(told.contains(why), "{told}");
+        assert_eq!(states(array), before, "{why}");
+        assert!(array.engine.status().tasks.is_empty(), "{why}");
+        array.verify();
+    };
+    let plan = |array: &Array| array.engine.growth_plan(1);
+    let mut raid4 = full(plain(Level::Raid4, 3, 2));
+    assert_eq!(plan(&raid4).expect("can grow").parity, Some(Member(PARITY)));
+    let raid0 = full(plain(Level::Raid0, 3, 2));
+    assert_eq!(plan(&raid0).expect("can grow").parity, None);
+    let mut raid5 = full(plain(Level::Raid5(Default::default()), 3, 2));
+    assert_eq!(plan(&raid5).expect("can grow").parity, None);
+    refused(&mut raid5, "levels 5 and 6");
+    let mut mirror = full(plain(Level::Raid1, 2, 2));
+    refused(&mut mirror, "level 1 and 10");
+    refused(
+        &mut full(plain(Level::Raid4, 3, 2).lending(CHUNK)),
+        "leases",
+    );
+    for gone in 0..3 {
+        raid4.depart(gone);
+        raid4.run_tasks();
+    }
+    refused(&mut raid4, "degraded");
+}
+
+/// Status says of the surrogate disk's task that the growth fills it, as long as that goes.
+#[test]
+fn the_task_of_the_surrogate_disk_rides_on_the_growth() {
+    let (mut array, _) = half_moved(3);
+    let rides = |array: &Array| {
+        let status = array.engine.status();
+        let mut tasks = status.tasks.iter().map(|task| (task.kind, task.rides));
+        tasks.find(|(kind, _)| *kind == TaskKind::Replace)
+    };
+    assert_eq!(rides(&array), Some((TaskKind::Replace, true)));
+    array.order(Command::Moves(Moves::Best));
+    assert_eq!(rides(&array), Some((TaskKind::Replace, false)));
+}
+
+/// A member fails, and the only spare is the surrogate disk: parity's move ends, and the former parity member is the
+/// spare that the lost member is rebuilt on.
+#[test]
+fn the_former_parity_member_replaces_one_that_fails_half_way() {
+    for gone in [0, 1, NEW] {
+        let (mut array, after) = half_moved(3);
+        array.depart(gone);
+        array.run_tasks();
+        has_grown(&mut array, after);
+        assert_eq!(state_of(&array, SURROGATE), Some(MemberState::Active));
+        assert_eq!(state_of(&array, PARITY), Some(MemberState::Active));
+        array.consistent();
+        array.depart(SURROGATE);
+        array.verify();
+    }
+}
+
 /// Of rows that are moved, users' writes read parity on the surrogate disk only, and both disks get the new one: until
 /// the growth has ended, either is enough.
 #[test]

@@ -7,9 +7,16 @@ use crate::daemon::control::changes::Changes;
 use crate::daemon::control::members::{Newcomer, admit, checked, held};
 use crate::units::Size;
 use restripe_array::report::{GrowthPlan, MemberState, MemberStatus};
-use restripe_array::{Command, Member, SECTOR_BYTES};
+use restripe_array::{Command, Member, Moves, SECTOR_BYTES};
 use restripe_io::control::{GrowthView, Refusal, Reply};
 use restripe_io::member;
+
+/// A growth as it was asked for.
+pub(super) struct Asked<'a> {
+    pub(super) members: &'a [String],
+    pub(super) moves: Option<&'a str>,
+    pub(super) force: bool,
+}
 
 /// What an array is to grow by.
 struct Added<'a> {
@@ -21,47 +28,93 @@ struct Added<'a> {
 pub(super) fn grow(
     array: &ServedArray,
     changes: &Changes,
-    members: &[String],
-    force: bool,
+    asked: &Asked,
     dry_run: bool,
 ) -> Answered {
     let _changing = changes.begin_growth()?;
-    let by = u16::try_from(members.len()).unwrap_or(u16::MAX);
+    let by = u16::try_from(asked.members.len()).unwrap_or(u16::MAX);
+    let moves = moves_named(asked.moves)?;
     let plan = growth_plan(array, by)?;
     let (status, _) = array.look()?;
-    let view = GrowthView::new(&plan, &status);
-    let added = to_be_added(array, members, &plan, force)?;
+    let mut view = GrowthView::new(&plan, &status);
+    let added = to_be_added(array, asked, &plan)?;
+    if moves == Moves::ParityOutsourced {
+        let (from, to) = parity_moves(array, &plan, &added)?;
+        (view.parity_from, view.parity_to) = (Some(from), Some(to));
+    }
     if dry_run {
         return Ok(Reply::Growth(view));
     }
-    let taken = take_all_in(array, &added, force)?;
-    let grown = array.command(match plan.least_moves {
-        true => Command::Grow { by },
-        false => Command::Reshape { by },
-    });
+    let taken = take_all_in(array, &added, asked.force)?;
+    let grown = begin(array, &plan, moves, by);
     grown.map_err(|refusal| let_all_go(array, &taken, refusal))?;
-    let (from, to, size) = (view.slots, view.slots_after, Size(view.size_bytes_after));
-    let grows = format!("grows from {from} to {to} members, then {size}");
-    Ok(done(&format!(
-        "{grows}; name all {to} members at the next start"
-    )))
+    Ok(done(&begun(&view)))
 }
 
-fn to_be_added<'a>(
-    array: &ServedArray,
-    members: &'a [String],
-    plan: &GrowthPlan,
-    force: bool,
-) -> Said<Added<'a>> {
+fn begin(array: &ServedArray, plan: &GrowthPlan, moves: Moves, by: u16) -> Said {
+    if !plan.least_moves {
+        return array.command(Command::Reshape { by });
+    }
+    // Also the best way is named: the last growth may have gone another.
+    array.command(Command::Moves(moves))?;
+    array.command(Command::Grow { by })
+}
+
+fn begun(view: &GrowthView) -> String {
+    let (from, to, size) = (view.slots, view.slots_after, Size(view.size_bytes_after));
+    let grows = format!("grows from {from} to {to} members, then {size}");
+    match (&view.parity_from, &view.parity_to) {
+        (Some(old), Some(new)) => format!(
+            "{grows}; parity moves from {old} to {new}, and {old} becomes a spare; \
+             name all {} devices at the next start",
+            to + 1
+        ),
+        _ => format!("{grows}; name all {to} members at the next start"),
+    }
+}
+
+fn moves_named(name: Option<&str>) -> Said<Moves> {
+    let Some(name) = name else {
+        return Ok(Moves::Best);
+    };
+    let served = Moves::named(name).filter(|moves| Moves::SERVED.contains(moves));
+    served.ok_or_else(|| {
+        let names = Moves::SERVED.map(Moves::name).join(" or ");
+        Refusal::new(format!("a growth cannot move by '{name}'")).hint(format!("name {names}"))
+    })
+}
+
+/// The member that parity moves from, and the spare that it moves to: the last that the growth leaves. Any
+/// will do, since the former member has all parity until the end.
+fn parity_moves(array: &ServedArray, plan: &GrowthPlan, added: &Added) -> Said<(String, String)> {
+    let Some(parity) = plan.parity else {
+        let what = "parity-outsourced requires level 4, where one member has all parity";
+        return Err(Refusal::new(what).hint("grow without --moves"));
+    };
+    let (status, names) = array.look()?;
+    let members = status.members.iter();
+    let spares = members.filter(|member| member.state == MemberState::Spare);
+    let left = spares.map(|spare| spare.member);
+    let left = left.filter(|spare| !added.spares.contains(spare)).max();
+    let Some(spare) = left else {
+        let what = "no spare is left that parity could move to";
+        let hint = format!("add one first: restripe add {} DEVICE", status.set.name);
+        return Err(Refusal::new(what).hint(hint));
+    };
+    let named = |member| name_in(&names, member).to_string();
+    Ok((named(parity), named(spare)))
+}
+
+fn to_be_added<'a>(array: &ServedArray, asked: &Asked<'a>, plan: &GrowthPlan) -> Said<Added<'a>> {
     let mut added = Added {
         spares: Vec::new(),
         devices: Vec::new(),
     };
-    for path in members {
+    for path in asked.members {
         match spare_named(array, path)? {
             Some(spare) => added.spares.push(spare),
             None => {
-                could_be_taken_in(array, path, plan, force)?;
+                could_be_taken_in(array, path, plan, asked.force)?;
                 added.devices.push(path);
             }
         }
