@@ -128,6 +128,9 @@ impl Said {
 mod tests {
     use super::super::document::tests::lines;
     use super::*;
+    use crate::cache::grid;
+    use crate::experiment::claim::Printed;
+    use crate::experiment::scenario;
 
     #[test]
     fn what_is_written_is_read_again() {
@@ -151,6 +154,30 @@ mod tests {
             (Some("holds"), Some(3))
         );
         assert!(to_json(&lines()[3])["low"].is_null());
+    }
+
+    /// Claims that are kept as data are those of scenarios.
+    #[test]
+    fn what_is_kept_at_the_papers_sizes_is_what_scenarios_claim() {
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/data/papers-whole.json"
+        );
+        let text = std::fs::read_to_string(path).expect("kept");
+        Former::read(&text).expect("a run");
+        let file: File = serde_json::from_str(&text).expect("a run");
+        for claim in file.claims {
+            let said = |key: &str| claim[key].as_str().unwrap_or_default().to_string();
+            let name = said("scenario");
+            let known = scenario::named(&name).or_else(|| grid::named(&name));
+            let known = scenario::parse(known.expect(&name)).expect(&name);
+            let source = format!("{}, {}", said("paper"), said("place"));
+            let same = |line: &Printed| {
+                let place = line.what == said("what") && line.source == source;
+                place && line.headline && claim["printed"] == line.value
+            };
+            assert!(known.printed.iter().any(same), "{name} claims no {claim}");
+        }
     }
 
     #[test]
