@@ -264,6 +264,7 @@ pub(super) mod tests {
     use crate::experiment::judged::{Lack, judge};
     use crate::experiment::statistics::{Estimate, geometric};
     use crate::papers::former::written;
+    use crate::papers::inventory;
     use crate::report::Provenance;
 
     fn printed(at: &str, claim: &str, note: &str) -> Printed {
@@ -314,6 +315,24 @@ pub(super) mod tests {
             "3 claims: 1 holds, 1 one run (differs), 1 not run; 1 values shown"
         );
         assert_eq!(summary(&[]), "no claims");
+    }
+
+    /// `docs/papers.md` has every item of every paper, as it is described now.
+    #[test]
+    fn the_document_that_is_kept_has_every_item() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/papers.md");
+        let kept = std::fs::read_to_string(path).expect("kept");
+        let mut lacking = Vec::new();
+        for Inventory { paper, items, .. } in inventory::all().expect("sound") {
+            for item in &items {
+                let mut text = String::new();
+                describe(&mut text, item);
+                if !kept.contains(text.trim_end()) {
+                    lacking.push(format!("{paper}, {}", item.at));
+                }
+            }
+        }
+        assert!(lacking.is_empty(), "write it again: {lacking:?}");
     }
 
     #[test]
