@@ -34,8 +34,12 @@ pub fn serve(place: &Place, options: &[&str], members: &[&str]) -> Daemon {
 }
 
 pub fn growth(status: &Value) -> Option<&Value> {
+    task(status, "growth")
+}
+
+pub fn task<'a>(status: &'a Value, kind: &str) -> Option<&'a Value> {
     let tasks = status["tasks"].as_array().expect("a list");
-    tasks.iter().find(|task| task["kind"] == "growth")
+    tasks.iter().find(|task| task["kind"] == kind)
 }
 
 /// Some of it is moved, and some is not.

@@ -1,9 +1,13 @@
 //! Growth with McPod's outsourced parity: a spare takes the parity over while users write, through a kill, and with the
 //! loss of either disk. Refused where it cannot be, with every device as it was.
 
-use crate::grow::{FAST, GROWN, OLD, SLOW, fill, growth, is_under_way, of_level, raid4, serve};
+use crate::grow::{
+    FAST, GROWN, OLD, SLOW, fill, growth, is_under_way, of_level, raid4, serve, task,
+};
 use crate::harness::Place;
-use crate::harness::steps::{Fio, content, good, has, number, refused, status, wait_until};
+use crate::harness::steps::{
+    Fio, content, good, has, member_named, number, refused, status, wait_until,
+};
 use serde_json::Value;
 use std::thread;
 
@@ -22,13 +26,7 @@ fn with_spare(members: &[&'static str]) -> Vec<&'static str> {
 
 /// A device's state and slot.
 fn member<'a>(status: &'a Value, name: &str) -> (&'a str, Option<u64>) {
-    let members = status["members"].as_array().expect("a list");
-    let ends = |one: &&Value| {
-        one["path"]
-            .as_str()
-            .is_some_and(|path| path.ends_with(name))
-    };
-    let found = members.iter().find(ends).expect("it is listed");
+    let found = member_named(&status["members"], name).expect("it is listed");
     (
         found["state"].as_str().expect("a word"),
         found["slot"].as_u64(),
@@ -36,8 +34,7 @@ fn member<'a>(status: &'a Value, name: &str) -> (&'a str, Option<u64>) {
 }
 
 fn replace(status: &Value) -> Option<&Value> {
-    let tasks = status["tasks"].as_array().expect("a list");
-    tasks.iter().find(|task| task["kind"] == "replace")
+    task(status, "replace")
 }
 
 /// All of the array is as it was behind fio's blocks, and zeros follow; its redundancy, too.
@@ -155,7 +152,7 @@ fn either_parity_disk_may_be_lost_while_parity_moves() {
     }
 }
 
-/// With nobody to serve, and a dry run before that changes nothing.
+/// The growth runs without a daemon. A dry run comes first and changes nothing.
 #[test]
 fn parity_moves_in_an_array_that_is_not_served() {
     let place = raid4("grow-parity-offline");

@@ -5,7 +5,9 @@ use super::{
     with_buffer,
 };
 use crate::harness::Place;
-use crate::harness::steps::{good, has, read_pattern, refused, status, stop, wait_until};
+use crate::harness::steps::{
+    good, has, member_named, read_pattern, refused, status, stop, wait_until,
+};
 use serde_json::Value;
 
 /// What was flushed lies in the buffer alone when the daemon is killed, and is there at the next start; without the buffer, or with an
@@ -171,15 +173,8 @@ fn newest_version(member: &[u8]) -> usize {
 
 /// What a set of the array says of one of its members.
 fn state_of(members: &Value, name: &str) -> String {
-    let members = members.as_array().expect("members");
-    let path = |one: &&Value| {
-        one["path"]
-            .as_str()
-            .is_some_and(|path| path.ends_with(name))
-    };
-    let found = members.iter().find(path).map(|one| &one["state"]);
-    found.map_or("unknown".into(), |state| {
-        state.as_str().expect("a word").into()
+    member_named(members, name).map_or("unknown".into(), |found| {
+        found["state"].as_str().expect("a word").into()
     })
 }
 

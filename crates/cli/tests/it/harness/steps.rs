@@ -141,3 +141,12 @@ impl Fio<'_> {
         assert!(told.iter().all(missing), "{}", run.stderr);
     }
 }
+
+/// The member of a list of the status whose path ends with this.
+pub fn member_named<'a>(members: &'a Value, name: &str) -> Option<&'a Value> {
+    let ends = |member: &&Value| {
+        let path = member["path"].as_str();
+        path.is_some_and(|path| path.ends_with(name))
+    };
+    members.as_array().expect("a list").iter().find(ends)
+}

@@ -144,8 +144,8 @@ fn popular(place: &Place, program: &str) -> String {
 
 /// A document with the rows of its tables computed again, each by the mark before it. A mark names the scenario and
 /// options with which it is run, conditions for its rows, optionally a parameter whose values are compared, and the
-/// columns. A column with a star is
-/// repeated for each value of this parameter; a column with a % is a share. A mark may go over several lines.
+/// columns. A column with a star is repeated for each value of this parameter; a column with a % is a share. A mark
+/// may go over several lines.
 ///
 /// `<!-- table width with --set workload.load=0.5 where write_share=0.2: members rebuild_s -->`
 ///
