@@ -92,8 +92,8 @@ impl Case {
         members.iter().all(|one| one.state == MemberState::Active)
     }
 
-    /// What is left once power has gone so many steps after the next flush was asked for; and whether
-    /// nothing was left to be done.
+    /// Asks for a flush, and cuts power after this many steps. Returns what the disks have then, and whether
+    /// all work had ended before.
     fn crashed_after(&self, steps: u64) -> (Rest, bool) {
         let mut start = self.begin();
         ask_for(&mut start, 4);
@@ -176,7 +176,7 @@ fn a_member_that_was_flushed_serves_without_the_one_before() {
     }
 }
 
-/// Who accepts the loss is told of it, and has what the log has.
+/// A start that accepts the loss reports it, and serves what the log has.
 #[test]
 fn what_a_stale_member_lacks_is_given_up_only_on_request() {
     let accepting = StartMode {
