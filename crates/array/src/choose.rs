@@ -438,7 +438,7 @@ fn gather(
             None => choice.missing.push(index),
             Some(claim) if matches!(entry.role, MemberRole::Failed { .. }) => {
                 choice.stale.push(claim.member);
-                if entry.is_outdated(claim.superblock.sequence) {
+                if !is_as_it_left(claim.superblock, entry) {
                     choice.strayed.push(claim.member);
                 }
             }
@@ -457,6 +457,19 @@ fn gather(
     let foreign = candidates.iter().enumerate().filter(unknown);
     choice.foreign = foreign.map(|(_, one)| one.member).collect();
     choice
+}
+
+/// Whether a device may be a member as that left, so that it lacks no more than the intent map has of it:
+/// it has the version under which that left, as far as a crash lets it, and was current in it. A copy of a
+/// member that was still being filled lacks what was filled since.
+fn is_as_it_left(theirs: &Superblock, entry: &MemberEntry) -> bool {
+    let is_it = theirs.member == entry.uuid && is_current(theirs);
+    is_it && !entry.is_outdated(theirs.sequence)
+}
+
+/// The same of a device that a running array takes back, by its newest superblock.
+pub(crate) fn returns_as_it_left(theirs: Option<&Superblock>, entry: &MemberEntry) -> bool {
+    theirs.is_some_and(|theirs| is_as_it_left(theirs, entry))
 }
 
 /// An old copy of a member that is put in the place of the member: a version is on all that are in service before the
@@ -740,6 +753,25 @@ mod tests {
             assert_eq!(choice.outdated, [2]);
             assert!(choice.lagging.is_empty());
         }
+    }
+
+    /// It was being filled in the version before the one under which it left: nothing says how far.
+    #[test]
+    fn a_copy_of_a_member_that_was_being_filled_is_filled_in_full() {
+        let mut played = Played::raid5(4);
+        played.fail(2);
+        played.superblock.members[2].role = MemberRole::Rebuilding;
+        played.write(&[0, 1, 2, 3]);
+        let copy = played.copies[2].clone();
+        played.activate(2);
+        played.write(&[0, 1, 2, 3]);
+        played.superblock.fail(2, true);
+        played.write(&[0, 1, 3]);
+        let choice = played.choose(&[0, 1, 2, 3]).unwrap();
+        assert_eq!((choice.stale, choice.strayed), (vec![Member(2)], vec![]));
+        played.copies[2] = copy;
+        let choice = played.choose(&[0, 1, 2, 3]).unwrap();
+        assert_eq!(choice.strayed, [Member(2)]);
     }
 
     #[test]

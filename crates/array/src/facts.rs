@@ -108,6 +108,8 @@ pub(crate) enum Waiter {
     Checkpoint,
     /// The lazy clearing of intent bits.
     Intent,
+    /// A version of the superblock that covers what was written lately.
+    Version,
     /// What a start found, and what its recovery wrote.
     Start,
     /// A member that was added.
@@ -156,12 +158,14 @@ pub(crate) enum Wake {
     Task,
     Lazy,
     Heat,
+    /// A version of the superblock, for what was written lately.
+    Version,
     /// Members without space are judged.
     Full,
     /// Superblocks are looked at, for their owner.
     Owner,
 }
-const WAKES: usize = 6;
+const WAKES: usize = 7;
 
 pub const NEVER: Nanos = Nanos(u64::MAX);
 

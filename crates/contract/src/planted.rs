@@ -106,6 +106,8 @@ pub enum Bug {
     StopWritesOnce,
     /// A device is taken in whatever history of the array it has.
     NewerOverwritten,
+    /// A member that leaves is not owed what a copy of it may lack that has the same superblock.
+    CopyNotOwed,
 }
 
 impl Bug {
@@ -169,6 +171,7 @@ impl Bug {
         Bug::FormerHostHeard,
     ];
 
-    /// Bugs that sweeps of the simulator find (`sim/tests/it/stale.rs`, `sim/tests/it/returns.rs`).
-    pub const OF_SWEEPS: [Bug; 2] = [Bug::StopWritesOnce, Bug::NewerOverwritten];
+    /// Bugs that sweeps of the simulator find (`sim/tests/it/stale.rs`, `sim/tests/it/returns.rs`,
+    /// `sim/tests/it/copies.rs`).
+    pub const OF_SWEEPS: [Bug; 3] = [Bug::StopWritesOnce, Bug::NewerOverwritten, Bug::CopyNotOwed];
 }

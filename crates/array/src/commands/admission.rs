@@ -17,7 +17,7 @@
 //! | reading again | it is the same                           | as from reading |
 
 use super::{Admission, Commands, PLACES, Twin};
-use crate::choose::{Candidate, admit, copies_of, newest_of};
+use crate::choose::{Candidate, admit, copies_of, newest_of, returns_as_it_left};
 use crate::contract::{Bug, Command, CommandError, CommandTag, DeviceIo, IoError};
 use crate::members::device::{Device, Health};
 use crate::members::ops::Owner;
@@ -126,8 +126,20 @@ impl Commands {
             _ => admit(&self.superblock, &candidate),
         };
         match verdict {
-            Ok(()) => self.carry_out(admission.tag, admission.command),
+            Ok(()) => {
+                self.doubt_return(member, newest);
+                self.carry_out(admission.tag, admission.command)
+            }
             Err(error) => self.answer(admission.tag, Err(error)),
+        }
+    }
+
+    /// A member that failed comes back: what it holds counts only if it is as it left.
+    fn doubt_return(&mut self, member: Member, newest: Option<&Superblock>) {
+        let entry = self.devices[usize::from(member.0)].entry;
+        let line = entry.map(|entry| &self.superblock.members[usize::from(entry)]);
+        if line.is_some_and(|line| !returns_as_it_left(newest, line)) {
+            self.rebuild_in_full(member);
         }
     }
 

@@ -19,6 +19,7 @@
 //! succeeds.
 
 mod checkpoint;
+mod covering;
 pub(crate) mod parity_log;
 mod primary_first;
 
@@ -118,9 +119,8 @@ impl Durability {
 
     pub(crate) fn intent_release(&mut self, row: Row) {
         let region = self.intent_region(row) as usize;
-        let users = &mut self.below.intent_users[region];
-        users.writes -= 1;
-        users.finished_at = self.flusher.begun;
+        self.below.intent_users[region].writes -= 1;
+        self.region_written(region);
         let dirty = self.intent.get(self.dirty_bit(region as u64));
         let owed = self.complete() && self.intent.get(self.owed_bit(region as u64));
         if (dirty || owed) && !self.all_dirty && self.wake[Wake::Lazy as usize] == NEVER {

@@ -190,6 +190,9 @@ impl Instance {
         if due[Wake::Heat as usize] {
             self.heat_timer();
         }
+        if due[Wake::Version as usize] {
+            self.version_timer();
+        }
         self.turn();
     }
 
@@ -205,7 +208,10 @@ impl Instance {
             self.keep_nothing();
             return self.attend();
         }
-        if !self.replaying() && self.writer.is_due() {
+        // What a member is owed is durable before the record that it left: a crash between the two leaves it
+        // current.
+        let owed = !self.owing || !self.intent.dirty();
+        if !self.replaying() && owed && self.writer.is_due() {
             let log_floor = self.logs.floor();
             self.write_superblocks(log_floor);
             self.attend();
@@ -529,6 +535,7 @@ impl Instance {
         match waiter {
             Waiter::Request(request) => self.request_part_done(request, Ok(())),
             Waiter::Log | Waiter::Intent | Waiter::Join => {}
+            Waiter::Version => self.write_covering_version(),
             Waiter::Checkpoint => self.checkpoint_flushed(flush),
             Waiter::Start => self.start_flushed(),
             Waiter::Stop => self.stop_flushed(),

@@ -36,6 +36,14 @@ impl Metadata {
         self.unguarded() || self.intent.get(self.dirty_bit(region))
     }
 
+    /// Whether a device that has one of the last two versions of the superblock may lack what was written
+    /// in a region ([`super::recent`]).
+    pub(crate) fn written_lately(&self, region: u64) -> bool {
+        let users = self.intent_users[region as usize];
+        let recent = self.recent.may_lack(users.finished_at);
+        users.writes > 0 || recent && !self.planted(Bug::CopyNotOwed)
+    }
+
     /// Announces a write to a row; true once every announcement that it needs is durable.
     pub(crate) fn intent_ready(&mut self, row: Row) -> bool {
         if self.layout.tolerance() == 0 {
@@ -106,6 +114,7 @@ impl Metadata {
     /// A flush ended: regions without writers are the same on all current members; with nobody missing,
     /// nothing is owed there.
     pub(crate) fn intent_flushed(&mut self, ended: u64) {
+        self.recent.flush_ended(ended);
         if self.starts() || !self.intent.any() || self.all_dirty {
             return;
         }

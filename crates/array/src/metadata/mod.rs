@@ -7,6 +7,7 @@
 pub(crate) mod heat_pages;
 pub(crate) mod intent;
 pub(crate) mod maps;
+pub(crate) mod recent;
 mod redirected;
 pub(crate) mod suspects;
 pub(crate) mod writer;
@@ -23,6 +24,7 @@ use crate::units::{Member, PAGE_BYTES, PAGE_SECTORS, Row, SECTOR_BYTES, Slot};
 use alloc::vec::Vec;
 use heat_pages::{HeatPages, WRITES_APART, WRITING_MAX};
 use maps::{BitMap, LostMap};
+use recent::Recent;
 use restripe_format::meta::MetaError;
 use restripe_format::meta::leases::Parcel;
 use restripe_format::meta::rules::check_found;
@@ -46,6 +48,7 @@ pub struct Metadata {
     pub(crate) heat_pages: HeatPages,
     /// What a failed member lacks is not on record yet.
     pub(crate) owing: bool,
+    pub(crate) recent: Recent,
 }
 
 floor!(Metadata, Members);
@@ -64,6 +67,7 @@ impl Metadata {
             heat: Heat::default(),
             heat_pages: HeatPages::default(),
             owing: false,
+            recent: Recent::default(),
             below: Members::new(config, share),
         }
     }

@@ -117,6 +117,7 @@ impl Metadata {
     pub(crate) fn write_superblocks(&mut self, log_floor: u64) {
         self.tasks_to_superblock();
         self.superblock.sequence += 1;
+        self.recent.version_begun();
         self.superblock.log_floor = log_floor;
         self.writer.in_flight = self.writer.wanted;
         let lent = &mut self.writer.lent_in_flight;

@@ -200,7 +200,8 @@ impl Safety {
         }
     }
 
-    /// A member is gone from now on: it may lack every row whose last writes were not flushed.
+    /// A member is gone from now on: it may lack every row whose last writes were not flushed. And a copy
+    /// of it may come back in its place, and lack what was written lately ([`crate::metadata::recent`]).
     pub(crate) fn owe_unflushed_rows(&mut self) {
         if self.layout.tolerance() == 0 {
             return;
@@ -215,8 +216,7 @@ impl Safety {
             self.owe_rows(row, row);
         }
         for region in 0..self.regions() {
-            let writing = self.intent_users[region as usize].writes > 0;
-            if writing || self.in_doubt(region) {
+            if self.written_lately(region) || self.in_doubt(region) {
                 self.owe_region(region);
             }
         }

@@ -180,10 +180,13 @@ impl Rows {
         slice.live = false;
         let (size, reserved, row) = (slice.size, slice.reserved, slice.row);
         let intent_held = core::mem::take(&mut slice.intent_held);
+        let rewrites = slice.kind.rewrites() || !slice.zeroed.is_empty();
         self.buffers.unreserve(size, reserved);
         self.slices.dequeue(id);
         if intent_held {
             self.intent_release(row);
+        } else if rewrites {
+            self.row_rewritten(row);
         }
         self.cache_repair_ends(id);
     }

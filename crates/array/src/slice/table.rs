@@ -219,6 +219,12 @@ impl Kind {
         )
     }
 
+    /// Whether it may leave other bytes on members that serve, and announces no write.
+    pub(super) fn rewrites(self) -> bool {
+        use Kind::{Move, Replay, Reshape, Resync};
+        matches!(self, Move | Reshape(_) | Resync { .. } | Replay(_))
+    }
+
     /// For coverage: the kind without its data.
     pub(crate) fn index(self) -> usize {
         match self {

@@ -74,9 +74,6 @@ pub fn put_back(run: &mut Run, copy: Option<Copy>) {
     if disk.faults.doomed() || uuid_of(disk.live()) != uuid_of(&image) || !spares(run, index) {
         return;
     }
-    if passes_for_failed(run, index, &image) {
-        return;
-    }
     run.base
         .say(|| format!("  an old copy of {member:?} is put back"));
     run.base.count(COPIES_BACK, 1);
@@ -91,23 +88,6 @@ fn spares(run: &Run, index: usize) -> bool {
     let left = Atlas::of(others().map(|(_, disk)| disk));
     let newest = super::ends::newest(run.disks.iter()).0;
     left.is_some_and(|atlas| atlas.whole(None) && atlas.superblock().generation >= newest)
-}
-
-/// Whether the copy has the version of the superblock under which its member failed. Then it is taken for
-/// the member, and only what was written since the failure is rebuilt: a known fault, in
-/// docs/reference/known-faults.md.
-fn passes_for_failed(run: &Run, index: usize, image: &Image) -> bool {
-    let others = (run.disks.iter().enumerate()).filter(|(other, _)| *other != index);
-    let atlas = Atlas::of(others.map(|(_, disk)| disk));
-    let (Some(atlas), Some(copy)) = (atlas, superblock_of(image)) else {
-        return false;
-    };
-    let mut entries = atlas.superblock().members.iter();
-    let entry = entries.find(|entry| entry.uuid == copy.member);
-    entry.is_some_and(|entry| {
-        let in_part = matches!(entry.role, MemberRole::Failed { partial: true, .. });
-        in_part && !entry.is_outdated(copy.sequence)
-    })
 }
 
 /// Whether a copy that was put back is not on record as one yet.

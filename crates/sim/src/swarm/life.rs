@@ -20,9 +20,10 @@ use crate::session::{News, PATIENCE, Session};
 use crate::workload::Ask;
 use crate::world::WorldConfig;
 use restripe_array::layout::Layout;
+use restripe_array::meta::ArrayOwner;
 use restripe_array::{
     Command, CommandError, CommandTag, Fact, FailCause, Halt, IoError, Member, Nanos, StartMode,
-    TaskKind, TaskOutcome,
+    TaskKind, TaskOutcome, Uuid,
 };
 use restripe_tier::{Config, Engine};
 
@@ -38,6 +39,18 @@ pub const UNPLUGGED: &str = "unplugged, and whole again";
 pub const STARTS_WITHOUT_SPACE: &str = "starts without space";
 /// Counted: blocks that reads found in the read cache.
 pub const BLOCKS_CACHED: &str = "blocks from the read cache";
+
+/// The daemon of an array whose members are locked: always the same one, started again.
+const OWNER: ArrayOwner = ArrayOwner {
+    run: Uuid([0xda; 16]),
+    host: Uuid([0xdb; 16]),
+    started: 1,
+    process: 2,
+    namespace: 3,
+    interval_ms: 0,
+};
+/// Its users rest for 60 times as long, so that versions are written meanwhile.
+const OWNED_RESTS: u64 = 60;
 
 /// A life with a plot goes on for so many steps at least.
 const STEPS_OF_PLOT: u64 = 2000;
@@ -293,7 +306,10 @@ impl Run {
 
     /// Starts the array. `None` when it serves.
     pub fn start(&mut self, life: &mut Life) -> Option<End> {
-        let mut mode = StartMode::default();
+        let mut mode = StartMode {
+            owner: self.plan.owned.then_some(OWNER),
+            ..StartMode::default()
+        };
         for _ in 0..3 {
             let tag = life.session.command(Command::Start(mode));
             let error = match self.answer(life, tag) {
@@ -386,7 +402,8 @@ impl Run {
     /// The users do nothing for a while.
     fn rest(&mut self, life: &mut Life) {
         let most = *self.base.rng.pick(&[10_000, 10_000_000, 3_000_000_000]);
-        let delay = Nanos(self.base.rng.below(most));
+        let times = if self.plan.owned { OWNED_RESTS } else { 1 };
+        let delay = Nanos(self.base.rng.below(most) * times);
         life.session.mark_in(delay, 0);
         life.resting = true;
     }

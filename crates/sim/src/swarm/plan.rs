@@ -134,12 +134,17 @@ pub struct Plan {
     pub reshapes: bool,
     /// Parity goes to a surrogate disk meanwhile.
     pub outsources: bool,
+    /// Runs record themselves, as daemons do, and so write versions of the superblock that cover what was
+    /// written. Users rest for longer.
+    pub owned: bool,
 }
 
 /// The stream that the cache is drawn from.
 const CACHED: u64 = 0xcac4e;
 /// And that of what is learned of reads.
 const HEAT: u64 = 0x4ea7;
+/// And that of whether runs record themselves: one array in eight.
+const OWNED: u64 = 0x0e0d;
 /// And that of how many rows there are.
 const MANY_ROWS: u64 = 0x2035;
 /// And that of whether slots are grouped, and how.
@@ -153,6 +158,7 @@ impl Plan {
     pub fn draw(rng: &mut Rng, options: &Options) -> Plan {
         let cached = cached(&mut rng.clone().fork(CACHED));
         let heat = heat(&mut rng.clone().fork(HEAT));
+        let owned = rng.clone().fork(OWNED).chance(1, 8);
         let shape = shape(rng, options.family);
         let (spec, creation) = spec(rng, options, shape);
         let data = creation.superblock.region(RegionKind::Data);
@@ -163,6 +169,7 @@ impl Plan {
             grows: options.family.is_some_and(grows),
             reshapes: options.family.is_some_and(reshapes),
             outsources: options.family == Some(Family::Outsources4),
+            owned,
             limits: limits(
                 rng,
                 cells(&spec, options),

@@ -88,7 +88,9 @@ fn expected(bug: Bug) -> (Option<Family>, &'static [Invariant]) {
                 AckedWriteLost,
             ],
         ),
-        Bug::StopWritesOnce | Bug::NewerOverwritten => unreachable!("a sweep finds {bug:?}"),
+        Bug::StopWritesOnce | Bug::NewerOverwritten | Bug::CopyNotOwed => {
+            unreachable!("a sweep finds {bug:?}")
+        }
         Bug::PlaceTakenEarly
         | Bug::PlaceTakenInUse
         | Bug::FormerHostHeard
