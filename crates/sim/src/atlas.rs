@@ -168,11 +168,18 @@ impl<'a> Atlas<'a> {
 
     /// The cells that are part of a row; of one in which nothing is written, all there will be.
     pub fn row(&self, row: Row) -> RowMap {
-        let written = self.generations(row);
-        let generations = match written {
-            0 => self.layout.generations(),
-            some => some,
-        };
+        match self.generations(row) {
+            0 => self.full_row(row),
+            some => self.row_with(row, some),
+        }
+    }
+
+    /// All cells that there will be.
+    fn full_row(&self, row: Row) -> RowMap {
+        self.row_with(row, self.layout.generations())
+    }
+
+    fn row_with(&self, row: Row, generations: u8) -> RowMap {
         let is_in = |(first, count): &(u64, u64)| (*first..first + count).contains(&row.0);
         let moved = self.moved.as_ref();
         match moved.is_none_or(|moved| moved.iter().any(is_in)) {
@@ -282,6 +289,25 @@ impl<'a> Atlas<'a> {
         if place.data >= map.data {
             return true;
         }
+        available.contains(place.data) || map.recover(place.data, available).is_some()
+    }
+
+    /// Whether a sector of the array can be had now, and still can when its cell has become part of its row.
+    /// The first write puts zeros into new cells on the disks that are here, which mends what cannot be read
+    /// there. Of a new cell on any other disk, only the row's code records that it is zeros.
+    pub(crate) fn stays_readable(&self, lba: u64) -> bool {
+        let place = self.layout.place(lba);
+        let now = self.row(place.row).data;
+        if place.data < now {
+            return self.readable(lba);
+        }
+        let map = self.full_row(place.row);
+        let here = |cell: &u8| {
+            let slot = map.cells[usize::from(*cell)].slot;
+            self.spot_of(slot.0, place.row).is_some()
+        };
+        let zeroed = (now..map.data).filter(here);
+        let available = zeroed.fold(self.available(&map, place.offset), CellSet::with);
         available.contains(place.data) || map.recover(place.data, available).is_some()
     }
 

@@ -71,7 +71,8 @@ pub fn inject(run: &mut Run, life: &mut Life) -> Option<End> {
     let count = lost.len() as u64;
     run.base.count("blocks ruined", count);
     let block = faults::block_sectors(run);
-    // What was never written reads as zeros, but no longer once its extent has become real.
+    // What was never written reads as zeros, but no longer once its extent has become real, or its generation
+    // of cells in that.
     for lba in gone.iter().flat_map(|first| *first..first + block) {
         life.session.oracle.allow_loss(lba);
     }
@@ -223,13 +224,17 @@ fn written_row(run: &mut Run, life: &Life) -> Row {
 
 // ------------------------------------------------------------------------------------------------ telling
 
-/// Blocks that no member and no code gives any more.
+/// Blocks that no member and no code gives any more, or will not once their cells are part of their rows.
 fn unreadable_blocks(run: &Run, life: &Life) -> BTreeSet<u64> {
     let block = faults::block_sectors(run) as usize;
     let blocks = (0..life.session.oracle.sectors()).step_by(block);
     let atlas = Atlas::active(&life.session.world);
-    let readable = |lba: &u64| atlas.as_ref().is_some_and(|atlas| atlas.readable(*lba));
-    blocks.filter(|lba| !readable(lba)).collect()
+    let stays = |lba: &u64| {
+        atlas
+            .as_ref()
+            .is_some_and(|atlas| atlas.stays_readable(*lba))
+    };
+    blocks.filter(|lba| !stays(lba)).collect()
 }
 
 /// Those of them that are not zeros for want of a first write.
@@ -341,10 +346,10 @@ fn forget_lost(run: &mut Run, lba: u64, sectors: u64) {
     }
 }
 
-/// Sectors that no member and no code gives any more.
+/// Sectors that no member and no code gives any more, or will not once their cells are part of their rows.
 pub fn unreadable_sectors(world: &World<Engine>) -> Vec<u64> {
     Atlas::active(world).map_or(Vec::new(), |atlas| {
         let sectors = 0..atlas.layout().size_sectors();
-        sectors.filter(|lba| !atlas.readable(*lba)).collect()
+        sectors.filter(|lba| !atlas.stays_readable(*lba)).collect()
     })
 }
