@@ -10,7 +10,7 @@ use crate::image::Image;
 use crate::oracle::Oracle;
 use crate::world::{World, active, members_in};
 use restripe_array::layout::{CellSet, Layout, RowMap};
-use restripe_array::meta::{MemberRole, Superblock, TaskRecord, WriteHole};
+use restripe_array::meta::{MemberEntry, MemberRole, Superblock, TaskRecord, WriteHole};
 use restripe_array::report::MemberState;
 use restripe_array::{Member, Row, Slot, TaskKind, Uuid};
 use restripe_tier::Engine;
@@ -37,6 +37,8 @@ pub struct Atlas<'a> {
     slots: Vec<Vec<Option<Spot<'a>>>>,
     /// While it grows: the rows that are moved durably.
     moved: Option<Vec<(u64, u64)>>,
+    /// A member is not here that was being filled.
+    filling_gone: bool,
 }
 
 impl<'a> Atlas<'a> {
@@ -90,6 +92,7 @@ impl<'a> Atlas<'a> {
         Some(Atlas {
             layout,
             slots,
+            filling_gone: filling_gone(&found, &superblock),
             superblock,
             moved,
         })
@@ -338,8 +341,10 @@ impl<'a> Atlas<'a> {
         if self.superblock.resync_pending {
             return oracle.allow_all_losses();
         }
-        // A write that begins in a row short of a cell goes in two logged steps: it costs nothing.
-        if !dirty && !latent && !lost_lately && self.gone() == 0 {
+        // A write that begins in a row short of a cell goes in two logged steps: it costs nothing. A row that a
+        // member had been filled in was not short.
+        let gone = self.gone() > 0 || self.filling_gone;
+        if !dirty && !latent && !lost_lately && !gone {
             return;
         }
         let open: Vec<u64> = (0..oracle.sectors())
@@ -347,6 +352,13 @@ impl<'a> Atlas<'a> {
             .collect();
         open.into_iter().for_each(|lba| oracle.allow_loss(lba));
     }
+}
+
+fn filling_gone(found: &[(&Disk, Superblock)], superblock: &Superblock) -> bool {
+    let here = |uuid| found.iter().any(|(_, own)| own.member == uuid);
+    let filling = |entry: &&MemberEntry| entry.role == MemberRole::Rebuilding;
+    let mut filled = superblock.members.iter().filter(filling);
+    filled.any(|entry| !here(entry.uuid))
 }
 
 fn current(superblock: &Superblock, slot: u16, partition: u16) -> Option<Uuid> {
@@ -389,6 +401,20 @@ mod tests {
         let size = atlas.layout().size_sectors();
         let readable = (0..size).filter(|lba| atlas.readable(*lba)).count() as u64;
         assert!(!atlas.whole(None) && readable > 0 && readable < size);
+    }
+
+    /// What was written in rows that it had been filled with went in one step: a crash may cost it.
+    #[test]
+    fn a_member_that_was_being_filled_is_missed() {
+        let disks = disks(&Spec::small(Level::Raid5(Rotation::default()), 4));
+        let with = |disk| Some((disk, superblock_of(Disk::live(disk))?));
+        let found: Vec<(&Disk, Superblock)> = disks[1..].iter().filter_map(with).collect();
+        let mut superblock = found[0].1.clone();
+        assert!(!filling_gone(&found, &superblock), "a failed one was not");
+        superblock.members[1].role = MemberRole::Rebuilding;
+        assert!(!filling_gone(&found, &superblock), "it is here");
+        superblock.members[0].role = MemberRole::Rebuilding;
+        assert!(filling_gone(&found, &superblock));
     }
 
     #[test]

@@ -61,6 +61,8 @@ pub struct Session<M> {
     pub full: BTreeSet<Member>,
     /// The array writes nothing any more, and promises nothing.
     pub halted: Option<Halt>,
+    /// It has stopped.
+    stopped: bool,
     asked_before_halt: u64,
     /// Something may have been under way when it halted.
     cut_short: bool,
@@ -91,6 +93,7 @@ impl<M: Machine> Session<M> {
             space_is_short: false,
             full: BTreeSet::new(),
             halted: None,
+            stopped: false,
             asked_before_halt: 0,
             cut_short: false,
             refused: 0,
@@ -283,7 +286,11 @@ impl<M: Machine> Session<M> {
                         self.halted = None;
                         self.cut_short = false;
                     }
-                    if let Fact::Halted(why) = fact {
+                    self.stopped |= fact == Fact::Stopped;
+                    // A member that goes after the stop is no fault of it.
+                    if let Fact::Halted(why) = fact
+                        && !self.stopped
+                    {
                         self.halted = Some(why);
                         self.asked_before_halt = self.next_tag;
                         let writes = |open: &Open| matches!(open.what, Asked::Write(_));
