@@ -87,7 +87,8 @@ impl Instance {
             full: device.full,
             read_errors: line
                 .map_or(0, |line| line.read_errors)
-                .saturating_add(device.check_errors),
+                .saturating_add(device.check_errors)
+                .saturating_add(device.lost_errors),
             spent: device.spent,
         }
     }

@@ -97,6 +97,8 @@ pub(crate) struct Device {
     pub(crate) spent: Spent,
     /// Media errors that the last check met.
     pub(crate) check_errors: u32,
+    /// Reads of what nothing can recover that have erred in this run. They never fail it.
+    pub(crate) lost_errors: u32,
     /// When it last completed anything.
     pub(crate) progress: Nanos,
     /// The next command that takes it in may overwrite what it carries.
@@ -120,6 +122,7 @@ impl Device {
             rests_until: Nanos::ZERO,
             spent: Spent::default(),
             check_errors: 0,
+            lost_errors: 0,
             progress: Nanos(0),
             overwrite: false,
             left_under: 0,

@@ -100,6 +100,7 @@ impl Rows {
         slice.copies = Copies::All;
         slice.outsourced = None;
         (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
+        slice.counted = CellSet::EMPTY;
         slice.scrubbed = Scrubbed::Compared;
         slice.findings.clear();
         (slice.error, slice.record) = (None, None);

@@ -328,6 +328,8 @@ pub(crate) struct Slice {
     pub(crate) skipped: bool,
     /// Done again block by block, after something could not be read.
     pub(super) narrowed: bool,
+    /// Cells whose medium erred, as read errors that count against their members.
+    pub(super) counted: CellSet,
     /// Of a scrub: `bad` has a cell that could be read, and is wrong.
     pub(crate) left_out: bool,
     /// What a scrub found in its row.

@@ -31,7 +31,7 @@ fn suites(name: &str, full: u64, deep: u64, fresh: u64) -> Vec<Suite<Outcome>> {
         .collect()
 }
 
-const WENT_WRONG: [(Option<Family>, u64); 15] = [
+const WENT_WRONG: [(Option<Family>, u64); 17] = [
     // A record that was on one of its two logs only told a RAID-6 its parity, as two of the row's cells could not be read.
     (None, 23_098),
     // A member that failed with chunks in its cache that a growth had moved to it was not owed them.
@@ -61,6 +61,10 @@ const WENT_WRONG: [(Option<Family>, u64); 15] = [
     (Some(Family::Reshape0), 706_391_642_892_083_397),
     // The simulator forbade the loss of zeros that a first write had bound to a code which could not be read any more.
     (Some(Family::Grows4), 52_002_745),
+    // A sector that nothing recovers was read until its member failed, which took what else that had alone.
+    (Some(Family::Grows4), 761_302_213),
+    // The simulator held members that went after a stop against that.
+    (Some(Family::Reshape4), 770_004_512),
 ];
 
 #[test]

@@ -156,6 +156,27 @@ fn too_many_read_errors_fail_the_member() {
     array.verify();
 }
 
+/// Nor does it by the first error that can be mended. What the array has only there would go with it.
+#[test]
+fn what_is_lost_never_fails_its_member_however_often_it_is_read() {
+    let mut array = raid5(4).start();
+    array.written(0, 96).expect("written");
+    let start = array.data_start();
+    for member in [0, 1] {
+        array.spoil(member, start + 5, 1);
+    }
+    for _ in 0..50 {
+        let lost = array.read(5, 1).expect_err("nothing has it");
+        assert!(matches!(lost, RequestError::Lost { lba: 5, .. }));
+    }
+    array.spoil(0, start + 2, 1);
+    array.read(2, 1).expect("redundancy answers");
+    array.run();
+    assert!(!array.failed(0) && !array.failed(1));
+    let line = &array.engine.status().members[0];
+    assert!(line.read_errors > 50, "an operator sees them all");
+}
+
 #[test]
 fn an_indispensable_member_is_kept_whatever_it_errs() {
     let mut array = raid5(3).start();
