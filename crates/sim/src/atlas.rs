@@ -341,8 +341,8 @@ impl<'a> Atlas<'a> {
         if self.superblock.resync_pending {
             return oracle.allow_all_losses();
         }
-        // A write that begins in a row short of a cell goes in two logged steps: it costs nothing. A row that a
-        // member had been filled in was not short.
+        // A write that begins in a row short of a cell goes in two logged steps: it costs nothing. A row that
+        // a member had been filled in was not short.
         let gone = self.gone() > 0 || self.filling_gone;
         if !dirty && !latent && !lost_lately && !gone {
             return;
