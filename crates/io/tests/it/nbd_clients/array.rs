@@ -1,6 +1,6 @@
 //! Arrays on image files or remote members, served by the real reactor.
 
-use crate::nbd_clients::tools::{Folder, Target};
+use crate::nbd_clients::tools::{Folder, PATIENCE, Target};
 use restripe_array::cache::Rule;
 use restripe_array::layout::Level;
 use restripe_array::meta::{Content, CreateOptions, Creation, create};
@@ -18,15 +18,12 @@ use std::fs::File;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 const CHUNK_SECTORS: u32 = 128;
 const MEMBER_BYTES: u64 = 12 << 20;
-/// The longest that a test waits for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Longer than anything takes here.
-pub const IO_TIMEOUT: Nanos = Nanos::from_secs(20);
+/// Longer than a device operation takes here, on a machine that has much else to do.
+pub const IO_TIMEOUT: Nanos = Nanos::from_secs(180);
 
 /// Members in the page cache: what is tested here is not the disks.
 const OPEN: OpenOptions = OpenOptions {
@@ -34,7 +31,7 @@ const OPEN: OpenOptions = OpenOptions {
     read_only: false,
     exclusive: true,
     file_block: 512,
-    patience: Duration::from_secs(2),
+    patience: PATIENCE,
     power: None,
 };
 

@@ -1,10 +1,9 @@
 //! What each program is asked to do with an export, and what must come of it. The same for every export: one in
 //! memory, or an array whatever its health.
 
-use crate::nbd_clients::tools::{Folder, Target, installed, succeed};
+use crate::nbd_clients::tools::{Folder, Target, bounded, installed, succeed};
 use crate::nbd_protocol::world::Random;
 use std::fs;
-use std::process::Command;
 
 pub type Check = fn(&Target);
 
@@ -133,8 +132,8 @@ pub fn verified_load(target: &Target, rounds: u32) {
     let uri = format!("--uri={}", target.uri());
     let size = format!("--size={}", target.size / 2);
     let rounds = format!("--loops={rounds}");
-    let output = Command::new("timeout")
-        .args(["60", "fio", "--name=load", "--ioengine=nbd", &uri, &size])
+    let output = bounded("fio")
+        .args(["--name=load", "--ioengine=nbd", &uri, &size])
         .args(["--rw=randrw", "--bsrange=512-64k", "--iodepth=16", &rounds])
         .args(["--verify=crc32c", "--verify_fatal=1", "--fsync=64"])
         .current_dir(folder.path())

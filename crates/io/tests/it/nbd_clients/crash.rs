@@ -4,7 +4,7 @@
 use crate::nbd_clients::array::{Array, IO_TIMEOUT, make};
 use crate::nbd_clients::checks::nbdsh;
 use crate::nbd_clients::server::Server;
-use crate::nbd_clients::tools::{Folder, installed};
+use crate::nbd_clients::tools::{Folder, bounded, installed};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{Command as Order, Fact, ScrubMode, TaskKind};
 use restripe_io::ShellOptions;
@@ -139,15 +139,8 @@ fn fio_finds_what_it_wrote_before_a_kill() {
         folder.file("socket").display()
     );
     let fio = |arguments: &[&str]| -> Output {
-        Command::new("timeout")
-            .args([
-                "60",
-                "fio",
-                "--name=load",
-                "--ioengine=nbd",
-                &uri,
-                "--size=24m",
-            ])
+        bounded("fio")
+            .args(["--name=load", "--ioengine=nbd", &uri, "--size=24m"])
             .args(["--rw=randwrite", "--bs=4k", "--verify=crc32c"])
             .arg(format!("--iodepth={DEPTH}"))
             .args(arguments)

@@ -11,19 +11,40 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 const RAID5: Level = Level::Raid5(Rotation::LeftSymmetric);
 const RAID6: Level = Level::Raid6(Rotation::LeftSymmetric);
 
-/// Runs a verified load, and something else once it is well under way.
+/// Lets a load end, also when its test panics.
+struct Last<'a>(&'a AtomicBool);
+
+impl Drop for Last<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Runs a verified load, and something else once it is well under way. A whole load follows that, however late it came.
 fn under_load(array: &Array, disturb: impl FnOnce()) {
     let target = array.target();
+    let disturbed = AtomicBool::new(false);
     thread::scope(|scope| {
-        let load = scope.spawn(|| checks::verified_load(&target, 4));
+        let load = scope.spawn(|| {
+            loop {
+                let last = disturbed.load(Ordering::SeqCst);
+                checks::verified_load(&target, 2);
+                if last {
+                    break;
+                }
+            }
+        });
+        let last = Last(&disturbed);
         let begun = status(array.remote()).counters.writes;
-        wait_until(|| status(array.remote()).counters.writes > begun + 200);
+        wait_until(|| load.is_finished() || status(array.remote()).counters.writes > begun + 200);
         disturb();
+        drop(last);
         load.join().expect("the load finds its data");
     });
 }

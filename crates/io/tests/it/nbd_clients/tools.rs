@@ -6,6 +6,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 static SKIPPED: AtomicUsize = AtomicUsize::new(0);
 static FOLDERS: AtomicUsize = AtomicUsize::new(0);
@@ -55,10 +56,20 @@ pub fn skip(reason: &str) {
     }
 }
 
-/// Runs a program to its end, for at most a minute.
+/// The longest that a test waits for something that must come, on a machine that has much else to do.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+
+/// A program that is killed if it runs beyond [`PATIENCE`].
+pub fn bounded(program: &str) -> Command {
+    let mut command = Command::new("timeout");
+    let seconds = PATIENCE.as_secs().to_string();
+    command.args(["--kill-after=5", &seconds, program]);
+    command
+}
+
+/// Runs a program to its end.
 pub fn run<S: AsRef<OsStr>>(program: &str, arguments: &[S]) -> Output {
-    Command::new("timeout")
-        .args(["--kill-after=5", "60", program])
+    bounded(program)
         .args(arguments)
         .output()
         .expect("coreutils are installed")
