@@ -14,6 +14,12 @@ fn writes(fio: &Fio) {
     good(fio.run("--verify_state_save=1 --verify_fatal=1 --end_fsync=1"));
 }
 
+/// A command for `--power` that succeeds at once: image files have no spindle that could stop.
+fn power_command(place: &Place) -> String {
+    good(place.shell("printf '#!/bin/sh\\n' > power; chmod +x power"));
+    format!("exec:{}", place.path("power"))
+}
+
 /// Either of log and first copy may go, with a kill or without.
 #[test]
 fn a_log_disk_stands_in_for_first_copies_and_they_for_it() {
@@ -166,8 +172,7 @@ fn what_is_in_doubt_is_told_and_no_more_is_after_a_stop() {
         return;
     }
     good(place.create(&HOME, &["--level", "raid10"]));
-    good(place.shell("printf '#!/bin/sh\\n' > power; chmod +x power"));
-    let power = format!("exec:{}", place.path("power"));
+    let power = power_command(&place);
     let eraid = [
         "--redirect",
         "eraid",
@@ -323,17 +328,10 @@ fn a_loss_that_is_accepted_is_told_and_listed() {
         return;
     }
     good(place.create(&HOME, &["--level", "raid10"]));
-    // The write comes before the mirrors begin to sleep, on a busy machine as well.
-    let serve = [
-        "serve",
-        "--unix",
-        "nbd.sock",
-        "--standby-after",
-        "5s",
-        "--redirect",
-        "eraid",
-    ];
-    let daemon = place.await_service(&mut place.command(&[&serve[..], &HOME].concat()));
+    let power = power_command(&place);
+    let daemon = serve_sleepers(&place, &["--redirect", "eraid", "--power", &power], &HOME);
+    // A write that meets mirrors as they spin down wakes them, and reaches both copies.
+    wait_until(&place, |status| overlay(status, "mirrors_asleep") == 2);
     write_pattern(&place, 0x5a, "0", "1M");
     let found = wait_until(&place, |status| overlay(status, "exposed_bytes") == 1 << 20);
     let of = |member: usize| found["members"][member]["exposed_bytes"].as_u64();
