@@ -1,8 +1,20 @@
 //! How the members of an array are grouped, and how an array came to have them, by names.
 
+use super::value::Value;
 use restripe_array::layout::Level;
 use restripe_array::layout::scaled::History;
 use serde::Deserialize;
+
+/// Parameters whose values are names, although some of the names are numbers: `3` is three groups.
+const NAMED: [&str; 2] = ["array.skew", "array.grown"];
+
+/// A value of a parameter as its type reads it: text, for a parameter whose values are names.
+pub fn for_parameter(path: &str, value: Value) -> Value {
+    match value {
+        number if NAMED.contains(&path) => Value::Text(number.to_string()),
+        other => other,
+    }
+}
 
 /// How members are grouped, by a name: `flat` is not skewed, `3` is three groups with the most partitions, `3x5` three groups of
 /// five, whatever `members` says, and `1x5` five that are not skewed; with `:1` there is one partition, and with `+1` room for

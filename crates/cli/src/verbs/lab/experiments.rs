@@ -6,6 +6,7 @@ use crate::units::seconds;
 use crate::verbs::lab::provenance::provenance;
 use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::{Cell, Settings};
+use restripe_lab::experiment::form;
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::parameters::Grouped;
 use restripe_lab::experiment::runner::{Progress, Runner};
@@ -327,7 +328,9 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
         let (path, value) = set
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("{set:?} is not PATH=VALUE")))?;
-        place(&mut scenario, path, values_of(value))?;
+        let values = values_of(value).into_iter();
+        let values = values.map(|value| form::for_parameter(path, value));
+        place(&mut scenario, path, values.collect())?;
     }
     scenario.check_sweeps().map_err(Failure::usage)?;
     Ok(scenario)

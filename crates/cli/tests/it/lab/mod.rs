@@ -394,6 +394,16 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 &["array.members"],
             ),
             (
+                "lab run own-trace --set array.skew=3.5",
+                2,
+                &["array.skew is \"3.5\"", "as flat, 3, 3x5, 3x5:1 or 3+1"],
+            ),
+            (
+                "lab run own-trace --set array.grown=-6",
+                2,
+                &["array.grown is \"-6\"", "4+1+1"],
+            ),
+            (
                 "lab run own-trace --set array.level=raid6 --set array.members=2 --seeds 1",
                 2,
                 &["members"],
@@ -820,6 +830,13 @@ fn a_parameter_is_set_swept_or_added_by_command() {
     );
     let added = place.shell("grep -l 'rebuild.on_demand = true' lab/runs/*.json | wc -l");
     assert_eq!(added.stdout.trim(), "4");
+    // Names that are numbers.
+    let lines = run("--set rebuild.min_mb_s=50 --set array.members=9 --set array.skew=flat,3,3+1");
+    assert_eq!(column(&lines, "array.skew"), ["flat", "3", "3+1"]);
+    let lines = run(
+        "--set rebuild.min_mb_s=50 --set array.level=raid4 --set array.members=0 --set array.grown=6,5+1",
+    );
+    assert_eq!(column(&lines, "array.grown"), ["6", "5+1"]);
 }
 
 #[test]
