@@ -284,6 +284,7 @@ impl<M: Machine> Session<M> {
                     if let Fact::Started { .. } = fact {
                         // Also after a halt: what was cut short is recovered.
                         self.halted = None;
+                        self.stopped = false;
                         self.cut_short = false;
                     }
                     self.stopped |= fact == Fact::Stopped;

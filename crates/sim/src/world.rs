@@ -17,9 +17,9 @@ use crate::payload::Payload;
 use crate::rng::Rng;
 use restripe_array::report::{self, MemberState};
 use restripe_array::{
-    Action, Actions, BufRef, Command, CommandError, CommandTag, Compute, ComputeOp, DeviceIo,
-    Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError, RequestTag,
-    SECTOR_BYTES, Segment, Tag, Uuid,
+    Action, Actions, BufRef, Class, Command, CommandError, CommandTag, Compute, ComputeOp,
+    DeviceIo, Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError,
+    RequestTag, SECTOR_BYTES, Segment, Tag, Uuid,
 };
 use restripe_tier::Engine;
 use restripe_tier::report::Status;
@@ -47,6 +47,10 @@ impl Machine for Engine {
         Engine::status(self)
     }
 }
+
+/// Operations of metadata at once, on top of those of the limits: a failure writes all pages of a map to each
+/// member.
+const METADATA_IOS: u32 = 3072;
 
 #[derive(Clone, Copy, Debug)]
 pub struct WorldConfig {
@@ -121,6 +125,8 @@ pub struct World<M> {
     memory: BufferTable,
     operations: HashMap<u32, Operation, BuildHasherDefault<TagHasher>>,
     ios_under_way: u32,
+    /// Those of them that write superblocks and maps, or flush.
+    metadata_under_way: u32,
     requests: HashMap<u64, Nanos, BuildHasherDefault<TagHasher>>,
     commands: HashMap<u64, Nanos, BuildHasherDefault<TagHasher>>,
     actions: Actions,
@@ -217,6 +223,7 @@ impl<M: Machine> World<M> {
             memory: BufferTable::new(config.payload, config.limits.pool),
             operations: HashMap::default(),
             ios_under_way: 0,
+            metadata_under_way: 0,
             requests: HashMap::default(),
             commands: HashMap::default(),
             actions: Actions::new(),
@@ -482,6 +489,7 @@ impl<M: Machine> World<M> {
             unreachable!("planned operations are known")
         };
         self.ios_under_way -= 1;
+        self.metadata_under_way -= u32::from(flight.io.class == Class::Metadata);
         self.tally.late += u64::from(flight.private.is_some());
         self.check_contents(&flight);
         let disk = &mut self.disks[usize::from(flight.io.member.0)];
@@ -587,8 +595,9 @@ impl<M: Machine> World<M> {
             planned: due.is_some(),
             queued: waits,
         };
-        self.operations.insert(tag.0, Operation::Device(flight));
         self.ios_under_way += 1;
+        self.metadata_under_way += u32::from(flight.io.class == Class::Metadata);
+        self.operations.insert(tag.0, Operation::Device(flight));
         if let Some(due) = due {
             self.plan(due, What::Device(tag));
         }
@@ -648,8 +657,14 @@ impl<M: Machine> World<M> {
         if self.operations.contains_key(&io.tag.0) {
             return Err("its tag is under way already".into());
         }
-        if self.ios_under_way >= self.config.limits.ios {
-            let most = self.config.limits.ios;
+        let (under_way, most) = match io.class {
+            Class::Metadata => (self.metadata_under_way, METADATA_IOS),
+            _ => (
+                self.ios_under_way - self.metadata_under_way,
+                self.config.limits.ios,
+            ),
+        };
+        if under_way >= most {
             return Err(format!("more than {most} operations under way"));
         }
         let end = io.at.checked_add(io.sectors);
