@@ -38,8 +38,7 @@ impl Durability {
         }
     }
 
-    /// A run that records itself does, which is that of a daemon. What the laboratory measures does not
-    /// change.
+    /// Only a daemon, which records itself as the owner, writes these versions. The laboratory does not.
     fn writes_covering_versions(&self) -> bool {
         let redundant = self.layout.tolerance() > 0;
         redundant && self.mode.owner.is_some() && !self.mode.read_only

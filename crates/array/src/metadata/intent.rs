@@ -21,12 +21,12 @@ use crate::units::{Nanos, Row};
 /// How long a region stays dirty after its last write (md's default).
 pub(crate) const LAZY: Nanos = Nanos::from_secs(5);
 
-/// The writes that an intent region has seen, and the repairs.
+/// What has been written in an intent region: by clients, and by tasks that change what members hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct IntentUsers {
     /// In flight, or foreseen.
     pub(crate) writes: u32,
-    /// How many flushes had begun when the last one ended.
+    /// How many flushes had begun when the last write ended.
     pub(crate) finished_at: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What was written lately: what a copy of a member may lack that passes for the member.
+//! What was written lately. A copy of a member that passes for the member may lack it.
 //!
 //! A member that left is rebuilt in part when it comes back, if its superblock has the version under which
 //! it left or the one before: a crash may cut a version short

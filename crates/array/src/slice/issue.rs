@@ -12,7 +12,7 @@ use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, Recipe, Role, RowMap};
 use crate::members::ops::{Owner, SliceOp};
 use crate::roles::Home;
-use crate::units::{Member, Row, SECTOR_BYTES, Slot};
+use crate::units::{Member, SECTOR_BYTES, Slot};
 
 /// What a linear combination makes at most: each parity anew, then the partial ones, by their numbers.
 pub(crate) const OUTPUTS: usize = PARTIALS_AT + PARTIALS_MAX;
@@ -310,8 +310,9 @@ impl Rows {
         }
         let slice = &self.slices[id];
         let (map, have) = (slice.map, slice.have);
+        let trusted = !self.layout.parity() || self.in_sync(map.row);
         let recipe = map.recover(cell, readable.union(have));
-        let Some(recipe) = recipe.filter(|_| self.code_counts(map.row)) else {
+        let Some(recipe) = recipe.filter(|_| trusted) else {
             return false;
         };
         match recipe.set().within(have) {
@@ -321,17 +322,6 @@ impl Rows {
                 true
             }
         }
-    }
-
-    /// Whether the others of a row say what a cell of it is: not while its parity may be out of step.
-    fn code_counts(&self, row: Row) -> bool {
-        !self.layout.parity() || self.in_sync(row)
-    }
-
-    /// Whether a cell that cannot be read in this band can be had from the others.
-    fn is_recoverable(&self, id: u32, cell: u8) -> bool {
-        let map = self.slices[id].map;
-        self.code_counts(map.row) && map.recover(cell, self.readable(id)).is_some()
     }
 
     /// The data cells in `cells` are lost in this band.
@@ -445,7 +435,7 @@ impl Rows {
                 } else if counted && check {
                     self.check_failed(member);
                 } else if counted {
-                    self.medium_failed(id, cell, member);
+                    self.medium_failed(id, member);
                 }
             }
             SliceOp::Write(cell) => self.write_failed(id, cell, member, error),
@@ -475,30 +465,28 @@ impl Rows {
         }
     }
 
-    /// The medium of a member erred at a cell. What nothing can recover stays unreadable, and each read meets
-    /// it again: that never fails the member, for what else it has may be on no other.
-    pub(super) fn medium_failed(&mut self, id: u32, cell: u8, member: Member) {
-        if self.is_recoverable(id, cell) {
-            let slice = &mut self.slices[id];
-            slice.counted = slice.counted.with(cell);
-            self.read_failed(member, IoError::Media);
-        } else {
-            self.devices[member.0 as usize].lost_errors += 1;
+    /// The medium of a member erred. A read counts that only when it has got all that it wants: what nothing
+    /// recovers is met again by each read.
+    pub(super) fn medium_failed(&mut self, id: u32, member: Member) {
+        let slice = &mut self.slices[id];
+        match slice.kind {
+            Kind::Read(..) if slice.copies != Copies::First => slice.erred.push(member),
+            _ => self.read_failed(member, IoError::Media),
         }
     }
 
-    /// A read has found that nothing recovers what it wants: the cells that it counted are lost with it.
-    pub(super) fn count_as_lost(&mut self, id: u32) {
+    /// A read is at its end: its errors count against their members, unless it found something lost. Such
+    /// errors never fail a member, for what else that has may be on no other.
+    pub(super) fn count_errors(&mut self, id: u32) {
         let slice = &mut self.slices[id];
-        let (map, counted) = (slice.map, core::mem::take(&mut slice.counted));
-        for cell in counted.iter() {
-            let reader = self.homes(map.cells[cell as usize].slot, map.row).reader();
-            let Some(member) = reader else { continue };
-            let device = &mut self.devices[member.0 as usize];
-            device.lost_errors += 1;
-            if let Some(entry) = device.entry {
-                let count = &mut self.superblock.members[entry as usize].read_errors;
-                *count = count.saturating_sub(1);
+        let lost = slice.error.is_some();
+        for member in core::mem::take(&mut slice.erred) {
+            match lost {
+                true => {
+                    let errors = &mut self.devices[member.0 as usize].lost_errors;
+                    *errors = errors.saturating_add(1);
+                }
+                false => self.read_failed(member, IoError::Media),
             }
         }
     }

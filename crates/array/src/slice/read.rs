@@ -35,8 +35,8 @@ pub(crate) fn start(rows: &mut Rows, part: ReadPart, skip: u32, erred: Option<Me
             let slice = &mut rows.slices[id];
             slice.bad = slice.bad.with(cell as u8);
             slice.unconfirmed = true;
-            rows.medium_failed(id, cell as u8, member);
         }
+        rows.medium_failed(id, member);
     }
     count_fetched(rows, id, part.lba);
     true
@@ -86,7 +86,6 @@ pub(super) fn end(rows: &mut Rows, part: ReadPart, result: Result<(), RequestErr
 }
 
 fn fail(rows: &mut Rows, id: u32, lba: u64, sectors: u64) {
-    rows.count_as_lost(id);
     rows.slices[id].error = Some(RequestError::Lost { lba, sectors });
     rows.finish_slice(id);
 }

@@ -100,7 +100,8 @@ impl Rows {
         slice.copies = Copies::All;
         slice.outsourced = None;
         (slice.several, slice.skipped, slice.narrowed) = (false, false, false);
-        slice.counted = CellSet::EMPTY;
+        slice.reset = false;
+        slice.erred.clear();
         slice.scrubbed = Scrubbed::Compared;
         slice.findings.clear();
         (slice.error, slice.record) = (None, None);
@@ -181,7 +182,7 @@ impl Rows {
         slice.live = false;
         let (size, reserved, row) = (slice.size, slice.reserved, slice.row);
         let intent_held = core::mem::take(&mut slice.intent_held);
-        let rewrites = slice.kind.rewrites() || !slice.zeroed.is_empty();
+        let rewrites = slice.kind.rewrites() || slice.reset || !slice.zeroed.is_empty();
         self.buffers.unreserve(size, reserved);
         self.slices.dequeue(id);
         if intent_held {
@@ -190,6 +191,7 @@ impl Rows {
             self.row_rewritten(row);
         }
         self.cache_repair_ends(id);
+        self.count_errors(id);
     }
 
     /// The buffer of a cell, taken if it has none yet.
@@ -250,6 +252,7 @@ impl Rows {
         let map = self.slices[id].map;
         let live = self.live_cells(&map);
         let zeroed = self.slices[id].zeroed;
+        self.slices[id].reset = true;
         self.slices.set_phase(id, Phase::Writing);
         let lost = |cell: &u8| zeroed.contains(data_of(&map, *cell));
         for cell in live.iter().filter(lost) {

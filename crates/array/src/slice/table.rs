@@ -7,7 +7,7 @@ use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::ReadPart;
 use crate::members::pool::{Buffers, Size};
-use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
+use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -328,8 +328,10 @@ pub(crate) struct Slice {
     pub(crate) skipped: bool,
     /// Done again block by block, after something could not be read.
     pub(super) narrowed: bool,
-    /// Cells whose medium erred, as read errors that count against their members.
-    pub(super) counted: CellSet,
+    /// It has written zeros for what was lost, in one of its bands at least.
+    pub(super) reset: bool,
+    /// Of a read: members whose medium erred, once for each error that is not counted yet.
+    pub(super) erred: Vec<Member>,
     /// Of a scrub: `bad` has a cell that could be read, and is wrong.
     pub(crate) left_out: bool,
     /// What a scrub found in its row.
