@@ -68,7 +68,8 @@ fn under_way(place: &Place) -> crate::harness::Daemon {
     ] {
         assert!(told.contains(word), "{told}");
     }
-    let found = wait_until(place, is_under_way);
+    let fills = |status: &Value| replace(status).is_some_and(|one| number(&one["rows_done"]) > 0);
+    let found = wait_until(place, |status| is_under_way(status) && fills(status));
     let fills = replace(&found).expect("the spare is being filled");
     assert_eq!(fills["waits"], "growth", "{found}");
     assert!(number(&fills["rows_done"]) > 0, "{found}");
