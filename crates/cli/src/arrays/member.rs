@@ -72,6 +72,17 @@ pub(crate) fn same_file(one: &str, other: &str) -> bool {
     Identity::of_path(one) == Identity::of_path(other)
 }
 
+/// Whether this process has the file of this name open, and not one that had the name before.
+pub(crate) fn is_open_here(name: &str) -> bool {
+    let wanted = Identity::of_path(name);
+    let open = fs::read_dir("/proc/self/fd")
+        .into_iter()
+        .flatten()
+        .flatten();
+    open.map(|entry| entry.path())
+        .any(|path| Identity::of_path(&path.to_string_lossy()) == wanted)
+}
+
 /// Refuses a member that is named twice, under one name or two.
 pub(crate) fn check_distinct(names: &[String]) -> Outcome {
     let mut seen: BTreeMap<Identity, &String> = BTreeMap::new();

@@ -1,6 +1,7 @@
 //! The command's contract: exit status, what goes to which stream, and the words that scripts and people rely on.
 //! Every test works in a folder of its own and ends the processes that it starts.
 
+use crate::harness::steps::stop;
 use crate::harness::{Place, bare, line_of, skipped};
 use serde_json::Value;
 use std::io::Read;
@@ -586,6 +587,26 @@ fn a_failed_member_comes_back_under_its_own_name() {
         "what was refused is gone: {status}"
     );
     drop(daemon);
+}
+
+/// Another file got the name of a failed member that the daemon still has open: that one is taken in, not the
+/// one that has no name any more.
+#[test]
+fn a_file_that_took_the_name_of_a_failed_member_is_the_one_added() {
+    let place = Place::new("renamed");
+    let names = ["a.img", "b.img"];
+    assert_eq!(place.create(&names, &["--level", "raid1"]).status, 0);
+    let daemon = place.serve(&names);
+    assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
+    let size = place.bytes("b.img").len();
+    let other = format!("rm b.img; truncate -s {size} b.img");
+    assert_eq!(place.shell(&other).status, 0);
+    let taken = place.run(&["add", "tank", "b.img"]);
+    assert_eq!(taken.status, 0, "{}", taken.stderr);
+    assert_eq!(place.run(&["rebuild", "tank"]).status, 0);
+    stop(&place, &daemon);
+    let examined = place.run(&["examine", "b.img"]);
+    assert_eq!(examined.status, 0, "{}", examined.stderr);
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Verbs that take devices in: what each carries is looked at before anything is written to it.
 
 use crate::arrays::member::{
-    VOLATILE, content, open_failure, refuse_as_member, refuse_cycle, same_file,
+    VOLATILE, content, is_open_here, open_failure, refuse_as_member, refuse_cycle, same_file,
 };
 use crate::arrays::origin::{Origin, Whose, origin, whose_is};
 use crate::arrays::owner::{is_of_this_process, refuse_served};
@@ -54,8 +54,8 @@ pub(super) fn admit(array: &ServedArray, newcomer: Newcomer) -> Said<Member> {
         return Err(in_the_array(path, "failed")
             .hint("remove it with `restripe remove`, then add it to the other set"));
     }
-    if force {
-        // What is there now is looked at as on any device.
+    if force || is_replaced(path) {
+        // What is there now is looked at as on any device: another file may have the name by now.
         let_go(array, failed.member)?;
         return add_anew(array, newcomer);
     }
@@ -119,7 +119,7 @@ pub(super) fn replace(array: &ServedArray, old: &str, path: &str, force: bool) -
     let (old, old_name) = array.resolve(old)?;
     may_be_replaced(array, old, &old_name)?;
     match array.resolve(path) {
-        Ok((held, name)) if !is_left_behind(array, held, force)? => {
+        Ok((held, name)) if !is_left_behind(array, held, force || is_replaced(&name))? => {
             let new = free(array, held, &name)?;
             array.command(Command::Replace { old, new })?;
         }
@@ -321,6 +321,11 @@ fn not_taken(why: NotTaken) -> Refusal {
         NotTaken::Promised => Refusal::new(VOLATILE)
             .hint("connected clients were offered FLUSH: disconnect them first"),
     }
+}
+
+/// Whether another file has come to have the name of a member that is open still.
+fn is_replaced(path: &str) -> bool {
+    !is_remote(path) && !is_open_here(path)
 }
 
 fn is_remote(path: &str) -> bool {
