@@ -2,16 +2,16 @@
 //! superblock under which the member left, or an older one. Whatever it is, a rebuild gives it all that was flushed. And
 //! a member that is the same as when it failed gets back what it missed, and not much more.
 
-use crate::sets::{PLAIN, Pair, Rest, Start, set};
+use crate::sets::{PLAIN, Pair, Rest, Start, order, set};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{ArrayOwner, Init, RegionKind, WriteHole};
 use restripe_array::report::ArrayState;
-use restripe_array::{Bug, Command, CommandError, Member, Nanos, StartMode, Uuid};
+use restripe_array::{Bug, Command, Member, Nanos, StartMode, Uuid};
 use restripe_sim::array::superblock_of;
 use restripe_sim::image::Image;
 use restripe_sim::oracle::WriteKind;
 use restripe_sim::payload::Payload;
-use restripe_sim::session::{News, PATIENCE};
+use restripe_sim::session::PATIENCE;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -82,19 +82,6 @@ fn served(pair: &Pair, rest: Rest, mode: StartMode) -> Start {
     let mut start = Start::ask(pair, rest, mode);
     assert_eq!(start.go_on(), Ok(()));
     start
-}
-
-fn order(start: &mut Start, command: Command) -> Result<(), CommandError> {
-    let tag = start.session.command(command);
-    loop {
-        while let Some(news) = start.session.news() {
-            match news {
-                News::CommandReply(answered, result) if answered == tag => return result,
-                _ => {}
-            }
-        }
-        assert!(start.session.step(), "{command:?} is not answered");
-    }
 }
 
 fn settle(start: &mut Start) {
@@ -258,7 +245,7 @@ fn a_member_that_is_owed_only_what_it_missed_is_found() {
     assert!(left.copies.iter().filter(stays).count() < left.copies.len());
 }
 
-/// The daemon has the device open all the time, and somebody writes over it.
+/// The device is overwritten while its member has failed. The array still has it open when it is added.
 #[test]
 fn a_device_that_was_overwritten_while_it_was_out_is_rebuilt() {
     let pair = raid5(WriteHole::Ppl);

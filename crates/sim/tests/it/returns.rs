@@ -1,7 +1,7 @@
 //! Members that return to a running array: one half of a set served on, the other half is started alone later, and the half with the newer writes
 //! is taken in by any command. It is refused unless it may be overwritten; who missed writes only is taken in unasked.
 
-use crate::sets::{FROM_MINORITY, PLAIN, Pair, Rest, Start};
+use crate::sets::{FROM_MINORITY, PLAIN, Pair, Rest, Start, order};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{Command, CommandError, Member};
 use restripe_sim::array::Spec;
@@ -9,7 +9,7 @@ use restripe_sim::disk::Simple;
 use restripe_sim::image::Image;
 use restripe_sim::oracle::WriteKind;
 use restripe_sim::payload::Payload;
-use restripe_sim::session::{News, PATIENCE};
+use restripe_sim::session::PATIENCE;
 
 /// A set whose members part.
 struct Case {
@@ -61,19 +61,6 @@ fn writes(start: &mut Start) {
     }
     start.session.flush();
     assert!(start.session.settle(PATIENCE));
-}
-
-fn order(start: &mut Start, command: Command) -> Result<(), CommandError> {
-    let tag = start.session.command(command);
-    loop {
-        while let Some(news) = start.session.news() {
-            match news {
-                News::CommandReply(answered, result) if answered == tag => return result,
-                _ => {}
-            }
-        }
-        assert!(start.session.step(), "{command:?} is not answered");
-    }
 }
 
 fn stop(mut start: Start) -> Rest {

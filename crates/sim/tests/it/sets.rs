@@ -242,6 +242,20 @@ pub const POOL: Pool = Pool {
     large: 160,
 };
 
+/// Gives a command and goes on until it is answered.
+pub fn order(start: &mut Start, command: Command) -> Result<(), CommandError> {
+    let tag = start.session.command(command);
+    loop {
+        while let Some(news) = start.session.news() {
+            match news {
+                News::CommandReply(answered, result) if answered == tag => return result,
+                _ => {}
+            }
+        }
+        assert!(start.session.step(), "{command:?} is not answered");
+    }
+}
+
 /// A start that is on its way, or has ended.
 pub struct Start {
     pub session: Session<Engine>,
