@@ -10,9 +10,10 @@ const NAMED: [&str; 2] = ["array.skew", "array.grown"];
 
 /// A value of a parameter as its type reads it: text, for a parameter whose values are names.
 pub fn for_parameter(path: &str, value: Value) -> Value {
-    match value {
-        number if NAMED.contains(&path) => Value::Text(number.to_string()),
-        other => other,
+    if NAMED.contains(&path) {
+        Value::Text(value.to_string())
+    } else {
+        value
     }
 }
 
