@@ -589,8 +589,8 @@ fn a_failed_member_comes_back_under_its_own_name() {
     drop(daemon);
 }
 
-/// Another file got the name of a failed member that the daemon still has open: that one is taken in, not the
-/// one that has no name any more.
+/// A failed member's file is deleted and another is made under its name, while the daemon has the first one
+/// open. `add` opens the new file.
 #[test]
 fn a_file_that_took_the_name_of_a_failed_member_is_the_one_added() {
     let place = Place::new("renamed");
