@@ -906,7 +906,7 @@ fn a_newer_half_is_taken_in_only_by_force() {
 /// A copy of a member made while the array was served, and put back after a clean stop.
 #[test]
 fn an_old_copy_of_a_member_is_named_after_a_clean_stop() {
-    let place = raid5("old-copy");
+    let place = raid5("old-copy-stopped");
     let daemon = place.serve(&THREE);
     let copied = place.shell("cp b.img b.old");
     assert_eq!(copied.status, 0, "{}", copied.stderr);
