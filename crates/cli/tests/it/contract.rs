@@ -599,7 +599,10 @@ fn a_file_that_took_the_name_of_a_failed_member_is_the_one_added() {
     let daemon = place.serve(&names);
     assert_eq!(place.run(&["fail", "tank", "b.img"]).status, 0);
     let size = place.bytes("b.img").len();
-    let other = format!("rm b.img; truncate -s {size} b.img");
+    assert_eq!(place.shell("rm b.img").status, 0);
+    let missing = place.run(&["add", "tank", "b.img"]);
+    assert_eq!(missing.status, 1, "{}", missing.stderr);
+    let other = format!("truncate -s {size} b.img");
     assert_eq!(place.shell(&other).status, 0);
     let taken = place.run(&["add", "tank", "b.img"]);
     assert_eq!(taken.status, 0, "{}", taken.stderr);

@@ -54,7 +54,7 @@ pub(super) fn admit(array: &ServedArray, newcomer: Newcomer) -> Said<Member> {
         return Err(in_the_array(path, "failed")
             .hint("remove it with `restripe remove`, then add it to the other set"));
     }
-    if force || is_replaced(path) {
+    if force || is_replaced(array, path)? {
         // What is there now is looked at as on any device: another file may have the name by now.
         let_go(array, failed.member)?;
         return add_anew(array, newcomer);
@@ -119,7 +119,7 @@ pub(super) fn replace(array: &ServedArray, old: &str, path: &str, force: bool) -
     let (old, old_name) = array.resolve(old)?;
     may_be_replaced(array, old, &old_name)?;
     match array.resolve(path) {
-        Ok((held, name)) if !is_left_behind(array, held, force || is_replaced(&name))? => {
+        Ok((held, name)) if !is_left_behind(array, held, &name, force)? => {
             let new = free(array, held, &name)?;
             array.command(Command::Replace { old, new })?;
         }
@@ -161,10 +161,10 @@ fn may_be_replaced(array: &ServedArray, old: Member, name: &str) -> Said {
 
 /// Whether a device that is still open is none that serves, and may be overwritten: what is there now is looked at as on
 /// any device.
-fn is_left_behind(array: &ServedArray, held: Member, force: bool) -> Said<bool> {
+fn is_left_behind(array: &ServedArray, held: Member, name: &str, force: bool) -> Said<bool> {
     let state = array.state_of(held)?;
     let idle = matches!(state, Some(MemberState::Failed | MemberState::Foreign));
-    Ok(force && idle)
+    Ok(idle && (force || is_replaced(array, name)?))
 }
 
 /// The failed member that is still open under this path, and so comes back as it is. A stranger is let go, to be
@@ -323,9 +323,15 @@ fn not_taken(why: NotTaken) -> Refusal {
     }
 }
 
-/// Whether another file has come to have the name of a member that is open still.
-fn is_replaced(path: &str) -> bool {
-    !is_remote(path) && !is_open_here(path)
+/// Whether another file has the name of a member that is still open. An error if that file cannot be opened;
+/// then nothing is closed.
+fn is_replaced(array: &ServedArray, path: &str) -> Said<bool> {
+    let is_file = matches!(MemberSource::parse(path), Ok(MemberSource::Path(_)));
+    let replaced = is_file && !is_open_here(path);
+    if replaced {
+        member::open(path, array.open).map_err(open_failure)?;
+    }
+    Ok(replaced)
 }
 
 fn is_remote(path: &str) -> bool {
