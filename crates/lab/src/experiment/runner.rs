@@ -7,16 +7,15 @@
 //! the time only. Results are returned in the order of the cells.
 
 use super::cell::{Cell, measure_capacity, run};
-use super::content::{digested, hash};
+use super::content::hash;
+use super::kept::{self, digest};
 use crate::replay::facts::Log;
 use crate::threads::over;
-use restripe_sim::rng::mix;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// What is told while cells run.
@@ -49,18 +48,6 @@ fn program() -> &'static str {
             |bytes| format!("{version} {}", digest(&bytes)),
         )
     })
-}
-
-fn digest(bytes: &[u8]) -> String {
-    format!("{:016x}", digested(mix(bytes.len() as u64), bytes))
-}
-
-/// A run as it is kept.
-#[derive(Serialize, Deserialize)]
-struct Kept<T> {
-    /// The text that was hashed.
-    of: String,
-    result: T,
 }
 
 impl Runner<'_> {
@@ -125,38 +112,17 @@ impl Runner<'_> {
             .as_ref()
             .map(|folder| folder.join(format!("{}.json", hash(text))));
         if let (Some(path), false) = (&path, self.fresh)
-            && let Some(result) = recall(path, text)
+            && let Some(result) = kept::recall(path, text)
         {
             return Ok((result, true));
         }
         let result = make()?;
-        let kept = Kept {
-            of: text.to_string(),
-            result,
-        };
         if let Some(path) = &path {
-            keep(path, &kept).map_err(|error| format!("{}: {error}", path.display()))?;
+            kept::keep(path, text, &result)
+                .map_err(|error| format!("{}: {error}", path.display()))?;
         }
-        Ok((kept.result, false))
+        Ok((result, false))
     }
-}
-
-/// What cannot be read, or is of another text, is as good as absent.
-fn recall<T: DeserializeOwned>(path: &Path, text: &str) -> Option<T> {
-    let bytes = fs::read(path).ok()?;
-    let kept: Kept<T> = serde_json::from_slice(&bytes).ok()?;
-    (kept.of == text).then_some(kept.result)
-}
-
-/// Whole or not at all: a run that is cut short leaves no half result.
-fn keep<T: Serialize>(path: &Path, kept: &Kept<T>) -> io::Result<()> {
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder)?;
-    }
-    let bytes = serde_json::to_vec(kept).map_err(io::Error::other)?;
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    fs::write(&partial, bytes)?;
-    fs::rename(&partial, path)
 }
 
 #[cfg(test)]
@@ -184,8 +150,50 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_of_a_program_counts() {
-        let digests = [&b"0123456789"[..], b"012345678", b"0123456798"].map(digest);
-        assert!(digests[0] != digests[1] && digests[0] != digests[2]);
+    fn a_changed_byte_is_a_rerun_or_the_same_value_never_another() {
+        let folder = std::env::temp_dir().join(format!("restripe-damaged-{}", std::process::id()));
+        let runner = Runner {
+            threads: 1,
+            cache: Some(folder.clone()),
+            fresh: false,
+            progress: &|_| {},
+        };
+        let sound: Vec<u64> = vec![1_234_567, 89];
+        // What a run that is done again gives here, which nothing that is kept does.
+        let again: Vec<u64> = Vec::new();
+        let ask = |make: &Vec<u64>| runner.kept("rate = 1", || Ok(make.clone())).expect("kept");
+        assert_eq!(ask(&sound), (sound.clone(), false));
+        let path = fs::read_dir(&folder).expect("a folder").next();
+        let path = path.expect("a file").expect("readable").path();
+        let whole = fs::read(&path).expect("ours");
+        for at in 0..whole.len() {
+            // Another digit or letter, another kind of sign, and what no text has.
+            for changed in [whole[at] ^ 1, whole[at] ^ 0x40, b' ', 0xff] {
+                let mut bytes = whole.clone();
+                bytes[at] = changed;
+                let unchanged = changed == whole[at];
+                fs::write(&path, bytes).expect("ours");
+                let wanted = if unchanged {
+                    (sound.clone(), true)
+                } else {
+                    (again.clone(), false)
+                };
+                assert_eq!(ask(&again), wanted, "byte {at} is {changed}");
+            }
+        }
+        for length in 0..whole.len() {
+            fs::write(&path, &whole[..length]).expect("ours");
+            assert_eq!(ask(&again), (again.clone(), false), "{length} bytes");
+        }
+        let longer = [&whole[..], b" "].concat();
+        fs::write(&path, longer).expect("ours");
+        assert_eq!(ask(&again), (again.clone(), false));
+        // What was kept before there were digests.
+        let text = format!("program = {}\nrate = 1", program());
+        let former = serde_json::json!({"of": text, "result": [5]}).to_string();
+        fs::write(&path, former).expect("ours");
+        assert_eq!(ask(&sound), (sound.clone(), false));
+        assert_eq!(ask(&again), (sound, true));
+        fs::remove_dir_all(&folder).expect("ours");
     }
 }
