@@ -14,14 +14,25 @@ impl Termination {
     /// Holds the signals back on this thread and on every thread it starts from now on: to be called when no others are
     /// there.
     pub fn hold() -> io::Result<Termination> {
+        let hang_up = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
+        Termination::hold_all([libc::SIGTERM, libc::SIGINT].into_iter().chain(hang_up))
+    }
+
+    /// The same, but for those that this process ignores since its start: a shell's script has what it starts
+    /// in the background ignore SIGINT.
+    pub fn hold_heeded() -> io::Result<Termination> {
+        let all = [libc::SIGTERM, libc::SIGINT, libc::SIGHUP];
+        Termination::hold_all(all.into_iter().filter(|signal| !is_ignored(*signal)))
+    }
+
+    fn hold_all(signals: impl Iterator<Item = libc::c_int>) -> io::Result<Termination> {
         let mut set = MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set, and fails only on a bad pointer, which this is not.
         let mut set = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
             set.assume_init()
         };
-        let hang_up = (!is_ignored(libc::SIGHUP)).then_some(libc::SIGHUP);
-        for signal in [libc::SIGTERM, libc::SIGINT].into_iter().chain(hang_up) {
+        for signal in signals {
             // SAFETY: the set is initialised.
             unsafe { libc::sigaddset(&raw mut set, signal) };
         }
@@ -34,12 +45,12 @@ impl Termination {
         }
     }
 
-    /// Waits for the next of them.
-    pub fn wait(&self) -> io::Result<()> {
+    /// Waits for the next of them; its number.
+    pub fn wait(&self) -> io::Result<i32> {
         let mut signal = 0;
         // SAFETY: the set is initialised and the number is ours to write.
         match unsafe { libc::sigwait(&raw const self.set, &raw mut signal) } {
-            0 => Ok(()),
+            0 => Ok(signal),
             errno => Err(io::Error::from_raw_os_error(errno)),
         }
     }
@@ -104,6 +115,6 @@ mod tests {
             termination.wait()
         });
         let came = held.join().expect("it does not die of it");
-        came.expect("it has come");
+        assert_eq!(came.expect("it has come"), libc::SIGTERM);
     }
 }

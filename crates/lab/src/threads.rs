@@ -6,19 +6,19 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// What has ended so far, by the place of its item, and who is told of it.
-struct Ended<T, W> {
-    results: BTreeMap<usize, Result<T, String>>,
+struct Ended<T, E, W> {
+    results: BTreeMap<usize, Result<T, E>>,
     watch: W,
 }
 
 /// Does `work` for every item. After a failure no further item is begun; of several the first by order of items is told.
 /// `watch` is told of each end one after another, with how many there were.
-pub fn over<I: Sync, T: Send>(
+pub fn over<I: Sync, T: Send, E: Send>(
     threads: usize,
     items: &[I],
-    work: impl Fn(&I) -> Result<T, String> + Sync,
-    watch: impl FnMut(usize, &Result<T, String>) + Send,
-) -> Result<Vec<T>, String> {
+    work: impl Fn(&I) -> Result<T, E> + Sync,
+    watch: impl FnMut(usize, &Result<T, E>) + Send,
+) -> Result<Vec<T>, E> {
     let (next, failed) = (AtomicUsize::new(0), AtomicBool::new(false));
     let ended = Mutex::new(Ended {
         results: BTreeMap::new(),
@@ -59,7 +59,7 @@ mod tests {
             let squares = over(
                 threads,
                 &items,
-                |item| Ok(item * item),
+                |item| Ok::<u64, String>(item * item),
                 |done, _| told.push(done),
             );
             let wanted: Vec<u64> = items.iter().map(|item| item * item).collect();

@@ -16,6 +16,7 @@ pub(crate) mod scheme_comparison;
 pub(crate) mod sim;
 pub(crate) mod sim_disk;
 pub(crate) mod trace;
+pub(crate) mod under_way;
 
 #[derive(Subcommand, Debug)]
 pub(crate) enum Lab {

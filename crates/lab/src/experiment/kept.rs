@@ -7,15 +7,23 @@ use super::content::digested;
 use restripe_sim::rng::mix;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// What stands before the digest, and between it and what it is of.
 const BEFORE: &[u8] = b"{\"digest\":\"";
 const BEHIND: &[u8] = b"\",";
 /// Hexadecimal digits of a digest.
 const DIGITS: usize = 16;
+/// The ending of a file that is not whole.
+const PARTIAL: &str = "partial";
+/// The age of a partial file that no process writes any more: a result is written in milliseconds.
+const ABANDONED: Duration = Duration::from_secs(3600);
+/// More than a result takes, in bytes.
+const ROOM: usize = 1 << 20;
 
 /// Every byte counts, and so does their number.
 pub(super) fn digest(bytes: &[u8]) -> String {
@@ -55,14 +63,97 @@ pub(super) fn keep<T: Serialize>(path: &Path, text: &str, result: &T) -> io::Res
     let object = serde_json::to_vec(&Writing { of: text, result }).map_err(io::Error::other)?;
     let content = object.strip_prefix(b"{").unwrap_or(&object);
     let bytes = [BEFORE, digest(content).as_bytes(), BEHIND, content].concat();
-    let partial = path.with_extension(format!("{}.partial", std::process::id()));
-    fs::write(&partial, bytes)?;
-    fs::rename(&partial, path)
+    let partial = path.with_extension(own());
+    let kept = fs::write(&partial, bytes).and_then(|()| fs::rename(&partial, path));
+    if kept.is_err() {
+        // It may not be there; the error above is the one that counts.
+        drop(fs::remove_file(&partial));
+    }
+    kept
+}
+
+/// How the names of files end that this process has not written whole yet.
+fn own() -> String {
+    format!("{}.{PARTIAL}", std::process::id())
+}
+
+/// Makes a folder for results, and sees that there is room for one. Partial files of killed processes are
+/// removed.
+///
+/// # Errors
+///
+/// The folder cannot be made or written, or is full.
+pub fn prepare(folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder)?;
+    let abandoned = |path: &Path| {
+        let modified = fs::metadata(path).and_then(|data| data.modified());
+        let age = modified.map(|at| at.elapsed().unwrap_or_default());
+        age.is_ok_and(|age| age > ABANDONED)
+    };
+    remove(folder, abandoned);
+    let probe = folder.join("room").with_extension(own());
+    let written = fs::write(&probe, vec![b' '; ROOM]);
+    let removed = fs::remove_file(&probe);
+    written.and(removed)
+}
+
+/// Removes what this process has not written whole, before it ends.
+pub fn clear(folder: &Path) {
+    let own = format!(".{}", own());
+    let is_own = |path: &Path| {
+        let name = path.file_name().and_then(OsStr::to_str);
+        name.is_some_and(|name| name.ends_with(&own))
+    };
+    remove(folder, is_own);
+}
+
+/// Removes partial files. One that cannot be removed does no harm.
+fn remove(folder: &Path, which: impl Fn(&Path) -> bool) {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let partial = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == PARTIAL));
+    for path in partial.filter(|path| which(path)) {
+        drop(fs::remove_file(path));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::SystemTime;
+
+    #[test]
+    fn a_folder_is_prepared_and_what_was_abandoned_in_it_is_removed() {
+        let folder = std::env::temp_dir().join(format!("restripe-kept-{}", std::process::id()));
+        prepare(&folder).expect("a folder of ours");
+        let file = |name: &str, seconds: u64| {
+            let path = folder.join(name);
+            let file = fs::File::create(&path).expect("ours");
+            let then = SystemTime::now() - Duration::from_secs(seconds);
+            file.set_modified(then).expect("ours");
+        };
+        let own = own();
+        file("1.77.partial", 7200);
+        file("2.77.partial", 60);
+        file(&format!("3.{own}"), 60);
+        file("4.json", 7200);
+        file("partial", 7200);
+        let names = || {
+            let entries = fs::read_dir(&folder).expect("ours").flatten();
+            let mut names: Vec<_> = entries.map(|entry| entry.file_name()).collect();
+            names.sort();
+            names
+        };
+        prepare(&folder).expect("a folder of ours");
+        assert_eq!(
+            names(),
+            ["2.77.partial", &format!("3.{own}"), "4.json", "partial"]
+        );
+        clear(&folder);
+        assert_eq!(names(), ["2.77.partial", "4.json", "partial"]);
+        fs::remove_dir_all(&folder).expect("ours");
+    }
 
     #[test]
     fn every_byte_counts() {

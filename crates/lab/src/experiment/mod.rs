@@ -13,7 +13,7 @@
 //! | [`content`] | digests of traces and of drives' files |
 //! | [`requests`] | the requests of its workload |
 //! | [`runner`] | cells over cores, the cache, progress |
-//! | `kept` | results as files, with digests |
+//! | [`kept`] | results as files, with digests |
 //! | [`metric`] | numbers of a run by name |
 //! | [`statistics`] | geometric means, intervals, tests, families of them |
 //! | [`verdict`] | whether a printed number holds |
@@ -34,7 +34,7 @@ pub mod fair;
 pub mod figure;
 pub mod form;
 pub mod judged;
-mod kept;
+pub mod kept;
 pub mod metric;
 pub mod outcome;
 pub mod page;

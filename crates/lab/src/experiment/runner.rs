@@ -14,6 +14,7 @@ use crate::threads::over;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -26,6 +27,34 @@ pub struct Progress {
     pub total: usize,
     /// Of those done, how many came from the cache.
     pub cached: usize,
+    /// Of those done, how many did not fail: these are in the cache, if there is one.
+    pub kept: usize,
+}
+
+/// Why cells have no logs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Failed {
+    /// Of one of them, or of its capacity, a run failed.
+    Run(String),
+    /// A run could not be kept, as on a full disk: others would fare no better.
+    Keep(String),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (Failed::Run(error) | Failed::Keep(error)) = self;
+        f.write_str(error)
+    }
+}
+
+impl Failed {
+    /// Says of which cell a run failed.
+    fn of(self, what: &str, text: &str) -> Failed {
+        match self {
+            Failed::Run(error) => Failed::Run(format!("{error}\nin the {what} of\n{text}")),
+            keep @ Failed::Keep(_) => keep,
+        }
+    }
 }
 
 pub struct Runner<'a> {
@@ -52,18 +81,18 @@ fn program() -> &'static str {
 
 impl Runner<'_> {
     /// Runs all cells; their logs in the same order.
-    pub fn run(&self, cells: &[Cell]) -> Result<Vec<Log>, String> {
+    pub fn run(&self, cells: &[Cell]) -> Result<Vec<Log>, Failed> {
         let capacities = self.capacities(cells)?;
         self.all("runs", cells, |cell| {
             let capacity = cell.capacity_key().map(|key| capacities[&key]);
             let text = cell.canonical();
             self.kept(&text, || run(cell, capacity))
-                .map_err(|error| format!("{error}\nin the run of\n{text}"))
+                .map_err(|failed| failed.of("run", &text))
         })
     }
 
     /// Requests a second, in thousandths, by [`Cell::capacity_key`].
-    fn capacities(&self, cells: &[Cell]) -> Result<BTreeMap<String, u64>, String> {
+    fn capacities(&self, cells: &[Cell]) -> Result<BTreeMap<String, u64>, Failed> {
         let mut keys: BTreeMap<String, &Cell> = BTreeMap::new();
         for cell in cells {
             if let Some(key) = cell.capacity_key() {
@@ -73,7 +102,7 @@ impl Runner<'_> {
         let wanted: Vec<(String, &Cell)> = keys.into_iter().collect();
         let found = self.all("capacities", &wanted, |(key, cell)| {
             self.kept(key, || measure_capacity(cell))
-                .map_err(|error| format!("{error}\nin the measurement of\n{key}"))
+                .map_err(|failed| failed.of("measurement", key))
         })?;
         Ok(wanted.into_iter().map(|(key, _)| key).zip(found).collect())
     }
@@ -84,16 +113,18 @@ impl Runner<'_> {
         &self,
         what: &'static str,
         items: &[I],
-        work: impl Fn(&I) -> Result<(T, bool), String> + Sync,
-    ) -> Result<Vec<T>, String> {
-        let mut cached = 0;
-        let watch = |done, result: &Result<(T, bool), String>| {
+        work: impl Fn(&I) -> Result<(T, bool), Failed> + Sync,
+    ) -> Result<Vec<T>, Failed> {
+        let (mut cached, mut kept) = (0, 0);
+        let watch = |done, result: &Result<(T, bool), Failed>| {
             cached += usize::from(matches!(result, Ok((_, true))));
+            kept += usize::from(result.is_ok());
             (self.progress)(Progress {
                 what,
                 done,
                 total: items.len(),
                 cached,
+                kept,
             });
         };
         let found = over(self.threads, items, work, watch)?;
@@ -105,7 +136,7 @@ impl Runner<'_> {
         &self,
         text: &str,
         make: impl FnOnce() -> Result<T, String>,
-    ) -> Result<(T, bool), String> {
+    ) -> Result<(T, bool), Failed> {
         let text = &format!("program = {}\n{text}", program());
         let path = self
             .cache
@@ -116,10 +147,10 @@ impl Runner<'_> {
         {
             return Ok((result, true));
         }
-        let result = make()?;
+        let result = make().map_err(Failed::Run)?;
         if let Some(path) = &path {
             kept::keep(path, text, &result)
-                .map_err(|error| format!("{}: {error}", path.display()))?;
+                .map_err(|error| Failed::Keep(format!("{}: {error}", path.display())))?;
         }
         Ok((result, false))
     }

@@ -8,6 +8,7 @@ use crate::cache::grid;
 use crate::experiment::cell::{Cell, Settings};
 use crate::experiment::judged::{Judged, Repeated, judge, points_of, printed};
 use crate::experiment::outcome::Group;
+use crate::experiment::runner::Failed;
 use crate::experiment::scenario::{self, Point, Scale, Scenario};
 use crate::experiment::sequential::{Study, needed_by_printed};
 use crate::replay::facts::Log;
@@ -16,7 +17,7 @@ use std::ops::Range;
 
 /// What runs cells.
 pub trait Runs {
-    fn arrays(&self, scenario: &str, cells: &[Cell]) -> Result<Vec<Log>, String>;
+    fn arrays(&self, scenario: &str, cells: &[Cell]) -> Result<Vec<Log>, Failed>;
     fn caches(
         &self,
         scenario: &str,
@@ -140,7 +141,12 @@ impl Claims {
 
     /// Runs until all is decided, or the planned caps are reached, and judges. What cannot be run is kept
     /// as a failure.
-    pub fn run(&mut self, runs: &impl Runs) -> Vec<Line> {
+    ///
+    /// # Errors
+    ///
+    /// What was run could not be kept. Nothing is judged then: that would say of claims what is wrong with a
+    /// disk.
+    pub fn run(&mut self, runs: &impl Runs) -> Result<Vec<Line>, Failed> {
         let all = self.subjects.iter().map(Subject::points);
         let mut needed: Vec<Vec<Point>> = all.collect();
         loop {
@@ -148,7 +154,8 @@ impl Claims {
             for (subject, needed) in self.subjects.iter_mut().zip(&needed) {
                 match subject.look_at(needed, runs) {
                     Ok(looked) => more |= looked,
-                    Err(error) => {
+                    Err(Failed::Keep(error)) => return Err(Failed::Keep(error)),
+                    Err(Failed::Run(error)) => {
                         let name = subject.scenario().name.clone();
                         self.failures.push((name, error));
                     }
@@ -156,7 +163,7 @@ impl Claims {
             }
             let lines = self.judged();
             if !more {
-                return lines.into_iter().flatten().collect();
+                return Ok(lines.into_iter().flatten().collect());
             }
             let undecided = |lines: &Vec<Line>| {
                 let lines = lines.iter().filter(|line| line.judged.is_undecided());
@@ -216,12 +223,12 @@ impl Subject {
     }
 
     /// Runs the next look at these points; whether there was one.
-    fn look_at(&mut self, needed: &[Point], runs: &impl Runs) -> Result<bool, String> {
+    fn look_at(&mut self, needed: &[Point], runs: &impl Runs) -> Result<bool, Failed> {
         match self {
             _ if needed.is_empty() => Ok(false),
-            Subject::Caches(grid) => grid.look_at(needed, runs),
+            Subject::Caches(grid) => grid.look_at(needed, runs).map_err(Failed::Run),
             Subject::Arrays(study) => {
-                let Some(cells) = study.look_at(needed)? else {
+                let Some(cells) = study.look_at(needed).map_err(Failed::Run)? else {
                     return Ok(false);
                 };
                 let mut logs = runs.arrays(&study.scenario.name, &cells)?;
@@ -335,12 +342,16 @@ mod tests {
         assert!(headlines >= 20, "{headlines}");
     }
 
-    /// Array runs that were asked for; nothing can be run.
-    struct Broken;
+    /// Nothing that is asked of arrays can be run.
+    struct Broken(Failed);
+
+    fn broken() -> Broken {
+        Broken(Failed::Run("it is broken".into()))
+    }
 
     impl Runs for Broken {
-        fn arrays(&self, _: &str, _: &[Cell]) -> Result<Vec<Log>, String> {
-            Err("it is broken".into())
+        fn arrays(&self, _: &str, _: &[Cell]) -> Result<Vec<Log>, Failed> {
+            Err(self.0.clone())
         }
 
         fn caches(
@@ -356,7 +367,7 @@ mod tests {
     #[test]
     fn a_scenario_that_cannot_be_run_is_named_and_its_claims_are_not_run() {
         let mut claims = Claims::of("IDO", Which::Headlines(None)).expect("sound");
-        let lines = claims.run(&Broken);
+        let lines = claims.run(&broken()).expect("judged");
         assert_eq!(lines.len(), claims.planned().len());
         assert!(lines.iter().all(|line| !line.is_run()));
         let failed: Vec<&str> = claims
@@ -374,12 +385,21 @@ mod tests {
     }
 
     #[test]
+    fn a_full_disk_ends_everything_and_is_no_verdict() {
+        let mut claims = Claims::of("IDO", Which::Headlines(None)).expect("sound");
+        let full = Failed::Keep("it is full".into());
+        let ended = claims.run(&Broken(full.clone())).map(|lines| lines.len());
+        assert_eq!(ended, Err(full));
+        assert!(claims.failures.is_empty(), "{:?}", claims.failures);
+    }
+
+    #[test]
     fn caches_are_run_and_judged_too() {
         let mut claims = Claims::of("VDF", Which::All(Some(Scale::Short))).expect("sound");
         claims
             .subjects
             .retain(|subject| matches!(subject, Subject::Caches(_)));
-        let lines = claims.run(&Broken);
+        let lines = claims.run(&broken()).expect("judged");
         assert!(claims.failures.is_empty(), "{:?}", claims.failures);
         assert!(lines.iter().any(Line::is_run), "{lines:?}");
     }

@@ -5,9 +5,11 @@ use crate::print::terminal::{Progress, out, outln, warn};
 use crate::verbs::lab::cache_sim::TRACES;
 use crate::verbs::lab::experiments::{ScaleName, run_all, threads_or_cores};
 use crate::verbs::lab::provenance::provenance;
+use crate::verbs::lab::under_way;
 use clap::Args;
 use restripe_lab::cache::grid;
 use restripe_lab::experiment::cell::Cell;
+use restripe_lab::experiment::runner::Failed;
 use restripe_lab::experiment::scenario::Point;
 use restripe_lab::nearest;
 use restripe_lab::papers::claims::{Claims, Line, Planned, Runs, Which};
@@ -96,9 +98,10 @@ pub(crate) fn verify(verb: &LabVerify) -> Result {
         list(&papers);
         return Ok(());
     }
+    under_way::begin(&verb.papers.folder, verb.papers.fresh)?;
     let mut lines: Vec<Line> = Vec::new();
     for claims in &mut papers {
-        lines.extend(verb.papers.run(claims));
+        lines.extend(verb.papers.run(claims)?);
     }
     if verb.json {
         let scale = verb.scale.unwrap_or(ScaleName::Verify).name();
@@ -143,10 +146,11 @@ pub(crate) fn papers(verb: &LabPapers) -> Result {
     let which = Which::All(verb.scale.map(ScaleName::scale));
     let former = verb.against.as_deref().map(former).transpose()?;
     let inventories = chosen(&verb.papers.papers)?;
+    under_way::begin(&verb.papers.folder, verb.papers.fresh)?;
     let mut sections = String::new();
     for inventory in &inventories {
         let mut claims = claims(&inventory.paper, which)?;
-        let lines = verb.papers.run(&mut claims);
+        let lines = verb.papers.run(&mut claims)?;
         sections += &document::markdown(inventory, &lines, former.as_ref());
     }
     out!(
@@ -194,7 +198,7 @@ fn claims(paper: &str, which: Which) -> Result<Claims> {
 }
 
 impl Papers {
-    fn run(&self, claims: &mut Claims) -> Vec<Line> {
+    fn run(&self, claims: &mut Claims) -> Result<Vec<Line>> {
         let threads = threads_or_cores(self.threads);
         let runs = Here {
             folder: &self.folder,
@@ -202,11 +206,11 @@ impl Papers {
             threads,
             fresh: self.fresh,
         };
-        let lines = claims.run(&runs);
+        let lines = claims.run(&runs).map_err(under_way::failure)?;
         for (scenario, error) in &claims.failures {
             warn(format_args!("{scenario} could not be run: {error}"));
         }
-        lines
+        Ok(lines)
     }
 }
 
@@ -219,7 +223,7 @@ struct Here<'a> {
 }
 
 impl Runs for Here<'_> {
-    fn arrays(&self, scenario: &str, cells: &[Cell]) -> std::result::Result<Vec<Log>, String> {
+    fn arrays(&self, scenario: &str, cells: &[Cell]) -> std::result::Result<Vec<Log>, Failed> {
         run_all(scenario, cells, self.folder, self.threads, self.fresh)
     }
 

@@ -4,12 +4,13 @@ use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress as Line, out, say, warn};
 use crate::units::seconds;
 use crate::verbs::lab::provenance::provenance;
+use crate::verbs::lab::under_way;
 use clap::{Args, ValueEnum};
 use restripe_lab::experiment::cell::{Cell, Settings};
 use restripe_lab::experiment::form;
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::parameters::Grouped;
-use restripe_lab::experiment::runner::{Progress, Runner};
+use restripe_lab::experiment::runner::{Failed, Progress, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
 use restripe_lab::experiment::sequential::Study;
 use restripe_lab::experiment::{fair, figure, metric, page};
@@ -166,6 +167,7 @@ fn runs(scenario: &Scenario) -> String {
 
 pub(crate) fn run(verb: &LabRun) -> Result {
     let scenario = prepared(&verb.experiment)?;
+    under_way::begin(&verb.experiment.folder, verb.fresh)?;
     let threads = threads_or_cores(verb.threads);
     if !verb.sensitivity {
         let study = Study::new(scenario.clone());
@@ -220,6 +222,7 @@ fn tell(title: &str, table: &Table, text: impl Fn(&Table) -> String) {
 pub(crate) fn report(verb: &LabReport) -> Result {
     let scenario = prepared(&verb.experiment)?;
     let folder = &verb.experiment.folder;
+    under_way::begin(folder, false)?;
     say(format_args!(
         "runs without results in {} are run first",
         folder.join("runs").display()
@@ -419,7 +422,8 @@ fn gather(
         .next_look()
         .map_err(|error| unsound(scenario, &error))?
     {
-        let logs = run_all(&scenario.name, &cells, folder, threads, fresh).map_err(Failure::new)?;
+        let logs = run_all(&scenario.name, &cells, folder, threads, fresh);
+        let logs = logs.map_err(under_way::failure)?;
         study.add(cells, logs);
     }
     Ok(study.into_runs())
@@ -432,9 +436,10 @@ pub(crate) fn run_all(
     folder: &Path,
     threads: usize,
     fresh: bool,
-) -> std::result::Result<Vec<Log>, String> {
+) -> std::result::Result<Vec<Log>, Failed> {
     let watched = Mutex::new(Watched::new(scenario, cells.len()));
     let show = |progress: Progress| {
+        under_way::note(scenario, progress);
         // A line of progress is not worth an error.
         if let Ok(mut watched) = watched.lock() {
             watched.note(progress);
@@ -492,6 +497,7 @@ impl Watched {
                 done: 0,
                 total,
                 cached: 0,
+                kept: 0,
             },
             since: Instant::now(),
             ended: Instant::now(),
@@ -522,6 +528,7 @@ fn told(progress: Progress, elapsed: u64, running: u64) -> String {
         done,
         total,
         cached,
+        ..
     } = progress;
     let run = (done - cached) as u64;
     let left = (total - done) as u64;

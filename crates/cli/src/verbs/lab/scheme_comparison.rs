@@ -29,7 +29,9 @@ pub(crate) fn run() -> Result<SchemeComparison> {
         fresh: false,
         progress: &|_| {},
     };
-    let logs = runner.run(&cells).map_err(Failure::new)?;
+    let logs = runner
+        .run(&cells)
+        .map_err(|failed| Failure::new(failed.to_string()))?;
     let runs = cells.into_iter().zip(logs);
     let runs = runs.map(|(cell, log)| Run { cell, log }).collect();
     let outcome = Outcome::new(&scenario, runs);
