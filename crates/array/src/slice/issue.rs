@@ -426,16 +426,13 @@ impl Rows {
                 if error == IoError::Media {
                     slice.bad = slice.bad.with(cell);
                 }
-                let check = slice.kind == Kind::Scrub(ScrubMode::Check);
                 // A narrowed slice reads the same sectors again, block by block. And a read without suspects
                 // reads one place many times, and repairs only what is theirs.
                 let counted = !slice.narrowed && !matches!(slice.copies, Copies::Without(_));
                 if error != IoError::Media {
                     self.read_failed(member, error);
-                } else if counted && check {
-                    self.check_failed(member);
                 } else if counted {
-                    self.medium_failed(id, member);
+                    self.medium_failed(id, cell, member);
                 }
             }
             SliceOp::Write(cell) => self.write_failed(id, cell, member, error),
@@ -465,28 +462,31 @@ impl Rows {
         }
     }
 
-    /// The medium of a member erred. A read counts that only when it has got all that it wants: what nothing
-    /// recovers is met again by each read.
-    pub(super) fn medium_failed(&mut self, id: u32, member: Member) {
+    /// The medium of a member erred. A read counts that only when it has got all that it wants, and a scrub
+    /// when it knows whether the rest of the row recovers it: what nothing recovers is met again by each.
+    pub(super) fn medium_failed(&mut self, id: u32, cell: u8, member: Member) {
         let slice = &mut self.slices[id];
         match slice.kind {
-            Kind::Read(..) if slice.copies != Copies::First => slice.erred.push(member),
+            Kind::Read(..) if slice.copies != Copies::First => slice.erred.add(cell, member),
+            Kind::Scrub(_) => slice.erred.add(cell, member),
             _ => self.read_failed(member, IoError::Media),
         }
     }
 
-    /// A read is at its end: its errors count against their members, unless it found something lost. Such
+    /// A slice is at its end: its errors count against their members, but for those at what is lost. Such
     /// errors never fail a member, for what else that has may be on no other.
     pub(super) fn count_errors(&mut self, id: u32) {
         let slice = &mut self.slices[id];
-        let lost = slice.error.is_some();
-        for member in core::mem::take(&mut slice.erred) {
-            match lost {
-                true => {
-                    let errors = &mut self.devices[member.0 as usize].lost_errors;
-                    *errors = errors.saturating_add(1);
-                }
-                false => self.read_failed(member, IoError::Media),
+        let check = slice.kind == Kind::Scrub(ScrubMode::Check);
+        let read_in_vain = slice.error.is_some();
+        for (member, lost) in slice.erred.take() {
+            if lost || read_in_vain {
+                let errors = &mut self.devices[member.0 as usize].lost_errors;
+                *errors = errors.saturating_add(1);
+            } else if check {
+                self.check_failed(member);
+            } else {
+                self.read_failed(member, IoError::Media);
             }
         }
     }

@@ -32,6 +32,7 @@
 //! all slices do alike (`rows`) and their operations (`issue`).
 
 mod combine;
+mod erred;
 mod fill;
 mod issue;
 pub(crate) mod read;

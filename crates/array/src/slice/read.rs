@@ -36,7 +36,7 @@ pub(crate) fn start(rows: &mut Rows, part: ReadPart, skip: u32, erred: Option<Me
             slice.bad = slice.bad.with(cell as u8);
             slice.unconfirmed = true;
         }
-        rows.medium_failed(id, member);
+        rows.medium_failed(id, place.data, member);
     }
     count_fetched(rows, id, part.lba);
     true

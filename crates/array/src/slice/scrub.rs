@@ -51,6 +51,7 @@ fn begin(rows: &mut Rows, id: u32, mode: ScrubMode) {
 fn all_read(rows: &mut Rows, id: u32, mode: ScrubMode) {
     let map = rows.slices[id].map;
     if rows.live_cells(&map) != map.all() {
+        judge_bad(rows, id, &map);
         rows.slices[id].scrubbed = Scrubbed::Passed;
         return rows.band_done(id);
     }
@@ -74,12 +75,22 @@ fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     if rows.narrow(id) {
         return;
     }
+    judge_bad(rows, id, map);
     let (bad, have) = (rows.slices[id].bad, rows.slices[id].have);
     if mode.writes() && bad.iter().all(|cell| map.recover(cell, have).is_some()) {
         rows.recover_cells(id, bad);
     } else {
         found_bad(rows, id, Cure::Left);
         rows.band_done(id);
+    }
+}
+
+/// Which cells of the band that cannot be read the others could recover.
+fn judge_bad(rows: &mut Rows, id: u32, map: &RowMap) {
+    let have = rows.live_cells(map).intersection(rows.slices[id].have);
+    let slice = &mut rows.slices[id];
+    for cell in slice.bad.iter() {
+        slice.erred.judge(cell, map.recover(cell, have).is_some());
     }
 }
 
@@ -201,7 +212,7 @@ fn repair_announced(rows: &mut Rows, id: u32) -> bool {
     }
     rows.drop_buffers(id);
     let slice = &mut rows.slices[id];
-    // What cannot be read is met again, and has been counted.
+    // What cannot be read is met again, and is counted once.
     slice.narrowed |= !slice.bad.is_empty();
     slice.begin_band(slice.band);
     rows.slices.await_metadata(id);

@@ -1,13 +1,14 @@
 //! The table of slices: what each is for, how far it has come, and which go before it in its row. Before it,
 //! what a slice is made from (bands and fragments of new data), and what it finds (verdicts of a scrub).
 
+use super::erred::Erred;
 use crate::clients::Copies;
 use crate::contract::{Buf, BufRef, Cure, Guilty, IoOp, RequestError, ScrubMode, Segment, Verdict};
 use crate::layout::reed_solomon::PARITIES_MAX;
 use crate::layout::{CellSet, RowMap};
 use crate::members::ops::ReadPart;
 use crate::members::pool::{Buffers, Size};
-use crate::units::{CELLS_MAX, Member, Row, SECTOR_BYTES};
+use crate::units::{CELLS_MAX, Row, SECTOR_BYTES};
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -330,8 +331,7 @@ pub(crate) struct Slice {
     pub(super) narrowed: bool,
     /// It has written zeros for what was lost, in one of its bands at least.
     pub(super) reset: bool,
-    /// Of a read: members whose medium erred, once for each error that is not counted yet.
-    pub(super) erred: Vec<Member>,
+    pub(super) erred: Erred,
     /// Of a scrub: `bad` has a cell that could be read, and is wrong.
     pub(crate) left_out: bool,
     /// What a scrub found in its row.

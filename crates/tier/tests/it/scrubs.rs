@@ -1,7 +1,7 @@
 //! Scrubs: a check only looks; a repair knows whom to blame where the code can tell.
 
 use crate::shell::{Array, CHUNK, Setup, raid1, raid5, raid6};
-use restripe_array::layout::Role;
+use restripe_array::layout::{Level, Role};
 use restripe_array::meta::WriteHole;
 use restripe_array::{Command, CommandError, Cure, Fact, IoError, Member, Nanos, ScrubMode};
 
@@ -269,5 +269,102 @@ fn a_member_that_left_with_a_crash_lacks_what_was_repaired() {
             .expect("it is back");
         array.run_tasks();
         array.consistent();
+    }
+}
+
+/// Rows of these arrays: more than a member may have read errors.
+const ROWS: u64 = 30;
+
+/// Arrays of all kinds of redundancy, each with as many members as may be missing at once.
+fn redundant() -> Vec<(Array, u16)> {
+    let rs = Setup::new(Level::ReedSolomon { parities: 3 }, 6).hole(WriteHole::Bitmap);
+    let kinds = [
+        (raid1(2), 1),
+        (raid1(3), 2),
+        (raid5(4), 1),
+        (raid6(5), 2),
+        (rs, 3),
+    ];
+    let made = kinds.into_iter().map(|(mut setup, borne)| {
+        setup.rows = ROWS;
+        let mut array = setup.start();
+        let size = array.layout.size_sectors();
+        array.written(0, size).expect("written");
+        array.flushed();
+        (array, borne)
+    });
+    made.collect()
+}
+
+const MODES: [ScrubMode; 3] = [ScrubMode::Check, ScrubMode::Repair, ScrubMode::Sync];
+
+fn scrubbed(array: &mut Array, mode: ScrubMode) {
+    array.listing();
+    array.command(Command::Scrub(mode)).expect("it can run");
+    array.run_tasks();
+}
+
+/// This sector of each row, on this member.
+fn spoil_rows(array: &mut Array, member: u16, sector: u64) {
+    let start = array.data_start();
+    for row in 0..ROWS {
+        array.spoil(member, start + row * CHUNK + sector, 1);
+    }
+}
+
+fn failed(array: &Array) -> usize {
+    let members = 0..array.engine.status().members.len() as u16;
+    members.filter(|member| array.failed(*member)).count()
+}
+
+/// What the others cannot recover is met again by each scrub. What else the members have may be on no other.
+#[test]
+fn what_a_scrub_cannot_recover_never_fails_its_member() {
+    for mode in MODES {
+        for (mut array, borne) in redundant() {
+            for member in 0..=borne {
+                spoil_rows(&mut array, member, 5);
+            }
+            for pass in 1..=2 {
+                scrubbed(&mut array, mode);
+                assert_eq!(failed(&array), 0, "{mode:?} {borne}");
+                let line = &array.engine.status().members[0];
+                assert_eq!(u64::from(line.read_errors), pass * ROWS, "all are seen");
+            }
+        }
+    }
+}
+
+/// What the others have counts as it always did, also where something else of the chunk is lost.
+#[test]
+fn what_a_scrub_could_recover_counts_against_its_member() {
+    for mode in MODES {
+        for lost_too in [false, true] {
+            for (mut array, borne) in redundant() {
+                for member in (0..=borne).filter(|_| lost_too) {
+                    spoil_rows(&mut array, member, 5);
+                }
+                spoil_rows(&mut array, 0, 9);
+                scrubbed(&mut array, mode);
+                assert!(array.failed(0), "{mode:?} {borne} {lost_too}");
+                assert_eq!(failed(&array), 1, "{mode:?} {borne} {lost_too}");
+            }
+        }
+    }
+}
+
+/// One error more, which the others recover, fails no member whose other errors are of what is lost.
+#[test]
+fn what_is_lost_leaves_the_limit_of_a_scrub_alone() {
+    for mode in MODES {
+        for (mut array, borne) in redundant() {
+            for member in 0..=borne {
+                spoil_rows(&mut array, member, 5);
+            }
+            let start = array.data_start();
+            array.spoil(0, start + 9, 1);
+            scrubbed(&mut array, mode);
+            assert_eq!(failed(&array), 0, "{mode:?} {borne}");
+        }
     }
 }
