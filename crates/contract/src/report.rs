@@ -165,7 +165,10 @@ pub struct MemberStatus {
     pub volatile: bool,
     /// Its last write found no space: it failed for that, or the array refuses writes.
     pub full: bool,
+    /// Those that count against it, and since the start those of the last check and the lost ones.
     pub read_errors: u32,
+    /// Of these, reads and scrubs in this run of what nothing recovers. They never fail it.
+    pub lost_errors: u32,
     /// What its spindle was at since the start; [`Spent::until`] adds what lasts.
     pub spent: Spent,
 }

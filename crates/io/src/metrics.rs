@@ -128,6 +128,9 @@ metrics! { MEMBERS: StatusView {
         = |s, to| to.each("member", of_members(s, |one| u8::from(one.full)));
     restripe_member_read_errors_total "Read errors of a member."
         = |s, to| to.each("member", of_members(s, |one| one.read_errors));
+    restripe_member_lost_errors_total
+        "Read errors of a member at what no other member recovers, since the start: they never fail it."
+        = |s, to| to.each("member", of_members(s, |one| one.lost_errors));
     restripe_member_phase_seconds_total "Time of a member's spindle in each phase."
         = |s, to| for (member, spindle) in spindles(s) {
             for (phase, ms) in spindle.phases() {

@@ -89,6 +89,7 @@ impl Instance {
                 .map_or(0, |line| line.read_errors)
                 .saturating_add(device.check_errors)
                 .saturating_add(device.lost_errors),
+            lost_errors: device.lost_errors,
             spent: device.spent,
         }
     }

@@ -14,6 +14,15 @@ fn hosts_text(hosts: &[HostedView]) -> String {
     parts.fold(" hosts".to_string(), |text, part| text + &part)
 }
 
+/// How many of a member's read errors are at what nothing recovers.
+fn lost_text(errors: u32) -> String {
+    match errors {
+        0 => String::new(),
+        1 => ", 1 read error at lost sectors".to_string(),
+        many => format!(", {many} read errors at lost sectors"),
+    }
+}
+
 /// Members and empty slots in the order of the slots: members' numbers only say in which order they were named. Who
 /// stands in no slot comes last.
 pub(crate) fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec<String> {
@@ -28,8 +37,9 @@ pub(crate) fn member_lines(members: &[MemberView], missing_slots: &[u16]) -> Vec
         } = member;
         let (path, hosts) = (shown(path), hosts_text(&member.hosts));
         let full = if member.full { ", no space" } else { "" };
+        let lost = lost_text(member.lost_errors);
         let line = format!(
-            "  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}{full}"
+            "  {number:>6}  {slot:>4}  {state:<10}  {read_errors:>11}  {path}{hosts}{full}{lost}"
         );
         (member.slot, line)
     });

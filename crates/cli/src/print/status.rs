@@ -212,6 +212,7 @@ mod tests {
             hosts: Vec::new(),
             state: state.into(),
             read_errors: 0,
+            lost_errors: 0,
             exposed_bytes: 0,
             spindle: None,
         };
@@ -242,7 +243,11 @@ mod tests {
             members: vec![
                 member(1, None, "failed"),
                 member(3, Some(1), "rebuilding"),
-                member(4, Some(0), "active"),
+                MemberView {
+                    read_errors: 7,
+                    lost_errors: 5,
+                    ..member(4, Some(0), "active")
+                },
             ],
             missing_slots: vec![2],
             tasks: vec![task],
@@ -261,7 +266,7 @@ tank: degraded, 4K lost
     1000K/s at least, 200M/s at most; throttle restripe, order ido, on demand
   LOST: bytes 8192 to 12287 (4096 bytes)
   number  slot  state       read errors  member
-       4     0  active                0  4.img
+       4     0  active                7  4.img, 5 read errors at lost sectors
        3     1  rebuilding            0  3.img
        -     2  missing               -  -
        1     -  failed                0  1.img

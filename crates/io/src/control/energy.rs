@@ -127,6 +127,7 @@ mod tests {
             hosts: Vec::new(),
             state: MemberState::Active,
             read_errors: 0,
+            lost_errors: 0,
             spent,
         }
     }

@@ -159,6 +159,9 @@ view! {
         #[serde(default)]
         full: bool = member.full,
         read_errors: u32 = member.read_errors,
+        /// Those of them at what no other member recovers, since the start: they never fail the member.
+        #[serde(default)]
+        lost_errors: u32 = member.lost_errors,
         /// A first copy that goes ahead alone: so many bytes are lost with it, at most.
         #[serde(default, skip_serializing_if = "is_zero")]
         exposed_bytes: u64 = exposed_bytes(member, status),
@@ -531,6 +534,7 @@ mod tests {
                 hosts: vec![(3, 2)],
                 state: MemberState::Rebuilding,
                 read_errors: 7,
+                lost_errors: 2,
                 spent: Spent::default(),
             }],
             tasks: vec![TaskStatus {

@@ -184,7 +184,7 @@ fn what_is_lost_never_fails_its_member_however_often_it_is_read() {
     array.run();
     assert!(!array.failed(0) && !array.failed(1));
     let line = &array.engine.status().members[0];
-    assert!(line.read_errors > 82, "an operator sees them all");
+    assert!(line.read_errors > line.lost_errors && line.lost_errors >= 82);
 }
 
 #[test]

@@ -329,7 +329,8 @@ fn what_a_scrub_cannot_recover_never_fails_its_member() {
                 scrubbed(&mut array, mode);
                 assert_eq!(failed(&array), 0, "{mode:?} {borne}");
                 let line = &array.engine.status().members[0];
-                assert_eq!(u64::from(line.read_errors), pass * ROWS, "all are seen");
+                let errors = (line.read_errors.into(), line.lost_errors.into());
+                assert_eq!(errors, (pass * ROWS, pass * ROWS), "all are seen");
             }
         }
     }
@@ -365,6 +366,9 @@ fn what_is_lost_leaves_the_limit_of_a_scrub_alone() {
             array.spoil(0, start + 9, 1);
             scrubbed(&mut array, mode);
             assert_eq!(failed(&array), 0, "{mode:?} {borne}");
+            let line = &array.engine.status().members[0];
+            let others = line.read_errors - line.lost_errors;
+            assert_eq!(others, 1, "{mode:?} {borne}");
         }
     }
 }

@@ -255,6 +255,7 @@ mod tests {
             state: MemberState::Active,
             replaced: false,
             read_errors: 0,
+            lost_errors: 0,
             spent: restripe_array::energy::Spent::default(),
         };
         for text in ["3", "d.img", "ABABABAB-ABAB-ABAB-ABAB-ABABABABABAB"] {
