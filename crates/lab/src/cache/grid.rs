@@ -286,6 +286,10 @@ impl Repeated for Cell {
         false
     }
 
+    fn is_cut(&self, _: &str) -> bool {
+        false
+    }
+
     fn is_one_run(&self) -> bool {
         let [first, others @ ..] = self.pairs.as_slice() else {
             return true;

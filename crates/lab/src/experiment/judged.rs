@@ -17,6 +17,8 @@ pub(crate) trait Repeated {
     fn by_seed(&self, metric: &str) -> Option<BySeed>;
     /// Whether the phase that a metric is of was offered more than it could serve.
     fn is_saturated(&self, metric: &str) -> bool;
+    /// Whether, in any run, the metric is of less than a whole rebuild.
+    fn is_cut(&self, metric: &str) -> bool;
     /// Whether seeds change nothing that counts: there is one run, or all are equal, or nothing in the
     /// workload is random.
     fn is_one_run(&self) -> bool;
@@ -26,6 +28,8 @@ pub(crate) trait Repeated {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lack {
     Saturated,
+    /// A rebuild took longer than the run allowed, so the number would be of a part of it.
+    Cut,
     /// A rebuild did not end, or the phase or the metric is none of the run's.
     Unmeasured,
     NotPositive,
@@ -37,6 +41,7 @@ impl Lack {
     pub(crate) fn text(self) -> &'static str {
         match self {
             Lack::Saturated => "saturated",
+            Lack::Cut => "a rebuild was cut",
             Lack::Unmeasured => "unfinished, or not measured",
             Lack::NotPositive => "not positive",
             Lack::NoRuns => "not run at this scale",
@@ -68,6 +73,9 @@ pub(crate) fn pair<G: Repeated>(of: (&G, &str), to: (&G, &str)) -> Ratio {
     if of.0.is_saturated(of.1) || to.0.is_saturated(to.1) {
         return Err(Lack::Saturated);
     }
+    if of.0.is_cut(of.1) || to.0.is_cut(to.1) {
+        return Err(Lack::Cut);
+    }
     let both = of.0.by_seed(of.1).zip(to.0.by_seed(to.1));
     let (upper, lower) = both.ok_or(Lack::Unmeasured)?;
     let common = upper
@@ -89,6 +97,9 @@ fn single_if(single: bool, found: Estimate) -> Estimate {
 }
 
 fn value<G: Repeated>(of: &G, metric: &str) -> Ratio {
+    if of.is_cut(metric) {
+        return Err(Lack::Cut);
+    }
     let values = of.by_seed(metric).ok_or(Lack::Unmeasured)?;
     let values: Vec<f64> = values.into_values().collect();
     let found = geometric(&values).ok_or(Lack::NotPositive)?;
@@ -205,6 +216,7 @@ pub(crate) fn judge(lines: &mut [&mut Judged]) {
         line.tested = tested;
         line.verdict = match (line.ours, test, tested) {
             (Err(Lack::Saturated), ..) => Some(Verdict::Saturated),
+            (Err(Lack::Cut), ..) => Some(Verdict::Undecided),
             (Err(_), ..) => Some(Verdict::NotRun),
             (Ok(_), Some(test), Some(tested)) => Some(test.verdict(tested)),
             (Ok(_), Some(test), None) => Some(test.one_run()),
@@ -217,7 +229,9 @@ impl Judged {
     /// The verdict with its reason where there is no number; `shown` of an absolute one.
     pub(crate) fn says(&self) -> String {
         match (self.verdict, self.ours) {
-            (Some(Verdict::NotRun), Err(lack)) => format!("not run: {}", lack.text()),
+            (Some(verdict @ (Verdict::NotRun | Verdict::Undecided)), Err(lack)) => {
+                format!("{verdict}: {}", lack.text())
+            }
             (Some(verdict), _) => verdict.to_string(),
             (None, _) => "shown".into(),
         }
@@ -230,7 +244,7 @@ impl Judged {
 
     /// Whether further seeds may decide it.
     pub(crate) fn is_undecided(&self) -> bool {
-        self.verdict == Some(Verdict::Undecided)
+        self.verdict == Some(Verdict::Undecided) && self.ours.is_ok()
     }
 }
 
@@ -241,6 +255,65 @@ mod tests {
     fn point(task: &str, rate: i64) -> Point {
         let task = ("task".to_string(), Value::Text(task.into()));
         [task, ("rate".to_string(), Value::Whole(rate))].into()
+    }
+
+    /// Runs that differ by seed, of which some may be cut.
+    struct Runs(Point, bool);
+
+    impl Repeated for Runs {
+        fn point(&self) -> &Point {
+            &self.0
+        }
+
+        fn by_seed(&self, _: &str) -> Option<BySeed> {
+            let size = if self.0["rate"] == Value::Whole(2) {
+                3.0
+            } else {
+                1.0
+            };
+            let values = (1..=5).map(|seed| (seed, size + 0.01 * seed as f64));
+            Some(values.collect())
+        }
+
+        fn is_saturated(&self, _: &str) -> bool {
+            false
+        }
+
+        fn is_cut(&self, _: &str) -> bool {
+            self.1
+        }
+
+        fn is_one_run(&self) -> bool {
+            false
+        }
+    }
+
+    #[test]
+    fn no_claim_holds_or_fails_by_a_rebuild_that_was_cut() {
+        let text = "what = \"w\"\nsource = \"IDO, table 1\"\nvalue = 3.0\nclaim = \"sign\"\n\
+                    metric = \"during.mean_ms\"\nbetween = { vary = \"rate\", of = 2, to = 8 }";
+        let scenario = super::super::scenario::named("rebuild-cost").expect("built in");
+        let mut scenario = super::super::scenario::parse(scenario).expect("sound");
+        let says = |scenario: &Scenario, cut: [bool; 2]| {
+            let of = |(rate, cut)| Runs(point("grow", rate), cut);
+            let groups = [2, 8].into_iter().zip(cut).map(of).collect::<Vec<_>>();
+            let mut lines = printed(scenario, &groups);
+            judge(&mut lines.iter_mut().collect::<Vec<_>>());
+            let line = lines.pop().expect("a claim");
+            (line.says(), line.is_run(), line.is_undecided())
+        };
+        // Holds, fails, and is only shown.
+        for (claim, value, whole) in [("sign", 3.0, "holds"), ("sign", 0.3, "fails")] {
+            let text = text.replace("3.0", &format!("{value:.1}"));
+            let line = toml::from_str(&text.replace("sign", claim)).expect("a printed number");
+            scenario.printed = vec![line];
+            assert_eq!(says(&scenario, [false; 2]).0, whole);
+            for cut in [[true, false], [false, true], [true; 2]] {
+                let undecided = "undecided: a rebuild was cut".to_string();
+                // More seeds would not decide it.
+                assert_eq!(says(&scenario, cut), (undecided, true, false), "{cut:?}");
+            }
+        }
     }
 
     #[test]

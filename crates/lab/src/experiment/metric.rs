@@ -199,6 +199,27 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
     }
 }
 
+/// Whether a number is of less than a whole rebuild, since the rebuild took longer than `phases.rebuild_s`.
+/// What ends at the same time for all schemes is whole, and so is what does not depend on the rebuild's end.
+pub fn cut(log: &Log, name: &str) -> bool {
+    let depends = match name.split_once('.') {
+        Some((phase, _)) => [DURING, AFTER].contains(&phase),
+        None if name == "rebuild_s" => metric(log, name).is_none(),
+        None => log.common_ns == 0 && !ANYHOW.contains(&name),
+    };
+    depends && log.is_cut(DURING)
+}
+
+/// Numbers of the run that are whole even where the rebuild is not.
+const ANYHOW: [&str; 6] = [
+    "rebuild_share",
+    "offered_per_s",
+    "capacity_per_s",
+    "second_s",
+    "lost_mib",
+    "lost_share",
+];
+
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
     match name.split_once('.') {
@@ -304,6 +325,64 @@ fn share(part: u64, whole: u64) -> Option<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_of_a_part_of_a_rebuild_is_known() {
+        let phase = |name: &str, from_ns, to_ns| Phase {
+            name: name.into(),
+            from_ns,
+            to_ns,
+            ..Phase::default()
+        };
+        let log = |to_ns, second, common_ns| Log {
+            phases: [("degraded", 0, 10), (DURING, 10, 90), (AFTER, 90, 100)]
+                .map(|(name, from, to)| phase(name, from, to))
+                .into(),
+            rebuild: Some(Rebuild {
+                from_ns: 10,
+                to_ns,
+                rows_done: 5,
+                rows_total: 9,
+            }),
+            second,
+            common_ns,
+            ..Log::default()
+        };
+        let loss = |whole_ns, halted| {
+            Some(SecondLoss {
+                from_ns: 50,
+                whole_ns,
+                halted,
+                ..SecondLoss::default()
+            })
+        };
+        let names = |log: &Log| {
+            let names = ["rebuild_s", "during.mean_ms", "after.per_s", "energy_kj"];
+            names.map(|name| cut(log, name))
+        };
+        assert_eq!(names(&log(None, None, 0)), [true; 4]);
+        assert_eq!(names(&log(Some(90), None, 0)), [false; 4]);
+        // It ended later, in the phase after: its time is known, and the phases are cut all the same.
+        assert_eq!(names(&log(Some(95), None, 0)), [false, true, true, true]);
+        assert_eq!(names(&log(Some(95), None, 90)), [false, true, true, false]);
+        // The whole array after two failures is what counts; one that halts has no rebuild to end.
+        assert_eq!(
+            names(&log(Some(40), loss(None, false), 0)),
+            [false, true, true, true]
+        );
+        assert_eq!(names(&log(Some(90), loss(Some(90), false), 0)), [false; 4]);
+        assert_eq!(names(&log(None, loss(None, true), 0)), [false; 4]);
+        assert_eq!(names(&Log::default()), [false; 4]);
+        let unfinished = log(None, None, 0);
+        for name in [
+            "before.mean_ms",
+            "degraded.mean_ms",
+            "common.mean_ms",
+            "rebuild_share",
+        ] {
+            assert!(!cut(&unfinished, name), "{name}");
+        }
+    }
 
     #[test]
     fn numbers_are_found_by_name() {

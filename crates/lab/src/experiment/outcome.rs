@@ -2,10 +2,11 @@
 //! lines.
 
 use super::cell::Cell;
+use super::cell::DURING;
 use super::claim::{Claim, Printed};
 use super::fair::unequal;
 use super::judged::{BySeed, Judged, Lack, Repeated, fits, judge, pair, printed, swept_of};
-use super::metric::{known, metric, saturated};
+use super::metric::{cut, known, metric, saturated};
 use super::requests::is_random;
 use super::scenario::{Comparison, Point, Scenario, Value};
 use super::statistics::{Estimate, geometric};
@@ -53,9 +54,19 @@ impl Group<'_> {
         })
     }
 
-    /// What a table shows: the mean, a word where there is none.
+    /// Whether, in any run, a metric is of less than a whole rebuild.
+    fn cut(&self, name: &str) -> bool {
+        self.runs.iter().any(|run| cut(&run.log, name))
+    }
+
+    /// What a table shows: the mean, or a word where there is none; with marks where it is not what it seems.
     pub fn shown(&self, name: &str) -> String {
-        let mark = if self.saturated(name) { " sat." } else { "" };
+        let mark = match (self.saturated(name), self.cut(name)) {
+            (true, true) => " sat. cut",
+            (true, false) => " sat.",
+            (false, true) => " cut",
+            (false, false) => "",
+        };
         if let Some(estimate) = self.estimate(name) {
             return format!("{}{mark}", short(estimate.mean));
         }
@@ -85,6 +96,10 @@ impl Repeated for Group<'_> {
 
     fn is_saturated(&self, name: &str) -> bool {
         self.saturated(name)
+    }
+
+    fn is_cut(&self, name: &str) -> bool {
+        self.cut(name)
     }
 
     fn is_one_run(&self) -> bool {
@@ -164,6 +179,11 @@ impl<'a> Outcome<'a> {
         self.groups()
             .filter(|group| fits(group.point, at))
             .collect()
+    }
+
+    /// Whether a rebuild took longer than a run allowed.
+    pub(crate) fn has_cut(&self) -> bool {
+        self.runs.iter().any(|run| run.log.is_cut(DURING))
     }
 
     /// Values of a swept parameter, in the order of the scenario.
@@ -270,7 +290,7 @@ impl<'a> Outcome<'a> {
         let metrics = self.metrics();
         let paths: Vec<&String> = self.scenario.sweep.keys().collect();
         let heading = paths.iter().map(|path| path.as_str());
-        let heading = heading.chain(["seed", "hash"]);
+        let heading = heading.chain(["seed", "hash", "cut"]);
         let heading = heading.chain(metrics.iter().map(String::as_str));
         let mut out = heading.collect::<Vec<_>>().join(",") + "\n";
         for Run { cell, log } in &self.runs {
@@ -278,7 +298,11 @@ impl<'a> Outcome<'a> {
                 .iter()
                 .map(|path| quoted(&cell.point[*path].to_string()));
             let mut line: Vec<String> = swept.collect();
-            line.extend([cell.seed.to_string(), cell.hash()]);
+            line.extend([
+                cell.seed.to_string(),
+                cell.hash(),
+                log.is_cut(DURING).to_string(),
+            ]);
             let number = |name: &String| metric(log, name).map_or(String::new(), |v| v.to_string());
             line.extend(metrics.iter().map(number));
             // Writing to a string cannot fail.
@@ -309,6 +333,7 @@ impl<'a> Outcome<'a> {
                 "scenario": self.scenario.name,
                 "hash": run.cell.hash(),
                 "seed": run.cell.seed,
+                "cut": run.log.is_cut(DURING),
                 "parameters": parameters,
                 "log": run.log,
             });

@@ -29,10 +29,14 @@ pub fn html(
     report::document(title, &body)
 }
 
+/// What the mark of such numbers says.
+const CUT: &str = "\"cut\": a rebuild took longer than phases.rebuild_s allows, so the number is of a part of it, and no \
+                   comparison or claim is decided by it.";
+
 /// The report of an experiment.
 pub fn report(outcome: &Outcome<'_>, figures: &[Picture], provenance: &Provenance) -> String {
     let scenario = outcome.scenario;
-    let lead = [
+    let mut lead = vec![
         scenario.question.clone(),
         format!(
             "{} runs: {} points of up to {} seeds. Values are geometric means over the seeds; intervals are of 95%. \
@@ -42,6 +46,9 @@ pub fn report(outcome: &Outcome<'_>, figures: &[Picture], provenance: &Provenanc
             scenario.looks().last().copied().unwrap_or_default()
         ),
     ];
+    if outcome.has_cut() {
+        lead.push(CUT.into());
+    }
     let compared = outcome.comparison_table(&outcome.compared());
     let compared = verdict_first(in_words(outcome, compared));
     let printed = verdict_first(in_words(outcome, outcome.judged_table()));

@@ -2,6 +2,7 @@
 
 use super::claims::Line;
 use super::inventory::source;
+use crate::experiment::judged::Lack;
 use crate::experiment::outcome::short;
 use crate::report::Provenance;
 use serde::Deserialize;
@@ -42,6 +43,7 @@ fn to_json(line: &Line) -> Value {
         "seeds": ours.map(|ours| ours.count),
         "p": judged.tested.map(|tested| tested.raw),
         "corrected": judged.tested.map(|tested| tested.corrected),
+        "cut": judged.ours == Err(Lack::Cut),
         "verdict": judged.says(),
         "note": judged.printed.note,
     })

@@ -222,6 +222,18 @@ impl Log {
         self.phases.iter().find(|phase| phase.name == name)
     }
 
+    /// Whether a phase ended before the rebuild that it was for. An array that halted did not rebuild, and is
+    /// not cut.
+    pub fn is_cut(&self, phase: &str) -> bool {
+        let (Some(rebuild), Some(phase)) = (self.rebuild, self.phase(phase)) else {
+            return false;
+        };
+        let (ended, halted) = self.second.map_or((rebuild.to_ns, false), |second| {
+            (second.whole_ns, second.halted)
+        });
+        !halted && ended.is_none_or(|ended| ended > phase.to_ns)
+    }
+
     /// Member operations of all phases, by cause.
     pub fn ios(&self) -> [u64; 4] {
         let mut sum = [0; 4];

@@ -1,6 +1,7 @@
 //! `restripe lab`, `replay` and `sim-disk`: exit status, what goes to which stream, what is refused and in which words, that
 //! the same is the same every time, and the session of `docs/tutorial/your-own-trace.md`.
 
+mod cut;
 mod kept;
 mod results;
 
