@@ -612,6 +612,32 @@ fn a_file_that_took_the_name_of_a_failed_member_is_the_one_added() {
     assert_eq!(examined.status, 0, "{}", examined.stderr);
 }
 
+/// The same of `replace`, also of a file that was renamed.
+#[test]
+fn a_file_that_took_the_name_of_a_failed_member_is_the_one_that_replaces() {
+    for (number, away) in ["rm c.img", "mv c.img former.img"].iter().enumerate() {
+        let place = Place::new(&format!("renamed-replaces-{number}"));
+        let names = ["a.img", "b.img", "c.img"];
+        assert_eq!(place.create(&names, &["--level", "raid1"]).status, 0);
+        let daemon = place.serve(&names);
+        assert_eq!(place.run(&["fail", "tank", "c.img"]).status, 0);
+        let size = place.bytes("c.img").len();
+        assert_eq!(place.shell(away).status, 0);
+        let replace = ["replace", "tank", "a.img", "c.img"];
+        let missing = place.run(&replace);
+        assert_eq!(missing.status, 1, "{}{}", missing.stdout, missing.stderr);
+        let other = format!("truncate -s {size} c.img");
+        assert_eq!(place.shell(&other).status, 0);
+        let taken = place.run(&replace);
+        assert_eq!(taken.status, 0, "{}", taken.stderr);
+        stop(&place, &daemon);
+        let examined = place.run(&["examine", "c.img"]);
+        assert_eq!(examined.status, 0, "{}", examined.stderr);
+        let daemon = place.serve(&["b.img", "c.img", "--degraded"]);
+        stop(&place, &daemon);
+    }
+}
+
 #[test]
 fn every_level_is_made_and_starts() {
     let place = Place::new("levels");
