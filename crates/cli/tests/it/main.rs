@@ -28,3 +28,4 @@ mod surrogate_change;
 mod surrogate_remote;
 mod surroundings;
 mod trace;
+mod unreadable;

@@ -1,7 +1,10 @@
-//! NBD servers with volatile caches, as members: they outlive daemons, and a power cut takes what no flush covered.
+//! NBD servers with volatile caches, as members: they outlive daemons, and a power cut takes what no flush covered. Sectors
+//! may be unreadable until they are written.
 
+use std::collections::BTreeSet;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
+use std::ops::Range;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread;
@@ -27,7 +30,9 @@ const DISCONNECT: u16 = 2;
 const FLUSH: u16 = 3;
 const WRITE_ZEROES: u16 = 6;
 const FUA: u16 = 1;
+const EIO: u32 = 5;
 const EINVAL: u32 = 22;
+const SECTOR: usize = 512;
 
 /// What a server holds.
 struct Medium {
@@ -35,17 +40,29 @@ struct Medium {
     durable: Vec<u8>,
     /// Ranges that only the cache has.
     cached: Vec<(usize, usize)>,
+    unreadable: BTreeSet<usize>,
     connections: Vec<UnixStream>,
+}
+
+fn sectors(from: usize, bytes: usize) -> Range<usize> {
+    from / SECTOR..(from + bytes).div_ceil(SECTOR)
 }
 
 impl Medium {
     fn write(&mut self, from: usize, bytes: &[u8], durable: bool) {
         let end = from + bytes.len();
         self.live[from..end].copy_from_slice(bytes);
+        for sector in sectors(from, bytes.len()) {
+            self.unreadable.remove(&sector);
+        }
         match durable {
             true => self.durable[from..end].copy_from_slice(bytes),
             false => self.cached.push((from, end)),
         }
+    }
+
+    fn is_readable(&self, from: usize, bytes: usize) -> bool {
+        self.unreadable.range(sectors(from, bytes)).next().is_none()
     }
 
     fn flush(&mut self) {
@@ -80,6 +97,7 @@ impl Volatile {
             live: vec![0; bytes],
             durable: vec![0; bytes],
             cached: Vec::new(),
+            unreadable: BTreeSet::new(),
             connections: Vec::new(),
         }));
         let server = Volatile {
@@ -106,6 +124,22 @@ impl Volatile {
     /// Whether something would be lost with the cache.
     pub fn holds_back(&self) -> bool {
         !self.medium().cached.is_empty()
+    }
+
+    /// Makes sectors unreadable until they are written.
+    pub fn spoil(&self, from: usize, bytes: usize) {
+        self.medium().unreadable.extend(sectors(from, bytes));
+    }
+
+    pub fn is_readable(&self, from: usize, bytes: usize) -> bool {
+        self.medium().is_readable(from, bytes)
+    }
+
+    /// Where these bytes lie, at a multiple of their length.
+    pub fn find(&self, bytes: &[u8]) -> Option<usize> {
+        let medium = self.medium();
+        let mut parts = medium.live.chunks(bytes.len());
+        Some(parts.position(|part| part == bytes)? * bytes.len())
     }
 
     fn medium(&self) -> MutexGuard<'_, Medium> {
@@ -171,6 +205,7 @@ impl Volatile {
             {
                 let mut medium = self.medium();
                 match command {
+                    READ if !medium.is_readable(from, length) => error = EIO,
                     READ => payload.copy_from_slice(&medium.live[from..from + length]),
                     WRITE | WRITE_ZEROES => medium.write(from, &payload, flags & FUA != 0),
                     FLUSH => medium.flush(),
@@ -181,7 +216,7 @@ impl Volatile {
             wire.write_all(&SIMPLE_REPLY_MAGIC.to_be_bytes())?;
             wire.write_all(&u32::to_be_bytes(error))?;
             wire.write_all(&cookie)?;
-            if command == READ {
+            if command == READ && error == 0 {
                 wire.write_all(&payload)?;
             }
         }
