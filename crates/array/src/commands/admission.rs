@@ -127,7 +127,7 @@ impl Commands {
         };
         match verdict {
             Ok(()) => {
-                self.doubt_return(member, newest);
+                self.rebuild_in_full_if_strayed(member, newest);
                 self.carry_out(admission.tag, admission.command)
             }
             Err(error) => self.answer(admission.tag, Err(error)),
@@ -135,7 +135,7 @@ impl Commands {
     }
 
     /// A member that failed comes back: what it holds counts only if it is as it left.
-    fn doubt_return(&mut self, member: Member, newest: Option<&Superblock>) {
+    fn rebuild_in_full_if_strayed(&mut self, member: Member, newest: Option<&Superblock>) {
         let entry = self.devices[usize::from(member.0)].entry;
         let line = entry.map(|entry| &self.superblock.members[usize::from(entry)]);
         if line.is_some_and(|line| !returns_as_it_left(newest, line)) {

@@ -1,11 +1,20 @@
 //! Versions of the superblock that cover what was written lately: a member that leaves is owed little more
 //! than what it misses ([`crate::metadata::recent`]).
 //!
-//! | state | cause                                          | next                           |
-//! |-------|------------------------------------------------|--------------------------------|
-//! | still | something is written                           | armed                          |
-//! | armed | [`VERSION_EVERY`], and something is recent     | a flush, then a version; armed |
-//! | armed | [`VERSION_EVERY`], nothing is, or a mirror rests | still                        |
+//! | state    | cause                                                            | next               |
+//! |----------|------------------------------------------------------------------|--------------------|
+//! | still    | something is written, and the run writes such versions           | armed              |
+//! | still    | something is written, and it does not                            | still              |
+//! | armed    | something is written                                             | armed, no later    |
+//! | armed    | [`VERSION_EVERY`], and something is recent                       | flushing           |
+//! | armed    | [`VERSION_EVERY`], nothing is recent                             | still              |
+//! | armed    | [`VERSION_EVERY`], a mirror rests, halted, not serving           | still              |
+//! | flushing | something is written: the version to come may not cover it       | flushing and armed |
+//! | flushing | the flush ended, also by the failure of members                  | armed; a version   |
+//! | flushing | the flush ended, halted or not serving by then                   | still, or as armed |
+//!
+//! Armed is the timer [`Wake::Version`], flushing a flush for [`Waiter::Version`]. In still, what is recent
+//! is so until something is written again: it costs a longer rebuild, no data.
 
 use super::Durability;
 use crate::facts::{NEVER, Waiter, Wake};
@@ -16,7 +25,7 @@ const VERSION_EVERY: Nanos = Nanos::from_secs(60);
 
 impl Durability {
     /// Members may hold other bytes in a region than before.
-    pub(super) fn region_written(&mut self, region: usize) {
+    pub(super) fn note_region_written(&mut self, region: usize) {
         let begun = self.flusher.begun;
         self.below.intent_users[region].finished_at = begun;
         self.recent.note_write(begun);
@@ -25,16 +34,17 @@ impl Durability {
         }
     }
 
-    pub(crate) fn row_rewritten(&mut self, row: Row) {
-        self.region_written(self.intent_region(row) as usize);
+    /// A row was written without announcement.
+    pub(crate) fn note_row_written(&mut self, row: Row) {
+        self.note_region_written(self.intent_region(row) as usize);
     }
 
     /// An extent was zeroed.
-    pub(crate) fn extent_rewritten(&mut self, extent: u64) {
+    pub(crate) fn note_extent_written(&mut self, extent: u64) {
         let first = extent * self.superblock.extent_rows;
         let last = (first + self.superblock.extent_rows).min(self.layout.rows()) - 1;
         for region in self.intent_region(Row(first))..=self.intent_region(Row(last)) {
-            self.region_written(region as usize);
+            self.note_region_written(region as usize);
         }
     }
 

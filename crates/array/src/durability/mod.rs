@@ -120,7 +120,7 @@ impl Durability {
     pub(crate) fn intent_release(&mut self, row: Row) {
         let region = self.intent_region(row) as usize;
         self.below.intent_users[region].writes -= 1;
-        self.region_written(region);
+        self.note_region_written(region);
         let dirty = self.intent.get(self.dirty_bit(region as u64));
         let owed = self.complete() && self.intent.get(self.owed_bit(region as u64));
         if (dirty || owed) && !self.all_dirty && self.wake[Wake::Lazy as usize] == NEVER {

@@ -257,7 +257,7 @@ impl Safety {
                 self.inits.list[index] = None;
                 let Generations { from, to } = init.generations;
                 self.made_real(init.extent, init.first, from..to);
-                self.extent_rewritten(init.extent);
+                self.note_extent_written(init.extent);
             }
         }
     }

@@ -389,7 +389,7 @@ impl Rows {
             }
             _ => return,
         };
-        slice.rewritten = slice.rewritten.union(changed);
+        slice.uncached = slice.uncached.union(changed);
         for data in changed.iter() {
             self.cache_repaired(id, data);
         }
@@ -397,8 +397,8 @@ impl Rows {
 
     /// The slice ends; reads that met its writes on the way keep nothing.
     pub(crate) fn cache_repair_ends(&mut self, id: u32) {
-        let rewritten = core::mem::take(&mut self.slices[id].rewritten);
-        for data in rewritten.iter() {
+        let changed = core::mem::take(&mut self.slices[id].uncached);
+        for data in changed.iter() {
             self.cache_repaired(id, data);
         }
     }

@@ -182,13 +182,14 @@ impl Rows {
         slice.live = false;
         let (size, reserved, row) = (slice.size, slice.reserved, slice.row);
         let intent_held = core::mem::take(&mut slice.intent_held);
-        let rewrites = slice.kind.rewrites() || slice.reset || !slice.zeroed.is_empty();
+        let unannounced =
+            slice.kind.writes_unannounced() || slice.reset || !slice.zeroed.is_empty();
         self.buffers.unreserve(size, reserved);
         self.slices.dequeue(id);
         if intent_held {
             self.intent_release(row);
-        } else if rewrites {
-            self.row_rewritten(row);
+        } else if unannounced {
+            self.note_row_written(row);
         }
         self.cache_repair_ends(id);
         self.count_errors(id);

@@ -220,8 +220,8 @@ impl Kind {
         )
     }
 
-    /// Whether it may leave other bytes on members that serve, and announces no write.
-    pub(super) fn rewrites(self) -> bool {
+    /// Whether it may leave other bytes on members that serve, and announces no write in the intent map.
+    pub(super) fn writes_unannounced(self) -> bool {
         use Kind::{Move, Replay, Reshape, Resync};
         matches!(self, Move | Reshape(_) | Resync { .. } | Replay(_))
     }
@@ -337,8 +337,8 @@ pub(crate) struct Slice {
     /// What a scrub found in its row.
     pub(crate) findings: Vec<Found>,
     pub(crate) scrubbed: Scrubbed,
-    /// Data cells that a task has written other bytes to than were there.
-    pub(crate) rewritten: CellSet,
+    /// Data cells that a task has written other bytes to than were there: the read cache forgets them.
+    pub(crate) uncached: CellSet,
     pub(crate) intent_held: bool,
     pub(crate) merged: bool,
     pub(crate) error: Option<RequestError>,
