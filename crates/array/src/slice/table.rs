@@ -221,6 +221,11 @@ impl Kind {
     }
 
     /// Whether it may leave other bytes on members that serve, and announces no write in the intent map.
+    ///
+    /// A fill does not, also where its member serves other partitions and so is called active all the while.
+    /// The member becomes the home of what was filled only when a version of the superblocks is durable that
+    /// was begun after the last flush of the fill, and the next version is begun in the same step. So a copy
+    /// with one of the last two versions under which the member may leave has all of it.
     pub(super) fn writes_unannounced(self) -> bool {
         use Kind::{Move, Replay, Reshape, Resync};
         matches!(self, Move | Reshape(_) | Resync { .. } | Replay(_))

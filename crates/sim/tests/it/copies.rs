@@ -5,7 +5,7 @@
 use crate::sets::{PLAIN, Pair, Rest, Start, order, set};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{ArrayOwner, Init, RegionKind, WriteHole};
-use restripe_array::report::ArrayState;
+use restripe_array::report::{ArrayState, MemberState};
 use restripe_array::{Bug, Command, Member, Nanos, StartMode, Uuid};
 use restripe_sim::array::superblock_of;
 use restripe_sim::image::Image;
@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 /// The member that is copied, and fails.
 const MEMBER: usize = 1;
 /// Sectors of a chunk, and rows of the array.
-const CHUNK: u64 = 16;
+pub const CHUNK: u64 = 16;
 const ROWS: u64 = 16;
 
 /// A run that records itself, as a daemon does whose members are locked.
@@ -78,19 +78,19 @@ fn raid5(write_hole: WriteHole) -> Pair {
     )
 }
 
-fn served(pair: &Pair, rest: Rest, mode: StartMode) -> Start {
+pub fn served(pair: &Pair, rest: Rest, mode: StartMode) -> Start {
     let mut start = Start::ask(pair, rest, mode);
     assert_eq!(start.go_on(), Ok(()));
     start
 }
 
-fn settle(start: &mut Start) {
+pub fn settle(start: &mut Start) {
     start.session.settle(PATIENCE);
     assert_eq!(start.session.violations().next(), None);
 }
 
 /// Some sectors of each of these chunks of the array.
-fn write(start: &mut Start, chunks: impl Iterator<Item = u64>) {
+pub fn write(start: &mut Start, chunks: impl Iterator<Item = u64>) {
     for chunk in chunks {
         let at = chunk * CHUNK + 3;
         while !start.session.world.ready() {
@@ -100,12 +100,12 @@ fn write(start: &mut Start, chunks: impl Iterator<Item = u64>) {
     }
 }
 
-fn flush(start: &mut Start) {
+pub fn flush(start: &mut Start) {
     start.session.flush();
     settle(start);
 }
 
-fn pass(start: &mut Start, time: Nanos) {
+pub fn pass(start: &mut Start, time: Nanos) {
     let until = start.session.world.now().after(time);
     start.session.world.mark(until, 1);
     while start.session.world.now() < until {
@@ -116,11 +116,14 @@ fn pass(start: &mut Start, time: Nanos) {
 }
 
 fn live(start: &Start) -> Image {
-    let disk = start.session.world.disk(Member(MEMBER as u16));
-    disk.live().clone()
+    live_of(start, MEMBER as u16)
 }
 
-fn version(image: &Image) -> u64 {
+pub fn live_of(start: &Start, member: u16) -> Image {
+    start.session.world.disk(Member(member)).live().clone()
+}
+
+pub fn version(image: &Image) -> u64 {
     superblock_of(image).map_or(0, |found| found.sequence)
 }
 
@@ -203,10 +206,19 @@ fn comes_back(pair: &Pair, rest: &Rest, copy: &Image) {
 }
 
 fn is_whole(start: &mut Start) {
+    is_whole_but(start, MEMBER as u16);
+}
+
+/// All is there, also without another member than the one that came back.
+pub fn is_whole_but(start: &mut Start, member: u16) {
     settle(start);
-    assert_eq!(start.session.world.status().state, ArrayState::Healthy);
+    let status = start.session.world.status();
+    assert_eq!(status.state, ArrayState::Healthy);
     start.reads_all("with the device");
-    assert_eq!(order(start, Command::Fail(Member(0))), Ok(()));
+    let mut others = status.members.iter().filter(|one| one.member.0 != member);
+    let other = others.find(|one| one.state == MemberState::Active);
+    let other = other.expect("one that serves").member;
+    assert_eq!(order(start, Command::Fail(other)), Ok(()));
     settle(start);
     start.reads_all("with the device instead of another member");
 }

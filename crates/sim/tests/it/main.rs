@@ -1,6 +1,7 @@
 //! The tests of the simulator, in one executable.
 
 mod code_cache;
+mod copied_tasks;
 mod copies;
 mod cover;
 mod disk_models;

@@ -39,6 +39,8 @@ pub struct Pair {
     pub specs: Vec<Spec>,
     pub redirect: Redirect,
     pub bug: Option<restripe_array::Bug>,
+    /// No two members take the same time for an operation.
+    pub uneven: bool,
 }
 
 /// A pair while nobody serves it: what its members hold, and what users may find there.
@@ -68,6 +70,7 @@ impl Pair {
             specs,
             redirect,
             bug: None,
+            uneven: false,
         }
     }
 
@@ -188,8 +191,10 @@ impl Pair {
             let members = 0..spec.slots + spec.spares;
             members.map(move |member| (spec, member))
         });
+        let apart = u64::from(self.uneven) * 170;
         let made = owners.zip(rest.images).map(|((spec, member), image)| {
-            let device = Simple::new(Nanos(1000), 1 << 30, Nanos(1));
+            let latency = Nanos(1000 + apart * u64::from(member));
+            let device = Simple::new(latency, 1 << 30, Nanos(1));
             spec.disk(member, image, Box::new(device), 7)
         });
         let disks: Vec<Disk> = made.collect();
