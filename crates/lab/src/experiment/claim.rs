@@ -4,6 +4,9 @@ use super::value::{Point, Value};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
+/// The papers whose numbers can be named, as their inventories name them.
+pub(crate) const PAPERS: [&str; 5] = ["IDO", "McPod", "VDF", "S2-RAID", "RERAID"];
+
 /// Two values of one parameter, all else equal, seed by seed.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -6,6 +6,7 @@
 //! | [`scenario`] | the file: fixed parameters with their origins, the sweep, the output, the numbers that papers printed |
 //! | [`value`] | a parameter's value |
 //! | [`claim`] | what is compared, and with which numbers that papers printed |
+//! | `named` | whether what it compares is of the scenario |
 //! | [`fair`] | whether two sides of a comparison promise the same |
 //! | [`scheme`] | rebuild schemes by the papers' names |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
@@ -36,6 +37,7 @@ pub mod form;
 pub mod judged;
 pub mod kept;
 pub mod metric;
+mod named;
 pub mod outcome;
 pub mod page;
 pub mod parameters;

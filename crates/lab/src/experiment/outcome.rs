@@ -278,7 +278,7 @@ impl<'a> Outcome<'a> {
         table
     }
 
-    /// Printed numbers with ours; those of points that are not run are left out.
+    /// Printed numbers with ours; those of points that are not run say so.
     pub fn judged_table(&self) -> Table {
         judged_table(&self.judged())
     }
@@ -362,11 +362,11 @@ pub fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// Printed numbers with ours; those of points that are not run are left out.
+/// Printed numbers with ours; those of points that are not run say so.
 pub(crate) fn judged_table(lines: &[Judged]) -> Table {
     let heading = "printed|claim|at|theirs|ours|95% interval|seeds|p|corrected|verdict|unequal";
     let mut table = Table::new(heading);
-    for line in lines.iter().filter(|line| line.ours != Err(Lack::NoRuns)) {
+    for line in lines {
         let [ours, interval, seeds] = numbers(&line.ours);
         let [raw, corrected] = chances(line.tested);
         let what = format!("{} ({})", line.printed.what, line.printed.source);
@@ -436,5 +436,23 @@ fn quoted(text: &str) -> String {
     match text.contains([',', '"', '\n']) {
         true => format!("\"{}\"", text.replace('"', "\"\"")),
         false => text.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::scenario::{named, parse};
+    use super::*;
+
+    #[test]
+    fn a_printed_number_without_runs_says_so() {
+        let scenario = parse(named("ido").expect("built in")).expect("sound");
+        let table = Outcome::new(&scenario, Vec::new()).judged_table();
+        let column = table.heading.iter().position(|name| name == "verdict");
+        let column = column.expect("a column");
+        assert!(!scenario.printed.is_empty());
+        assert_eq!(table.rows.len(), scenario.printed.len());
+        let told = |row: &Vec<String>| row[column].starts_with("not run");
+        assert!(table.rows.iter().all(told), "{}", table.text());
     }
 }

@@ -5,6 +5,7 @@
 //! instead.
 
 pub use super::claim::{Between, Claim, Comparison, Printed, Stopping};
+use super::named;
 use super::parameters::{Grouped, Keys};
 pub use super::value::{Point, Value};
 use crate::nearest;
@@ -244,6 +245,7 @@ fn read(text: &str, more: impl Fn(&toml::Table) -> Vec<String>) -> Result<Scenar
         mistaken_values,
         mistaken_sweeps,
         mistaken_looks,
+        mistaken_names,
     ];
     let found = checks.iter().flat_map(|check| check(&table));
     none_of(found.chain(more(&table)).collect())?;
@@ -378,6 +380,40 @@ fn mistaken_looks(table: &toml::Table) -> Vec<String> {
         (!(sound && most)).then(|| format!("[{name}]: {what}"))
     };
     tables.filter_map(mistake).collect()
+}
+
+/// What comparisons and printed numbers name, where the parameters can be read.
+fn mistaken_names(table: &toml::Table) -> Vec<String> {
+    named::mistaken(
+        &values(table),
+        &part::<Vec<Comparison>>(table, "compare"),
+        &part::<Vec<Printed>>(table, "printed"),
+    )
+}
+
+/// The values that each parameter has in `[fixed]`, its range, `[sweep]`, and at the smaller scales.
+fn values(table: &toml::Table) -> named::Known {
+    let scales = SMALLER.map(|name| part::<Short>(table, name));
+    let mut known = named::Known::new();
+    for (path, one) in part::<toml::Table>(table, "fixed") {
+        let own = one.get("value").cloned();
+        let own = own.and_then(|value| value.try_into().ok());
+        let range: Vec<Value> = one
+            .as_table()
+            .map_or_else(Vec::new, |one| part(one, "range"));
+        known.insert(path, own.into_iter().chain(range).collect());
+    }
+    let sweeps = scales.iter().map(|scale| &scale.sweep);
+    for (path, values) in sweeps.chain([&part(table, "sweep")]).flatten() {
+        known
+            .entry(path.clone())
+            .or_default()
+            .extend(values.clone());
+    }
+    for (path, value) in scales.iter().flat_map(|scale| &scale.fixed) {
+        known.entry(path.clone()).or_default().push(value.clone());
+    }
+    known
 }
 
 /// Sweeps over nothing, and over a value twice: its runs would count twice.

@@ -58,6 +58,7 @@ pub(crate) fn source(printed: &Printed) -> (&str, &str) {
 mod tests {
     use super::*;
     use crate::cache::grid;
+    use crate::experiment::claim::PAPERS;
     use crate::experiment::scenario;
     use std::collections::BTreeSet;
 
@@ -79,6 +80,16 @@ mod tests {
         experiments
             .chain(["lab reliability"])
             .any(|known| known == name)
+    }
+
+    #[test]
+    fn scenarios_can_name_the_papers_that_have_inventories() {
+        let papers: BTreeSet<String> = all()
+            .expect("sound")
+            .into_iter()
+            .map(|one| one.paper)
+            .collect();
+        assert_eq!(papers, PAPERS.map(str::to_string).into());
     }
 
     #[test]

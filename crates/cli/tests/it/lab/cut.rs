@@ -64,7 +64,7 @@ fn no_claim_is_decided_by_a_rebuild_that_is_cut() {
     assert!(!rows.is_empty(), "{page}");
     for row in page
         .split("<tr>")
-        .filter(|row| row.contains("mean response during"))
+        .filter(|row| row.contains("mean response during") && !row.contains("not run"))
     {
         assert!(row.contains("a rebuild was cut"), "{row}");
     }
