@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress, out, outln, warn};
 use crate::verbs::lab::cache_sim::TRACES;
-use crate::verbs::lab::experiments::{ScaleName, run_all, threads_or_cores};
+use crate::verbs::lab::experiments::{ScaleName, run_all, some_threads, threads_or_cores};
 use crate::verbs::lab::provenance::provenance;
 use crate::verbs::lab::under_way;
 use clap::Args;
@@ -38,7 +38,7 @@ pub(crate) struct Papers {
     #[arg(long, value_name = "FOLDER", default_value = TRACES)]
     pub traces: PathBuf,
     /// Number of threads [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = some_threads())]
     pub threads: Option<usize>,
     /// Run again even if results are stored
     #[arg(long)]

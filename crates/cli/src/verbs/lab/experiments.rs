@@ -5,7 +5,9 @@ use crate::print::terminal::{Progress as Line, out, say, warn};
 use crate::units::seconds;
 use crate::verbs::lab::provenance::provenance;
 use crate::verbs::lab::under_way;
+use clap::builder::TypedValueParser;
 use clap::{Args, ValueEnum};
+use restripe_lab::cache::grid;
 use restripe_lab::experiment::cell::{Cell, Settings};
 use restripe_lab::experiment::form;
 use restripe_lab::experiment::outcome::{Outcome, Run};
@@ -18,6 +20,7 @@ use restripe_lab::generate::preset;
 use restripe_lab::nearest;
 use restripe_lab::replay::facts::Log;
 use restripe_lab::report::Table;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -96,7 +99,7 @@ pub(crate) struct LabRun {
     #[command(flatten)]
     pub experiment: Experiment,
     /// Number of threads [default: one per core]
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = some_threads())]
     pub threads: Option<usize>,
     /// Run again even if results are stored
     #[arg(long)]
@@ -135,22 +138,27 @@ pub(crate) struct LabCompare {
 }
 
 pub(crate) fn list() -> Result {
-    let mut table = Table::new("scenario|whole|quick|short|what");
+    let mut arrays = Table::new("scenario|whole|quick|short|what");
     for name in scenario::names() {
-        let scenario = load(name)?;
-        let title = scenario.title.clone();
-        let at = |scale| runs(&scenario.clone().scaled(scale));
-        let quick = at(scenario.usual_scale());
-        table.row([
-            name.into(),
-            at(Scale::Whole),
-            quick,
-            at(Scale::Short),
-            title,
-        ]);
+        arrays.row(counted(name, &load(name)?));
     }
-    out!("{}", table.text());
+    let mut caches = Table::new("grid of caches|whole|quick|short|what");
+    for name in grid::names() {
+        caches.row(counted(name, &grid::load(name).map_err(Failure::new)?));
+    }
+    out!("{}", arrays.text());
+    out!(
+        "\nCaches alone: restripe cache-sim --grid NAME\n{}",
+        caches.text()
+    );
     Ok(())
+}
+
+/// A scenario's name, its numbers of runs by scale, and what it is of.
+fn counted(name: &str, scenario: &Scenario) -> [String; 5] {
+    let at = |scale| runs(&scenario.clone().scaled(scale));
+    let [whole, quick, short] = [Scale::Whole, scenario.usual_scale(), Scale::Short].map(at);
+    [name.into(), whole, quick, short, scenario.title.clone()]
 }
 
 /// The number of runs: where seeds are run until claims are decided, at first and at the cap.
@@ -195,6 +203,11 @@ pub(crate) fn run(verb: &LabRun) -> Result {
 pub(crate) fn threads_or_cores(threads: Option<usize>) -> usize {
     let cores = || thread::available_parallelism().map_or(1, usize::from);
     threads.unwrap_or_else(cores)
+/// Reads a number of threads: one at least.
+pub(crate) fn some_threads() -> impl TypedValueParser<Value = usize> {
+    clap::value_parser!(u16).range(1..=10_000).map(usize::from)
+}
+
 }
 
 fn one(folder: &Path, scenario: &Scenario, study: Study, threads: usize, fresh: bool) -> Result {
@@ -317,6 +330,11 @@ fn neither(name: &str, error: &std::io::Error) -> Failure {
     Failure::usage(format!("neither a scenario nor a file: {error}"))
         .at(name)
         .hint(hint)
+    if grid::named(name).is_some() {
+        let what = "this is a grid of caches, not a scenario of arrays";
+        let hint = format!("run it by restripe cache-sim --grid {name}");
+        return Failure::usage(what).at(name).hint(hint);
+    }
 }
 
 fn prepared(experiment: &Experiment) -> Result<Scenario> {
@@ -331,10 +349,15 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
         let (path, value) = set
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("{set:?} is not PATH=VALUE")))?;
+    let mut said = BTreeSet::new();
         let values = values_of(value).into_iter();
         let values = values.map(|value| form::for_parameter(path, value));
         place(&mut scenario, path, values.collect())?;
     }
+        if !said.insert(path) {
+            let hint = format!("--set {path}=VALUE,VALUE sweeps it");
+            return Err(Failure::usage(format!("--set {path} is given twice")).hint(hint));
+        }
     scenario.check_sweeps().map_err(Failure::usage)?;
     Ok(scenario)
 }

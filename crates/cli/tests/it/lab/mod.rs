@@ -378,6 +378,21 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
                 ],
             ),
             ("lab run own-trace --seeds 0", 2, &["--seeds"]),
+            ("lab run own-trace --threads 0", 2, &["--threads"]),
+            ("lab verify --threads 0", 2, &["--threads"]),
+            ("lab papers --threads 0", 2, &["--threads"]),
+            ("lab run vdf-size", 2, &["cache-sim --grid vdf-size"]),
+            (
+                "lab run own-trace --set array.members=4 --set array.level=raid6 --set array.members=5,6",
+                2,
+                &["--set array.members is given twice"],
+            ),
+            (
+                "lab compare own-trace --set array.members=4 --set array.members=4 --metric rebuild_s --vary \
+                 rebuild.min_mb_s --of 50 --to 1",
+                2,
+                &["--set array.members is given twice"],
+            ),
             (
                 "lab run own-trace --set colour=1",
                 2,
@@ -595,7 +610,16 @@ fn a_drive_is_refused_before_anything_is_served() {
 fn what_there_is_is_listed() {
     let place = Place::new("lab-lists");
     for (arguments, words) in [
-        (&["lab", "list"][..], &["rebuild-cost", "own-trace"][..]),
+        (
+            &["lab", "list"][..],
+            &[
+                "rebuild-cost",
+                "own-trace",
+                "cache-sim --grid NAME",
+                "\nvdf-size ",
+                "\nvdf-flip ",
+            ][..],
+        ),
         (
             &["lab", "verify", "ido", "--list"],
             &["figure 9(a)", "runs, since claims share points"],
