@@ -306,6 +306,9 @@ fn mistaken_parameters<'a, T: Grouped>(paths: impl Iterator<Item = &'a str>) -> 
 /// Values that are none of their key's.
 fn mistaken_values(table: &toml::Table) -> Vec<String> {
     let mut mistakes = Vec::new();
+/// In the folder of an experiment, the one of the runs that are kept; each scenario has one of its name.
+const RUNS: &str = "runs";
+
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let name = table.get("name").and_then(toml::Value::as_str);
     if let Some(name) = name.filter(|name| name.is_empty() || !name.chars().all(plain)) {
@@ -316,6 +319,11 @@ fn mistaken_values(table: &toml::Table) -> Vec<String> {
     let seeds = table.get("seeds").and_then(toml::Value::as_integer);
     if let Some(seeds) = seeds.filter(|seeds| !(1..=10_000).contains(seeds)) {
         mistakes.push(format!("{seeds} seeds: 1 to 10000 can be"));
+    if name == Some(RUNS) {
+        mistakes.push(format!(
+            "{RUNS:?} cannot be the name of a scenario: the folder of that name has the runs of all"
+        ));
+    }
     }
     let keys = Keys::of::<Fixed>();
     for (path, value) in part::<toml::Table>(table, "fixed") {
@@ -725,6 +733,13 @@ mod tests {
     #[test]
     fn all_missing_keys_are_named_at_once() {
         let refused = |text: &str| parse(text).expect_err("keys are missing");
+    #[test]
+    fn the_folder_of_the_runs_is_no_scenarios() {
+        let named = |name: &str| parse(&SMALL.replace("\"small\"", &format!("{name:?}")));
+        assert!(named("runs").expect_err("it is taken").contains("runs"));
+        assert!(named("runs-2").is_ok());
+    }
+
         assert_eq!(
             refused("name = \"x\"\n[fixed]\n\"a.b\" = { note = \"n\" }\n\"a.c\" = { value = 1 }"),
             "the scenario lacks title, question, seeds, table, value of \"a.b\", origin of \"a.b\", origin of \"a.c\""
