@@ -8,7 +8,7 @@
 //! ratios, seed by seed.
 
 use super::{CacheError, Members, Outcome, Rebuild, Setup, simulate};
-use crate::experiment::cell::level;
+use crate::experiment::choices::level;
 use crate::experiment::judged::{BySeed, Judged, Repeated, judge, printed};
 use crate::experiment::outcome::judged_table;
 use crate::experiment::parameters::{Grouped, Groups, Keys};

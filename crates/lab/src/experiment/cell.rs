@@ -2,6 +2,7 @@
 //!
 //! The text is canonical (every parameter by its path, in order), so a hash of it names the run in the cache.
 
+use super::choices::{self, at};
 pub use super::content::Contents;
 use super::content::hash;
 use super::form::{Form, Grown};
@@ -19,12 +20,8 @@ use crate::replay::{Deed, OUTSTANDING_MAX, Pace, Plan, Script, Until};
 use crate::trace::replicate::Replicate;
 use restripe_array::cache::Rule;
 use restripe_array::layout::scaled::History;
-use restripe_array::layout::{Geometry, Level, Rotation, Skew};
-use restripe_array::meta::WriteHole;
-use restripe_array::{
-    CacheLimits, HeatLimits, Moves, Nanos, Order, SECTOR_BYTES, SMALL_BYTES, Throttle,
-};
-use restripe_sim::disk::queue::Policy;
+use restripe_array::layout::{Geometry, Level, Skew};
+use restripe_array::{CacheLimits, HeatLimits, Moves, Nanos, Order, SECTOR_BYTES, SMALL_BYTES};
 use restripe_tier::DestageOrder;
 use restripe_tier::Redirect;
 use serde::Deserialize;
@@ -32,8 +29,6 @@ use std::fmt::Write;
 
 /// Counts the changes of the code after which an older run no longer is what the same settings give.
 pub const RESULTS_VERSION: u32 = 4;
-/// A command that waits in a drive longer than this goes first, whatever the schedule.
-const PATIENCE_NS: u64 = 500_000_000;
 const SECOND: u64 = 1_000_000_000;
 
 #[derive(Clone, PartialEq, Debug, Deserialize)]
@@ -135,11 +130,6 @@ fn of<const NUMBER: u8, T: From<u8>>() -> T {
 
 fn least_correlation() -> String {
     DestageOrder::default().name().into()
-}
-
-fn destage_order(name: &str) -> Result<DestageOrder, String> {
-    let names = DestageOrder::ALL.map(DestageOrder::name);
-    DestageOrder::named(name).ok_or_else(|| no_such("order of a destage", name, &names))
 }
 
 /// Sectors of a code cache's chunk: of which a row is no longer than a record, the largest if it is not told.
@@ -340,6 +330,7 @@ impl Settings {
     }
 
     fn check(&self) -> Result<(), String> {
+        self.check_names()?;
         let plan = self.plan()?;
         self.check_second(plan.members)?;
         let second_share = self.rebuild.second_failure_share;
@@ -383,6 +374,23 @@ impl Settings {
             ));
         }
         Ok(())
+    }
+
+    /// Names of what the plan does not need, or needs only when it is run.
+    fn check_names(&self) -> Result<(), String> {
+        let (array, rebuild) = (&self.array, &self.rebuild);
+        at("array.drive", choices::check_drive(&array.drive))?;
+        if !array.spare_drive.is_empty() {
+            at(
+                "array.spare_drive",
+                choices::check_drive(&array.spare_drive),
+            )?;
+        }
+        let destage_order = choices::destage_order(&array.destage_order);
+        at("array.destage_order", destage_order)?;
+        at("rebuild.moves", choices::moves(&rebuild.moves))?;
+        let source = &self.workload.source;
+        at("workload.source", choices::check_source(source))
     }
 
     /// A second member that fails is another than the first, and fails during a rebuild.
@@ -429,19 +437,25 @@ impl Settings {
             members,
             chunk_sectors: chunk_sectors.ok_or("array.chunk_kib is out of range")?,
             member_bytes: array.member_mib << 20,
-            write_hole: write_hole(&array.write_hole, set_level)?,
+            write_hole: at(
+                "array.write_hole",
+                choices::write_hole(&array.write_hole, set_level),
+            )?,
             region_rows: (array.region_rows > 0).then_some(array.region_rows),
             drive: array.drive.clone(),
             spare_drive: Some(array.spare_drive.clone()).filter(|name| !name.is_empty()),
-            schedule: schedule(&array.schedule)?,
+            schedule: at("array.schedule", choices::schedule(&array.schedule))?,
             write_cache: array.write_cache,
             standby_ns: (array.standby_s > 0).then_some(array.standby_s.saturating_mul(SECOND)),
             cache: cache(array)?,
-            throttle: throttle(&self.rebuild.throttle)?,
+            throttle: at(
+                "rebuild.throttle",
+                choices::throttle(&self.rebuild.throttle),
+            )?,
             order: scheme.order,
             on_demand: self.rebuild.on_demand,
             moves: match self.rebuild.task {
-                Restoring::Growth => moves(&self.rebuild.moves)?,
+                Restoring::Growth => choices::moves(&self.rebuild.moves)?,
                 _ => Moves::default(),
             },
             heat: HeatLimits {
@@ -465,7 +479,8 @@ impl Settings {
     fn surrogate(&self, redirect: Redirect) -> Result<Option<SurrogatePlan>, String> {
         let array = &self.array;
         let log_mib = array.code_cache_mib;
-        let level = surrogate_level(&array.surrogate_level, log_mib > 0)?;
+        let level = choices::surrogate_level(&array.surrogate_level, log_mib > 0);
+        let level = at("array.surrogate_level", level)?;
         let plain = SurrogatePlan {
             level,
             members: array.surrogate,
@@ -519,14 +534,14 @@ impl Settings {
         let rebuild = &self.rebuild;
         match &rebuild.scheme {
             None => Ok(Scheme {
-                order: order(&rebuild.order)?,
-                redirect: redirect(&rebuild.redirect)?,
+                order: at("rebuild.order", choices::order(&rebuild.order))?,
+                redirect: at("rebuild.redirect", choices::redirect(&rebuild.redirect))?,
                 wide: false,
             }),
             Some(_) if rebuild.order != by_address() || rebuild.redirect != nowhere() => {
                 Err("rebuild.scheme replaces rebuild.order and rebuild.redirect".into())
             }
-            Some(name) => Scheme::named(name),
+            Some(name) => at("rebuild.scheme", Scheme::named(name)),
         }
     }
 
@@ -539,42 +554,19 @@ impl Settings {
     }
 }
 
-pub fn level(name: &str) -> Result<Level, String> {
-    Ok(match name {
-        "raid0" => Level::Raid0,
-        "raid1" => Level::Raid1,
-        "raid4" => Level::Raid4,
-        "raid5" => Level::Raid5(Rotation::default()),
-        "raid6" => Level::Raid6(Rotation::default()),
-        "raid10" => Level::Raid10 { copies: 2 },
-        other => return Err(format!("there is no level {other:?}")),
-    })
-}
-
 fn code_cache(array: &ArraySettings, level: Level, members: u16) -> Result<CodeCachePlan, String> {
     Ok(CodeCachePlan {
         chunk_sectors: code_cache_chunk(array.code_cache_chunk_kib, level, members)?,
         records_in_memory: (array.code_cache_memory_mib * 16.0) as u32,
-        destage_order: destage_order(&array.destage_order)?,
+        destage_order: choices::destage_order(&array.destage_order)?,
         destage_buffers: (array.destage_memory_mib * 16.0) as u32,
         clean: array.clean_log,
     })
 }
 
-/// As an array's; a code cache may have three parities and more.
-fn surrogate_level(name: &str, code_cache: bool) -> Result<Level, String> {
-    match name.strip_prefix("rs").map(str::parse) {
-        Some(Ok(parities @ 3..=8)) if code_cache => Ok(Level::ReedSolomon { parities }),
-        Some(Ok(3..=8)) => Err(format!(
-            "array.surrogate_level {name:?} is for a code cache"
-        )),
-        _ => level(name),
-    }
-}
-
 impl ArraySettings {
     fn level(&self) -> Result<Level, String> {
-        match (level(&self.level)?, self.copies) {
+        match (at("array.level", choices::level(&self.level))?, self.copies) {
             (Level::Raid10 { .. }, copies @ 2..) => Ok(Level::Raid10 { copies }),
             (Level::Raid10 { .. }, few) => Err(format!("array.copies is {few}, not 2 or more")),
             (other, _) => Ok(other),
@@ -660,16 +652,6 @@ pub fn check_form(plan: &ArrayPlan) -> Result<(), String> {
     geometry.check().map_err(unsound)
 }
 
-pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
-    Ok(match name {
-        "default" => WriteHole::default_for(level),
-        "none" => WriteHole::None,
-        "bitmap" => WriteHole::Bitmap,
-        "ppl" => WriteHole::Ppl,
-        other => return Err(format!("there is no way {other:?} to close the write hole")),
-    })
-}
-
 /// What lies between the array and its surrogate's drives.
 fn link(array: &ArraySettings) -> Option<LinkPlan> {
     let rate = (array.surrogate_link_mb_s * 1e6) as u64;
@@ -686,10 +668,7 @@ fn cache(array: &ArraySettings) -> Result<Option<CacheLimits>, String> {
     if !(0.0..=most).contains(&mib) {
         return Err(format!("array.cache_mib is {mib}, not within 0 to {most}"));
     }
-    let rule = Rule::named(policy).ok_or_else(|| {
-        let names = Rule::ALL.map(Rule::name).join(", ");
-        format!("there is no rule {policy:?} for a cache: there are {names}")
-    })?;
+    let rule = at("array.cache_policy", choices::rule(policy))?;
     let blocks = ((mib * f64::from(1 << 20)) as u64 / u64::from(SMALL_BYTES)) as u32;
     Ok((blocks > 0).then_some(CacheLimits { blocks, rule }))
 }
@@ -710,43 +689,8 @@ fn best_moves() -> String {
     Moves::default().name().into()
 }
 
-fn moves(name: &str) -> Result<Moves, String> {
-    Moves::named(name).ok_or_else(|| no_such("way to move", name, &Moves::ALL.map(Moves::name)))
-}
-
-fn no_such(what: &str, name: &str, names: &[&str]) -> String {
-    format!("there is no {what} {name:?}: {}", names.join(", "))
-}
-
-fn order(name: &str) -> Result<Order, String> {
-    Order::named(name).ok_or_else(|| no_such("order", name, &Order::ALL.map(Order::name)))
-}
-
 fn nowhere() -> String {
     Redirect::None.name().into()
-}
-
-fn redirect(name: &str) -> Result<Redirect, String> {
-    Redirect::named(name)
-        .ok_or_else(|| no_such("redirection", name, &Redirect::ALL.map(Redirect::name)))
-}
-
-fn throttle(name: &str) -> Result<Throttle, String> {
-    Throttle::named(name).ok_or_else(|| no_such("throttle", name, &Throttle::FORMS))
-}
-
-pub fn schedule(name: &str) -> Result<Policy, String> {
-    let patience_ns = PATIENCE_NS;
-    Ok(match name {
-        "fcfs" => Policy::Fcfs,
-        "look" => Policy::Look,
-        "sptf" => Policy::Sptf { patience_ns },
-        other => {
-            return Err(format!(
-                "there is no schedule {other:?}: fcfs, look or sptf"
-            ));
-        }
-    })
 }
 
 // ------------------------------------------------------------------------------------------------------- identity
@@ -755,16 +699,19 @@ impl Cell {
     /// The cells of one experiment share `contents`, so that what their trace holds is read once.
     pub fn new(point: &Point, seed: u64, contents: &mut Contents) -> Result<Cell, String> {
         let settings = Settings::of(point)?;
+        let array = &settings.array;
+        let mut content = String::new();
+        for (path, source) in [
+            ("workload.source", &settings.workload.source),
+            ("array.drive", &array.drive),
+            ("array.spare_drive", &array.spare_drive),
+        ] {
+            content += &at(path, contents.line(source))?;
+        }
         Ok(Cell {
             point: point.clone(),
             seed,
-            content: [
-                &settings.workload.source,
-                &settings.array.drive,
-                &settings.array.spare_drive,
-            ]
-            .map(|source| contents.line(source))
-            .concat(),
+            content,
             settings,
         })
     }

@@ -1,7 +1,7 @@
 //! What a run depends on besides its parameters: the content of traces and of drives' files, as digests.
 
 use crate::drives::preset;
-use crate::trace::files;
+use crate::trace::{files, read_twice};
 use restripe_sim::rng::mix;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -14,21 +14,31 @@ use std::path::{Path, PathBuf};
 pub struct Contents(BTreeMap<String, String>);
 
 impl Contents {
-    /// What a trace or a drive's file holds is part of a run, and its path does not tell; one that cannot be
-    /// read fails the run later.
-    pub(super) fn line(&mut self, source: &str) -> String {
-        let read = || {
-            let content = match source.split_once(':') {
-                Some(("trace", path)) => files(Path::new(path)).and_then(|paths| digest(&paths)),
-                Some(("file", path)) => preset::files(Path::new(path))
-                    .map_err(io::Error::other)
-                    .and_then(|paths| digest(&paths)),
-                _ => return String::new(),
-            };
-            content.map_or_else(|_| String::new(), |digest| format!("content = {digest}\n"))
+    /// What a trace or a drive's file holds is part of a run, which its path does not show. An error names a
+    /// file that cannot be read.
+    pub(super) fn line(&mut self, source: &str) -> Result<String, String> {
+        let Some((kind @ ("trace" | "file"), path)) = source.split_once(':') else {
+            return Ok(String::new());
         };
-        self.0.entry(source.into()).or_insert_with(read).clone()
+        if let Some(known) = self.0.get(source) {
+            return Ok(known.clone());
+        }
+        let path = Path::new(path);
+        let paths = match kind {
+            "trace" => {
+                read_twice(path).map_err(|error| error.to_string())?;
+                files(path).map_err(|error| unread(path, &error))?
+            }
+            _ => preset::files(path)?,
+        };
+        let line = format!("content = {}\n", digest(&paths)?);
+        self.0.insert(source.into(), line.clone());
+        Ok(line)
     }
+}
+
+fn unread(path: &Path, error: &io::Error) -> String {
+    format!("{}: {error}", path.display())
 }
 
 pub(super) fn hash(text: &str) -> String {
@@ -49,13 +59,15 @@ pub(super) fn digested(state: u64, bytes: &[u8]) -> u64 {
 }
 
 /// Of the bytes of all files, one after another, by words of eight.
-fn digest(paths: &[PathBuf]) -> io::Result<String> {
+fn digest(paths: &[PathBuf]) -> Result<String, String> {
     let mut state = mix(paths.len() as u64);
     for path in paths {
-        let mut file = BufReader::with_capacity(1 << 20, File::open(path)?);
+        let failed = |error| unread(path, &error);
+        let file = File::open(path).map_err(failed)?;
+        let mut file = BufReader::with_capacity(1 << 20, file);
         let mut length = 0;
         loop {
-            let bytes = file.fill_buf()?;
+            let bytes = file.fill_buf().map_err(failed)?;
             if bytes.is_empty() {
                 break;
             }

@@ -5,8 +5,27 @@ use restripe_array::layout::Level;
 use restripe_array::layout::scaled::History;
 use serde::Deserialize;
 
-/// Parameters whose values are names, although some of the names are numbers: `3` is three groups.
-const NAMED: [&str; 2] = ["array.skew", "array.grown"];
+/// Parameters whose values are names, also where a name is a number, as `3`: three groups.
+const NAMED: [&str; 18] = [
+    "array.level",
+    "array.skew",
+    "array.grown",
+    "array.write_hole",
+    "array.drive",
+    "array.spare_drive",
+    "array.schedule",
+    "array.cache_policy",
+    "array.surrogate_level",
+    "array.destage_order",
+    "workload.source",
+    "workload.replicate",
+    "rebuild.task",
+    "rebuild.throttle",
+    "rebuild.order",
+    "rebuild.redirect",
+    "rebuild.scheme",
+    "rebuild.moves",
+];
 
 /// A value of a parameter as its type reads it: text, for a parameter whose values are names.
 pub fn for_parameter(path: &str, value: Value) -> Value {

@@ -9,6 +9,8 @@
 //! | `named` | whether what it compares is of the scenario |
 //! | [`fair`] | whether two sides of a comparison promise the same |
 //! | [`scheme`] | rebuild schemes by the papers' names |
+//! | [`choices`] | what the names stand for that are values of parameters |
+//! | `plain` | what is wrong with a value, in plain words |
 //! | [`form`] | groups, partitions and spare partitions of a skewed array by a name |
 //! | [`cell`] | one point of the sweep: settings, canonical text, hash, its run |
 //! | [`content`] | digests of traces and of drives' files |
@@ -28,6 +30,7 @@
 //! | [`page`] | one HTML report |
 
 pub mod cell;
+pub mod choices;
 pub mod claim;
 mod content;
 mod course;
@@ -41,6 +44,7 @@ mod named;
 pub mod outcome;
 pub mod page;
 pub mod parameters;
+mod plain;
 mod ratios;
 pub mod requests;
 pub mod runner;

@@ -7,6 +7,7 @@
 pub use super::claim::{Between, Claim, Comparison, Printed, Stopping};
 use super::named;
 use super::parameters::{Grouped, Keys};
+use super::plain;
 pub use super::value::{Point, Value};
 use crate::nearest;
 use serde::Deserialize;
@@ -175,7 +176,9 @@ pub fn settings<T: Grouped>(point: &Point, example: &str) -> Result<T, String> {
             group.insert(name.into(), value.to());
         }
     }
-    table.try_into().map_err(|e: toml::de::Error| e.to_string())
+    table
+        .try_into()
+        .map_err(|error| plain::of_parameters(&error))
 }
 
 /// Scenarios that the command is built with: names and texts.
@@ -249,7 +252,7 @@ fn read(text: &str, more: impl Fn(&toml::Table) -> Vec<String>) -> Result<Scenar
     ];
     let found = checks.iter().flat_map(|check| check(&table));
     none_of(found.chain(more(&table)).collect())?;
-    toml::from_str(text).map_err(|error| error.to_string())
+    toml::from_str(text).map_err(|error| plain::of_file(&error))
 }
 
 fn none_of(mistakes: Vec<String>) -> Result<(), String> {
@@ -303,12 +306,12 @@ fn mistaken_parameters<'a, T: Grouped>(paths: impl Iterator<Item = &'a str>) -> 
     lacks.into_iter().chain(unknown).collect()
 }
 
-/// Values that are none of their key's.
-fn mistaken_values(table: &toml::Table) -> Vec<String> {
-    let mut mistakes = Vec::new();
 /// In the folder of an experiment, the one of the runs that are kept; each scenario has one of its name.
 const RUNS: &str = "runs";
 
+/// Values that are none of their key's.
+fn mistaken_values(table: &toml::Table) -> Vec<String> {
+    let mut mistakes = Vec::new();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let name = table.get("name").and_then(toml::Value::as_str);
     if let Some(name) = name.filter(|name| name.is_empty() || !name.chars().all(plain)) {
@@ -316,14 +319,14 @@ const RUNS: &str = "runs";
             "{name:?} is not a name: small letters, digits and -"
         ));
     }
-    let seeds = table.get("seeds").and_then(toml::Value::as_integer);
-    if let Some(seeds) = seeds.filter(|seeds| !(1..=10_000).contains(seeds)) {
-        mistakes.push(format!("{seeds} seeds: 1 to 10000 can be"));
     if name == Some(RUNS) {
         mistakes.push(format!(
             "{RUNS:?} cannot be the name of a scenario: the folder of that name has the runs of all"
         ));
     }
+    let seeds = table.get("seeds").and_then(toml::Value::as_integer);
+    if let Some(seeds) = seeds.filter(|seeds| !(1..=10_000).contains(seeds)) {
+        mistakes.push(format!("{seeds} seeds: 1 to 10000 can be"));
     }
     let keys = Keys::of::<Fixed>();
     for (path, value) in part::<toml::Table>(table, "fixed") {
@@ -335,7 +338,7 @@ const RUNS: &str = "runs";
         };
         let whole = keys.missing(given).next().is_none() && keys.unknown(given, "").is_empty();
         if let (true, Err(error)) = (whole, value.try_into::<Fixed>()) {
-            mistakes.push(format!("{path}: {}", error.message()));
+            mistakes.push(format!("{path}: {}", plain::plain(error.message())));
         }
     }
     for figure in part::<Vec<toml::Table>>(table, "figure") {
@@ -731,15 +734,15 @@ mod tests {
     }
 
     #[test]
-    fn all_missing_keys_are_named_at_once() {
-        let refused = |text: &str| parse(text).expect_err("keys are missing");
-    #[test]
     fn the_folder_of_the_runs_is_no_scenarios() {
         let named = |name: &str| parse(&SMALL.replace("\"small\"", &format!("{name:?}")));
         assert!(named("runs").expect_err("it is taken").contains("runs"));
         assert!(named("runs-2").is_ok());
     }
 
+    #[test]
+    fn all_missing_keys_are_named_at_once() {
+        let refused = |text: &str| parse(text).expect_err("keys are missing");
         assert_eq!(
             refused("name = \"x\"\n[fixed]\n\"a.b\" = { note = \"n\" }\n\"a.c\" = { value = 1 }"),
             "the scenario lacks title, question, seeds, table, value of \"a.b\", origin of \"a.b\", origin of \"a.c\""
@@ -783,7 +786,7 @@ mod tests {
             "there is no key 'orgin' of \"array.members\"; the nearest is origin",
             "\"Many\" is not a name",
             "0 seeds",
-            "array.level: unknown variant `guess`",
+            "array.level: there is no value 'guess'; there are paper, kernel, assumed",
             "array.chunk_kib: ",
             "workload.load is not as { value = ",
             "the sweep of array.member_mib is empty",

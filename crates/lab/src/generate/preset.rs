@@ -6,6 +6,8 @@
 
 use super::parameters::{Invalid, Parameters};
 use crate::nearest;
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
 use toml::{Table, Value};
 
 const FILES: &[(&str, &str)] = texts![
@@ -74,17 +76,19 @@ impl Preset {
     }
 }
 
+/// All names that lead to parameters.
+pub(crate) fn names() -> &'static BTreeSet<String> {
+    static NAMES: OnceLock<BTreeSet<String>> = OnceLock::new();
+    NAMES.get_or_init(|| {
+        let localities = every().into_iter().map(|parameters| parameters.name);
+        let files = FILES.iter().map(|(name, _)| (*name).to_string());
+        files.chain(localities).collect()
+    })
+}
+
 /// What is said of a name that no preset has.
 pub fn unknown(name: &str) -> String {
-    let names = every().into_iter().map(|parameters| parameters.name);
-    let mut names: Vec<String> = FILES
-        .iter()
-        .map(|(name, _)| (*name).into())
-        .chain(names)
-        .collect();
-    names.sort();
-    names.dedup();
-    nearest::unknown("workload", name, names.iter().map(String::as_str))
+    nearest::unknown("workload", name, names().iter().map(String::as_str))
 }
 
 /// The parameters of a preset's name: `fin1`, `fin1-high`, `noise`. Nothing if there is no such preset.
@@ -164,6 +168,9 @@ mod tests {
 
     #[test]
     fn names_lead_to_parameters() {
+        for name in names() {
+            assert!(named(name).is_some_and(|found| found.is_ok()), "{name}");
+        }
         let name = |text| named(text).map(|found| found.unwrap().name);
         assert_eq!(name("fin1"), Some("fin1-mid".into()));
         assert_eq!(name("lm-tbe-high"), Some("lm-tbe-high".into()));

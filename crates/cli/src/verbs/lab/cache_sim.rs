@@ -11,7 +11,7 @@ use restripe_array::cache::{Rule, Ties};
 use restripe_lab::cache::{
     CacheError, Members, Outcome as Result, Rebuild, Setup, grid, rebuild_seconds, simulate,
 };
-use restripe_lab::experiment::cell::level;
+use restripe_lab::experiment::choices::level;
 use restripe_lab::experiment::scenario::Scale;
 use restripe_lab::generate::{Generator, preset};
 use restripe_lab::report::Table;

@@ -187,7 +187,11 @@ pub(crate) fn run(verb: &LabRun) -> Result {
             verb.fresh,
         );
     }
-    for (path, mut swept) in scenario.sensitivities() {
+    let sensitivities = scenario.sensitivities();
+    sensitivities
+        .iter()
+        .try_for_each(|(_, swept)| check_points(swept))?;
+    for (path, mut swept) in sensitivities {
         swept.name = format!("{}-{}", scenario.name, path.replace(['.', '_'], "-"));
         swept.title = format!("{}: sweep of {path} only", scenario.title);
         let study = match swept.printed.is_empty() {
@@ -199,15 +203,15 @@ pub(crate) fn run(verb: &LabRun) -> Result {
     Ok(())
 }
 
-/// As many threads as are asked for, or one for each core.
-pub(crate) fn threads_or_cores(threads: Option<usize>) -> usize {
-    let cores = || thread::available_parallelism().map_or(1, usize::from);
-    threads.unwrap_or_else(cores)
 /// Reads a number of threads: one at least.
 pub(crate) fn some_threads() -> impl TypedValueParser<Value = usize> {
     clap::value_parser!(u16).range(1..=10_000).map(usize::from)
 }
 
+/// As many threads as are asked for, or one for each core.
+pub(crate) fn threads_or_cores(threads: Option<usize>) -> usize {
+    let cores = || thread::available_parallelism().map_or(1, usize::from);
+    threads.unwrap_or_else(cores)
 }
 
 fn one(folder: &Path, scenario: &Scenario, study: Study, threads: usize, fresh: bool) -> Result {
@@ -326,15 +330,15 @@ fn present_name(name: &str) -> &str {
 }
 
 fn neither(name: &str, error: &std::io::Error) -> Failure {
-    let hint = nearest::unknown("scenario", name, scenario::names());
-    Failure::usage(format!("neither a scenario nor a file: {error}"))
-        .at(name)
-        .hint(hint)
     if grid::named(name).is_some() {
         let what = "this is a grid of caches, not a scenario of arrays";
         let hint = format!("run it by restripe cache-sim --grid {name}");
         return Failure::usage(what).at(name).hint(hint);
     }
+    let hint = nearest::unknown("scenario", name, scenario::names());
+    Failure::usage(format!("neither a scenario nor a file: {error}"))
+        .at(name)
+        .hint(hint)
 }
 
 fn prepared(experiment: &Experiment) -> Result<Scenario> {
@@ -345,21 +349,31 @@ fn prepared(experiment: &Experiment) -> Result<Scenario> {
     if let Some(seeds) = experiment.seeds {
         (scenario.seeds, scenario.stopping) = (seeds, None);
     }
+    let mut said = BTreeSet::new();
     for set in &experiment.set {
         let (path, value) = set
             .split_once('=')
             .ok_or_else(|| Failure::usage(format!("{set:?} is not PATH=VALUE")))?;
-    let mut said = BTreeSet::new();
-        let values = values_of(value).into_iter();
-        let values = values.map(|value| form::for_parameter(path, value));
-        place(&mut scenario, path, values.collect())?;
-    }
         if !said.insert(path) {
             let hint = format!("--set {path}=VALUE,VALUE sweeps it");
             return Err(Failure::usage(format!("--set {path} is given twice")).hint(hint));
         }
+        let values = values_of(value).into_iter();
+        let values = values.map(|value| form::for_parameter(path, value));
+        place(&mut scenario, path, values.collect())?;
+    }
     scenario.check_sweeps().map_err(Failure::usage)?;
+    check_points(&scenario)?;
     Ok(scenario)
+}
+
+/// Whether each point is one that can be run, but for what files hold.
+fn check_points(scenario: &Scenario) -> Result {
+    let mut points = scenario.points().into_iter();
+    points.try_for_each(|point| {
+        let settings = Settings::of(&point).map(drop);
+        settings.map_err(|error| unsound(scenario, &error))
+    })
 }
 
 /// Commas part values; in a list of traces only those before the next `trace:`, since paths may have commas.

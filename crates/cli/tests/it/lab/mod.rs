@@ -247,7 +247,7 @@ fn a_replay_says_what_is_wrong_with_what_it_is_given() {
             ("replay t.spc --chunk 3K", 1, &["chunk"]),
             ("replay t.spc --member-size 1T", 1, &["wd1600aajs", "space"]),
             ("replay t.spc --write-hole plp", 2, &["plp"]),
-            ("replay t.spc --schedule scan", 2, &["fcfs, look or sptf"]),
+            ("replay t.spc --schedule scan", 2, &["fcfs, look, sptf"]),
             ("replay t.spc --speed 0", 2, &["--speed"]),
             ("replay t.spc --depth 0", 2, &["--depth"]),
             ("replay t.spc --speed 2 --depth 2", 2, &["--depth"]),
@@ -401,14 +401,18 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
             ("lab run own-trace --set colour", 2, &["PATH=VALUE"]),
             (
                 "lab run own-trace --set array.drive=wd1600ajs",
-                1,
-                &["the nearest is wd1600aajs"],
+                2,
+                &["array.drive: ", "the nearest is wd1600aajs", "file:PATH"],
             ),
-            ("lab run own-trace --set array.level=raid7", 2, &["raid7"]),
+            (
+                "lab run own-trace --set array.level=5",
+                2,
+                &["raid5, raid6"],
+            ),
             (
                 "lab run own-trace --set array.members=many",
                 2,
-                &["array.members"],
+                &["array.members: takes a whole number from 0 to 65535, not \"many\""],
             ),
             (
                 "lab run own-trace --set array.skew=3.5",
@@ -427,8 +431,13 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
             ),
             (
                 "lab run own-trace --set workload.source=fin3 --seeds 1",
-                1,
-                &["the nearest is fin1"],
+                2,
+                &[
+                    "workload.source: ",
+                    "the nearest is fin1",
+                    "fin1-high",
+                    "sequential, ",
+                ],
             ),
             (
                 "lab run own-trace --set workload.source=bad.spc --seeds 1",
@@ -437,7 +446,7 @@ fn the_laboratory_says_what_is_wrong_with_what_it_is_given() {
             ),
             (
                 "lab run own-trace --set workload.source=trace:none --seeds 1",
-                1,
+                2,
                 &["none", "No such file"],
             ),
             (
