@@ -225,9 +225,23 @@ pub(crate) fn judge(lines: &mut [&mut Judged]) {
     }
 }
 
+/// As in `fails: larger`.
+pub(crate) fn with_side(verdict: &str, side: Option<&str>) -> String {
+    match side {
+        Some(side) => format!("{verdict}: {side}"),
+        None => verdict.into(),
+    }
+}
+
 impl Judged {
-    /// The verdict with its reason where there is no number; `shown` of an absolute one.
+    /// The verdict with its reason where there is no number, and with the side on which ours is where it is
+    /// another; `shown` of an absolute one.
     pub(crate) fn says(&self) -> String {
+        with_side(&self.decided(), self.side())
+    }
+
+    /// The verdict with its reason where there is no number.
+    pub(crate) fn decided(&self) -> String {
         match (self.verdict, self.ours) {
             (Some(verdict @ (Verdict::NotRun | Verdict::Undecided)), Err(lack)) => {
                 format!("{verdict}: {}", lack.text())
@@ -235,6 +249,15 @@ impl Judged {
             (Some(verdict), _) => verdict.to_string(),
             (None, _) => "shown".into(),
         }
+    }
+
+    /// Whether ours is larger or smaller than the claim has it, where the verdict is that it is another.
+    pub(crate) fn side(&self) -> Option<&'static str> {
+        let Some(Verdict::Fails | Verdict::OneRun { agrees: false }) = self.verdict else {
+            return None;
+        };
+        let band = Band::of(self.printed.claim, self.printed.value)?;
+        band.side(self.ours.ok()?.mean)
     }
 
     /// Whether there is a number, be it decided or not.
@@ -303,7 +326,7 @@ mod tests {
             (line.says(), line.is_run(), line.is_undecided())
         };
         // Holds, fails, and is only shown.
-        for (claim, value, whole) in [("sign", 3.0, "holds"), ("sign", 0.3, "fails")] {
+        for (claim, value, whole) in [("sign", 3.0, "holds"), ("sign", 0.3, "fails: larger")] {
             let text = text.replace("3.0", &format!("{value:.1}"));
             let line = toml::from_str(&text.replace("sign", claim)).expect("a printed number");
             scenario.printed = vec![line];

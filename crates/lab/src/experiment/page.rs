@@ -123,7 +123,9 @@ fn counted(title: &str, table: &Table) -> Option<String> {
     let verdicts = verdicts_of(table)?;
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for row in &table.rows {
-        *counts.entry(&row[verdicts]).or_insert(0) += 1;
+        // Not why, or on which side.
+        let verdict = row[verdicts].split(": ").next().unwrap_or_default();
+        *counts.entry(verdict).or_insert(0) += 1;
     }
     let mut parts: Vec<String> = counts
         .iter()
@@ -212,12 +214,16 @@ mod tests {
     fn verdicts_are_counted_wherever_their_column_is() {
         let mut table = Table::new("printed|ours|verdict|unequal");
         assert_eq!(counted("Printed", &table), None);
-        for (verdict, unequal) in [("holds", "-"), ("fails", "write hole"), ("holds", "-")] {
+        for (verdict, unequal) in [
+            ("holds", "-"),
+            ("fails: larger", "write hole"),
+            ("holds", "-"),
+        ] {
             table.row(["x".into(), "1".into(), verdict.into(), unequal.into()]);
         }
         let table = verdict_first(table);
         assert_eq!(table.heading, ["printed", "verdict", "ours", "unequal"]);
-        assert_eq!(table.rows[1], ["x", "fails", "1", "write hole"]);
+        assert_eq!(table.rows[1], ["x", "fails: larger", "1", "write hole"]);
         let told = counted("Printed", &table);
         let wanted = "Printed: fails 1; holds 2; with unequal promises 1.";
         assert_eq!(told.as_deref(), Some(wanted));

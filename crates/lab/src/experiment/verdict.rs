@@ -94,6 +94,15 @@ impl Band {
         }
     }
 
+    /// On which side of the band a ratio is that lies outside.
+    pub(crate) fn side(self, ratio: f64) -> Option<&'static str> {
+        match ratio {
+            above if above > self.high => Some("larger"),
+            below if below < self.low => Some("smaller"),
+            _ => None,
+        }
+    }
+
     fn holds(self, ratio: f64) -> bool {
         (self.low..=self.high).contains(&ratio)
     }
@@ -245,6 +254,21 @@ mod tests {
         assert_eq!(verdict(Claim::Factor, 1.04, &none), Verdict::Holds);
         let loss = [0.95, 0.96, 0.95, 0.955];
         assert_eq!(verdict(Claim::Factor, 1.1, &loss), Verdict::Fails);
+    }
+
+    #[test]
+    fn a_ratio_outside_a_band_has_a_side() {
+        let side = |claim, printed, ours| Band::of(claim, printed).expect("judged").side(ours);
+        for (claim, printed, ours, beside) in [
+            (Claim::Factor, 2.0, 1.5, Some("smaller")),
+            (Claim::Factor, 2.0, 1.7, None),
+            (Claim::Factor, 2.0, 2.6, Some("larger")),
+            (Claim::Sign, 0.0, 3.6, Some("larger")),
+            (Claim::Order, 1.1, 0.6, Some("smaller")),
+            (Claim::Equal, 1.0, 1.06, Some("larger")),
+        ] {
+            assert_eq!(side(claim, printed, ours), beside, "{printed} {ours}");
+        }
     }
 
     #[test]

@@ -195,12 +195,17 @@ fn list(out: &mut String, lines: &[&Line], former: Option<&Former>) {
         "| scenario | what | claim | printed | ours (95% interval) | seeds | verdict |{head}\n\
          |---|---|---|--:|--:|--:|---|{rule}"
     );
+    let mut notes: Vec<&str> = Vec::new();
     for line in lines {
         let judged = &line.judged;
         let [_, _, seeds] = numbers(&judged.ours);
+        let mut what = what(judged);
+        if let Some(number) = numbered(&mut notes, &judged.printed.note) {
+            let _ = write!(what, " (note {number})");
+        }
         let cells = [
             format!("`{}`", line.scenario),
-            what(judged),
+            what,
             judged.printed.claim.name().into(),
             theirs(&judged.printed),
             ours(judged),
@@ -213,15 +218,21 @@ fn list(out: &mut String, lines: &[&Line], former: Option<&Former>) {
         let _ = writeln!(out, "| {} |", cells.join(" | "));
     }
     out.push('\n');
-    let mut noted: Vec<&str> = Vec::new();
-    for line in lines {
-        let note = line.judged.printed.note.as_str();
-        if !note.is_empty() && !noted.contains(&note) {
-            noted.push(note);
-            let text = format!("{}: {}", capital(&line.judged.printed.what), sentence(note));
-            paragraph(out, &text);
-        }
+    for (number, note) in (1..).zip(notes) {
+        paragraph(out, &format!("Note {number}: {}", sentence(note)));
     }
+}
+
+/// The number of a note among those of a table, from 1 on; a new one is added. None of an empty note.
+fn numbered<'a>(notes: &mut Vec<&'a str>, note: &'a str) -> Option<usize> {
+    if note.is_empty() {
+        return None;
+    }
+    if !notes.contains(&note) {
+        notes.push(note);
+    }
+    let known = notes.iter().position(|known| *known == note);
+    known.map(|at| at + 1)
 }
 
 /// With a full stop.
@@ -355,7 +366,8 @@ pub(super) mod tests {
             "2 items, of which 1 cannot be had. 2 claims: 1 holds, 1 not run.",
             "### Figure 9\n",
             "| `ido` | rebuild time | factor | 2.000 | 2.010 (1.985 to 2.035) | 3 | holds |",
-            "Rebuild time: A | b.\n",
+            "| `ido` | rebuild time (note 1) | sign | 2.000 | - | - | not run: not run at this scale |\n",
+            "\n\nNote 1: A | b.\n",
             "### Figure 1\n",
             "Cannot be had: It is lost.",
             "Answered by `ido`.",

@@ -2,8 +2,10 @@
 
 use super::claims::Line;
 use super::inventory::source;
-use crate::experiment::judged::Lack;
+use crate::experiment::claim::Claim;
+use crate::experiment::judged::{Lack, with_side};
 use crate::experiment::outcome::short;
+use crate::experiment::verdict::Band;
 use crate::report::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -44,7 +46,8 @@ fn to_json(line: &Line) -> Value {
         "p": judged.tested.map(|tested| tested.raw),
         "corrected": judged.tested.map(|tested| tested.corrected),
         "cut": judged.ours == Err(Lack::Cut),
-        "verdict": judged.says(),
+        "verdict": judged.decided(),
+        "side": judged.side(),
         "note": judged.printed.note,
     })
 }
@@ -68,6 +71,10 @@ struct Said {
     low: Option<f64>,
     high: Option<f64>,
     verdict: String,
+    /// Older files have none: it follows from the claim, the printed number and ours.
+    side: Option<String>,
+    claim: Option<Claim>,
+    printed: Option<f64>,
 }
 
 impl Former {
@@ -111,17 +118,25 @@ fn key(claim: &Value) -> String {
 }
 
 impl Said {
+    fn side(&self) -> Option<&str> {
+        if !["fails", "one run (differs)"].contains(&self.verdict.as_str()) {
+            return None;
+        }
+        let computed = || Band::of(self.claim?, self.printed?)?.side(self.ours?);
+        self.side.as_deref().or_else(computed)
+    }
+
     fn cell(&self) -> String {
+        let verdict = with_side(&self.verdict, self.side());
         match (self.ours, self.low, self.high) {
             (Some(ours), Some(low), Some(high)) => format!(
-                "{} ({} to {}), {}",
+                "{} ({} to {}), {verdict}",
                 short(ours),
                 short(low),
                 short(high),
-                self.verdict
             ),
-            (Some(ours), ..) => format!("{}, {}", short(ours), self.verdict),
-            (None, ..) => self.verdict.clone(),
+            (Some(ours), ..) => format!("{}, {verdict}", short(ours)),
+            (None, ..) => verdict,
         }
     }
 }
@@ -142,7 +157,18 @@ mod tests {
         assert_eq!(former.scale, "whole");
         assert_eq!(former.of(&lines[0]), Some("2.010 (1.985 to 2.035), holds"));
         assert_eq!(former.of(&lines[1]), Some("not run: not run at this scale"));
-        assert_eq!(former.of(&lines[3]), Some("0.5000, one run (differs)"));
+        assert_eq!(
+            former.of(&lines[3]),
+            Some("0.5000, one run (differs): smaller")
+        );
+        // Before there was a key for it.
+        let older = text.replace("\"side\":\"smaller\"", "\"side\":null");
+        assert_ne!(older, text);
+        let former = Former::read(&older).expect("a run");
+        assert_eq!(
+            former.of(&lines[3]),
+            Some("0.5000, one run (differs): smaller")
+        );
     }
 
     #[test]
@@ -155,7 +181,13 @@ mod tests {
             (json["verdict"].as_str(), json["seeds"].as_u64()),
             (Some("holds"), Some(3))
         );
-        assert!(to_json(&lines()[3])["low"].is_null());
+        assert!(json["side"].is_null());
+        let json = to_json(&lines()[3]);
+        assert!(json["low"].is_null());
+        assert_eq!(
+            (&json["verdict"], &json["side"]),
+            (&"one run (differs)".into(), &"smaller".into())
+        );
     }
 
     /// Claims that are kept as data are those of scenarios.
