@@ -219,6 +219,8 @@ pub struct Provenance {
     /// What makes the page again.
     pub command: String,
     pub version: String,
+    /// Of the program's source; empty where it is not known.
+    pub commit: String,
     /// Cores, and the processor's model where it is known.
     pub machine: String,
     pub date: String,
@@ -229,11 +231,13 @@ impl Provenance {
         let rows = [
             ("Command", format!("<code>{}</code>", escape(&self.command))),
             ("Version", escape(&self.version)),
+            ("Commit", escape(&self.commit)),
             ("Machine", escape(&self.machine)),
             ("Date", escape(&self.date)),
         ];
+        let rows = rows.into_iter().filter(|(_, value)| !value.is_empty());
         let row = |(name, value): (&str, String)| format!("<dt>{name}</dt><dd>{value}</dd>\n");
-        let rows: String = rows.into_iter().map(row).collect();
+        let rows: String = rows.map(row).collect();
         format!("<dl>\n{rows}</dl>\n")
     }
 }
@@ -398,6 +402,7 @@ mod tests {
         let provenance = Provenance {
             command: "restripe demo --report 'a b.html'".into(),
             version: "restripe 0.1.0".into(),
+            commit: String::new(),
             machine: "2 cores".into(),
             date: "2026-01-01".into(),
         };

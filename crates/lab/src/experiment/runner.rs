@@ -67,7 +67,7 @@ pub struct Runner<'a> {
 }
 
 /// The program that runs, by what its file holds; of a file that cannot be read, by its version.
-fn program() -> &'static str {
+pub fn program() -> &'static str {
     static PROGRAM: OnceLock<String> = OnceLock::new();
     PROGRAM.get_or_init(|| {
         let version = env!("CARGO_PKG_VERSION");

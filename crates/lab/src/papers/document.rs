@@ -1,13 +1,13 @@
 //! The printed numbers next to ours: a table for a terminal, JSON, and the document of a paper.
 
 use super::claims::{Line, Planned};
-use super::former::Former;
+use super::former::{Former, source_of};
 use super::inventory::{Inventory, Item, source};
 use crate::experiment::judged::Judged;
 use crate::experiment::outcome::{numbers, place, theirs};
 use crate::experiment::value::Value as Parameter;
 use crate::experiment::verdict::Verdict;
-use crate::report::Table;
+use crate::report::{Provenance, Table};
 use std::fmt::Write;
 
 /// Columns of prose.
@@ -123,11 +123,21 @@ fn ours(judged: &Judged) -> String {
 
 // Writing to a string cannot fail, here and below.
 
-/// What stands before the papers.
-pub fn head(version: &str, command: &str) -> String {
+/// What stands before the papers: the command and where its runs and those of a former run come from.
+pub fn head(provenance: &Provenance, command: &str, former: Option<&Former>) -> String {
     let mut out = String::from("# What the papers print, and what ours says\n\n");
+    let Provenance {
+        version,
+        commit,
+        date,
+        ..
+    } = provenance;
+    let source = source_of(version, Some(commit), date);
+    let former = former.map_or(String::new(), |former| {
+        format!(" A last column is of another run, {}.", former.source())
+    });
     let text = format!(
-        "Written by `{command}` of restripe {version}. Each section is an item of a paper: a figure, a table, or a \
+        "Written by `{command}` of {source}.{former} Each section is an item of a paper: a figure, a table, or a \
          sentence with a number. Its table has every printed number of a scenario of the laboratory, with ours: the \
          geometric mean over the seeds with its 95% interval. Verdicts are explained in \
          [lab.md](reference/lab.md#how-results-are-judged); all judged numbers of a paper are one family."
@@ -274,9 +284,8 @@ pub(super) mod tests {
     use crate::experiment::claim::Printed;
     use crate::experiment::judged::{Lack, judge};
     use crate::experiment::statistics::{Estimate, geometric};
-    use crate::papers::former::written;
+    use crate::papers::former::{Seconds, written};
     use crate::papers::inventory;
-    use crate::report::Provenance;
 
     fn printed(at: &str, claim: &str, note: &str) -> Printed {
         let text = format!(
@@ -347,6 +356,31 @@ pub(super) mod tests {
     }
 
     #[test]
+    fn the_head_says_where_both_runs_come_from() {
+        let provenance = |commit: &str| Provenance {
+            version: "restripe 0.1.0".into(),
+            commit: commit.into(),
+            date: "2026-11-29T01:02:03Z".into(),
+            ..Provenance::default()
+        };
+        let whole = written(
+            &lines()[..1],
+            "whole",
+            &provenance("64a4f7c0"),
+            &Seconds::new(),
+        );
+        let former = Former::read(&whole.to_string()).expect("a run");
+        let head = head(&provenance(""), "restripe lab papers", Some(&former));
+        let head = head.replace('\n', " ");
+        for part in [
+            "Written by `restripe lab papers` of restripe 0.1.0, on 2026-11-29. A last column",
+            "another run, at scale whole, by restripe 0.1.0, commit 64a4f7c0, on 2026-11-29. Each",
+        ] {
+            assert!(head.contains(part), "{part} in {head}");
+        }
+    }
+
+    #[test]
     fn a_paper_has_every_item_with_its_numbers() {
         let item = |at: &str, lost: &str| Item {
             at: at.into(),
@@ -377,7 +411,12 @@ pub(super) mod tests {
         let wide = text.lines().filter(|line| !line.starts_with('|'));
         assert!(wide.map(str::len).max() <= Some(WIDTH));
 
-        let whole = written(&lines()[..1], "whole", &Provenance::default());
+        let whole = written(
+            &lines()[..1],
+            "whole",
+            &Provenance::default(),
+            &Seconds::new(),
+        );
         let former = Former::read(&whole.to_string()).expect("a run");
         let text = markdown(&inventory, &lines()[..2], Some(&former));
         for part in [

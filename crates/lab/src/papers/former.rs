@@ -5,19 +5,27 @@ use super::inventory::source;
 use crate::experiment::claim::Claim;
 use crate::experiment::judged::{Lack, with_side};
 use crate::experiment::outcome::short;
+use crate::experiment::runner::program;
 use crate::experiment::verdict::Band;
 use crate::report::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
-/// The run in JSON: where it comes from, its scale, and its claims.
-pub fn written(lines: &[Line], scale: &str, provenance: &Provenance) -> Value {
+/// Wall time by paper, in seconds.
+pub type Seconds = BTreeMap<String, u64>;
+
+/// The run in JSON: where it comes from, its scale, how long each paper took, and its claims.
+pub fn written(lines: &[Line], scale: &str, provenance: &Provenance, seconds: &Seconds) -> Value {
+    let commit = Some(&provenance.commit).filter(|commit| !commit.is_empty());
     json!({
         "command": provenance.command,
         "version": provenance.version,
+        "commit": commit,
+        "program": program(),
         "machine": provenance.machine,
         "date": provenance.date,
+        "seconds": seconds,
         "scale": scale,
         "claims": lines.iter().map(to_json).collect::<Vec<_>>(),
     })
@@ -55,12 +63,20 @@ fn to_json(line: &Line) -> Value {
 /// What a former run said of each claim.
 #[derive(Debug)]
 pub struct Former {
+    /// Version, commit and day, as far as the file has them.
+    source: String,
     scale: String,
     said: BTreeMap<String, String>,
 }
 
 #[derive(Deserialize)]
 struct File {
+    #[serde(default)]
+    version: String,
+    #[serde(default)]
+    commit: Option<String>,
+    #[serde(default)]
+    date: String,
     scale: String,
     claims: Vec<Value>,
 }
@@ -89,10 +105,17 @@ impl Former {
         match said.is_empty() {
             true => Err("it has no claims".into()),
             false => Ok(Former {
+                source: source_of(&file.version, file.commit.as_deref(), &file.date),
                 scale: file.scale,
                 said,
             }),
         }
+    }
+
+    /// What a document says of it.
+    pub(super) fn source(&self) -> String {
+        let Former { source, scale, .. } = self;
+        format!("at scale {scale}, by {source}")
     }
 
     /// The head of a column of it.
@@ -108,6 +131,21 @@ impl Former {
     /// Its number with the interval, and its verdict, if it has the claim.
     pub(super) fn of(&self, line: &Line) -> Option<&str> {
         self.said.get(&key(&to_json(line))).map(String::as_str)
+    }
+}
+
+/// The program and the day of a run: `restripe 0.1.0, commit 64a4f7c0, on 2026-11-28`.
+pub(super) fn source_of(version: &str, commit: Option<&str>, date: &str) -> String {
+    let mut out = match version {
+        "" => "a version that is not known".to_string(),
+        version => version.to_string(),
+    };
+    if let Some(commit) = commit.filter(|commit| !commit.is_empty()) {
+        out += &format!(", commit {commit}");
+    }
+    match date.split_once('T').map_or(date, |(day, _)| day) {
+        "" => out,
+        day => format!("{out}, on {day}"),
     }
 }
 
@@ -152,8 +190,26 @@ mod tests {
     #[test]
     fn what_is_written_is_read_again() {
         let lines = lines();
-        let text = written(&lines, "whole", &Provenance::default()).to_string();
-        let former = Former::read(&text).expect("a run");
+        let provenance = Provenance {
+            version: "restripe 0.1.0".into(),
+            commit: "64a4f7c0".into(),
+            date: "2026-11-28T07:35:00Z".into(),
+            ..Provenance::default()
+        };
+        let seconds: Seconds = [("IDO".to_string(), 3046)].into();
+        let json = written(&lines, "whole", &provenance, &seconds);
+        assert_eq!(json["seconds"]["IDO"], 3046);
+        assert_eq!(json["program"], program());
+        let unknown = written(&lines, "whole", &Provenance::default(), &Seconds::new());
+        assert!(unknown["commit"].is_null() && unknown["seconds"] == json!({}));
+        let of = |json: &Value| Former::read(&json.to_string()).expect("a run");
+        assert_eq!(
+            of(&unknown).source(),
+            "at scale whole, by a version that is not known"
+        );
+        let former = of(&json);
+        let source = "at scale whole, by restripe 0.1.0, commit 64a4f7c0, on 2026-11-28";
+        assert_eq!(former.source(), source);
         assert_eq!(former.scale, "whole");
         assert_eq!(former.of(&lines[0]), Some("2.010 (1.985 to 2.035), holds"));
         assert_eq!(former.of(&lines[1]), Some("not run: not run at this scale"));
@@ -162,6 +218,7 @@ mod tests {
             Some("0.5000, one run (differs): smaller")
         );
         // Before there was a key for it.
+        let text = json.to_string();
         let older = text.replace("\"side\":\"smaller\"", "\"side\":null");
         assert_ne!(older, text);
         let former = Former::read(&older).expect("a run");
@@ -198,7 +255,8 @@ mod tests {
             "/../../docs/data/papers-whole.json"
         );
         let text = std::fs::read_to_string(path).expect("kept");
-        Former::read(&text).expect("a run");
+        let former = Former::read(&text).expect("a run");
+        assert!(former.source().contains("commit "), "{}", former.source());
         let file: File = serde_json::from_str(&text).expect("a run");
         for claim in file.claims {
             let said = |key: &str| claim[key].as_str().unwrap_or_default().to_string();

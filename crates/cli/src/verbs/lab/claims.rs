@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome as Result, failed_at};
 use crate::print::terminal::{Progress, out, outln, warn};
 use crate::verbs::lab::cache_sim::TRACES;
 use crate::verbs::lab::experiments::{ScaleName, run_all, some_threads, threads_or_cores};
-use crate::verbs::lab::provenance::provenance;
+use crate::verbs::lab::provenance::{given_date, provenance};
 use crate::verbs::lab::under_way;
 use clap::Args;
 use restripe_lab::cache::grid;
@@ -14,13 +14,14 @@ use restripe_lab::experiment::scenario::Point;
 use restripe_lab::nearest;
 use restripe_lab::papers::claims::{Claims, Line, Planned, Runs, Which};
 use restripe_lab::papers::document;
-use restripe_lab::papers::former::{Former, written};
+use restripe_lab::papers::former::{Former, Seconds, written};
 use restripe_lab::papers::inventory::{self, Inventory};
 use restripe_lab::replay::facts::Log;
 use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+use std::time::Instant;
 
 /// Columns of a table.
 const WIDTH: usize = 110;
@@ -90,8 +91,9 @@ pub(crate) struct LabPapers {
 pub(crate) fn verify(verb: &LabVerify) -> Result {
     let which = Which::Headlines(verb.scale.map(ScaleName::scale));
     let former = verb.against.as_deref().map(former).transpose()?;
+    let inventories = chosen(&verb.papers.papers)?;
     let mut papers = Vec::new();
-    for inventory in chosen(&verb.papers.papers)? {
+    for inventory in &inventories {
         papers.push(claims(&inventory.paper, which)?);
     }
     if verb.list {
@@ -100,12 +102,18 @@ pub(crate) fn verify(verb: &LabVerify) -> Result {
     }
     under_way::begin(&verb.papers.folder, verb.papers.fresh)?;
     let mut lines: Vec<Line> = Vec::new();
-    for claims in &mut papers {
+    let mut took = Seconds::new();
+    for (inventory, claims) in inventories.iter().zip(&mut papers) {
+        let begun = Instant::now();
         lines.extend(verb.papers.run(claims)?);
+        took.insert(inventory.paper.clone(), begun.elapsed().as_secs());
+    }
+    if given_date().is_some() {
+        took.clear();
     }
     if verb.json {
         let scale = verb.scale.unwrap_or(ScaleName::Verify).name();
-        let text = serde_json::to_string_pretty(&written(&lines, scale, &provenance()))
+        let text = serde_json::to_string_pretty(&written(&lines, scale, &provenance(), &took))
             .map_err(|e| Failure::new(format!("the claims cannot be written: {e}")))?;
         outln!("{text}");
     } else {
@@ -155,7 +163,7 @@ pub(crate) fn papers(verb: &LabPapers) -> Result {
     }
     out!(
         "{}",
-        document::head(env!("CARGO_PKG_VERSION"), &command(verb))
+        document::head(&provenance(), &command(verb), former.as_ref())
     );
     out!("{}", sections.trim_end());
     outln!("");

@@ -7,6 +7,8 @@ use std::{env, fs, thread};
 
 /// Seconds since 1970-01-01 UTC to take for the present, as reproducible builds have it.
 const EPOCH: &str = "SOURCE_DATE_EPOCH";
+/// The commit that the program is built of, for a report to name.
+const COMMIT: &str = "RESTRIPE_COMMIT";
 /// Options that do not change a result.
 const ANYHOW: [&str; 3] = ["--threads", "--folder", "--fresh"];
 
@@ -15,13 +17,18 @@ pub(crate) fn provenance() -> Provenance {
     let arguments = env::args().skip(1);
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let now = now.map_or(0, |since| since.as_secs());
-    let given = env::var(EPOCH).ok().and_then(|text| text.parse().ok());
     Provenance {
         command: command(arguments.collect()),
         version: format!("restripe {}", env!("CARGO_PKG_VERSION")),
+        commit: env::var(COMMIT).unwrap_or_default(),
         machine: machine(),
-        date: utc(given.unwrap_or(now)),
+        date: utc(given_date().unwrap_or(now)),
     }
+}
+
+/// The date that stands for the present, if one is given: two runs then write the same bytes.
+pub(crate) fn given_date() -> Option<u64> {
+    env::var(EPOCH).ok().and_then(|text| text.parse().ok())
 }
 
 /// The command that makes the report again, as a shell takes it.

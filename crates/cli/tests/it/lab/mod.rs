@@ -647,6 +647,38 @@ fn what_there_is_is_listed() {
 }
 
 #[test]
+fn claims_in_json_say_which_program_judged_them() {
+    let place = Place::new("lab-verify-json");
+    let script = "RESTRIPE_COMMIT=64a4f7c0 restripe lab verify McPod --scale short --json >a.json
+        restripe lab verify McPod --scale short --json >b.json
+        env -u SOURCE_DATE_EPOCH restripe lab verify McPod --scale short --json >c.json
+        restripe lab papers McPod --scale short --against a.json >papers.md";
+    assert_eq!(place.shell(script).status, 0);
+    let [a, b, c] = ["a.json", "b.json", "c.json"]
+        .map(|name| serde_json::from_slice::<Value>(&place.bytes(name)).expect("JSON"));
+    assert_eq!(
+        (a["commit"].as_str(), b["commit"].as_str()),
+        (Some("64a4f7c0"), None)
+    );
+    let of_stored = a["program"]
+        .as_str()
+        .and_then(|program| program.split_once(' '));
+    assert_eq!(of_stored.map(|(_, digest)| digest.len()), Some(16));
+    // A given date is for the same bytes every time.
+    assert_eq!(a["seconds"], serde_json::json!({}));
+    assert!(c["seconds"]["McPod"].is_u64(), "{}", c["seconds"]);
+    let document = String::from_utf8(place.bytes("papers.md")).expect("text");
+    let head = document.lines().take(8).collect::<Vec<_>>().join(" ");
+    let version = env!("CARGO_PKG_VERSION");
+    for part in [
+        format!("of restripe {version}, on 2026-01-01."),
+        format!("at scale short, by restripe {version}, commit 64a4f7c0, on 2026-01-01."),
+    ] {
+        assert!(head.contains(&part), "{part} in {head}");
+    }
+}
+
+#[test]
 fn a_replay_gives_the_same_bytes_every_time() {
     let place = Place::new("replay-same");
     let replay = || {
