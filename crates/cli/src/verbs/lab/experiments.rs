@@ -21,6 +21,7 @@ use restripe_lab::nearest;
 use restripe_lab::replay::facts::Log;
 use restripe_lab::report::Table;
 use std::collections::BTreeSet;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::mpsc::{self, RecvTimeoutError};
@@ -604,9 +605,26 @@ fn write_all(folder: &Path, outcome: &Outcome<'_>) -> Result {
         let path = folder.join(name);
         fs::write(&path, text).map_err(failed_at("cannot be written", &path))?;
     }
+    for figure in &outcome.scenario.figures {
+        let name = format!("{}.svg", figure.name);
+        if !files.iter().any(|(written, _)| *written == name) {
+            remove(&folder.join(name))?;
+        }
+    }
     say(format_args!(
         "written: {}",
         folder.join("report.html").display()
     ));
     Ok(())
+}
+
+/// A figure of an earlier run that this one does not have: it would be taken for one of the new table.
+fn remove(path: &Path) -> Result {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(failed_at(
+            "the figure of an earlier run cannot be removed",
+            path,
+        )(error)),
+        _ => Ok(()),
+    }
 }

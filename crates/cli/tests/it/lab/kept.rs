@@ -171,3 +171,29 @@ fn a_killed_experiment_goes_on_to_the_same_bytes() {
         "a kill shows in the results"
     );
 }
+
+#[test]
+fn figures_that_a_run_does_not_have_do_not_stay_from_an_earlier_one() {
+    let place = Place::new("lab-figures");
+    let figures = |place: &Place| {
+        let mut names: Vec<String> = files(&place.path("lab/rebuild-cost")).into_keys().collect();
+        names.retain(|name| name.ends_with(".svg"));
+        names
+    };
+    let run = |place: &Place, line: &str| {
+        let run = place.run(&line.split(' ').collect::<Vec<_>>());
+        assert_eq!(run.status, 0, "{}", run.stderr);
+    };
+    let without = format!("{EXPERIMENT} --set phases.rebuild_s=0");
+    let fresh = Place::new("lab-figures-fresh");
+    run(&fresh, &without);
+    run(&place, EXPERIMENT);
+    let before = figures(&place).len();
+    place.write("lab/rebuild-cost/mine.svg", 0, 0, b"<svg/>");
+    run(&place, &without);
+    let mut after = figures(&place);
+    assert!(after.contains(&"mine.svg".to_string()), "it is not ours");
+    after.retain(|name| name != "mine.svg");
+    assert_eq!(after, figures(&fresh));
+    assert!(after.len() < before, "{after:?}");
+}
