@@ -131,20 +131,24 @@ fn drives_of_an_experiment_come_from_files() {
         fresh: true,
         progress: &|_| {},
     };
-    let run = |drive: &str| {
+    let of = |drive: &str| {
         let mut scenario = small();
-        scenario.seeds = 1;
         let of = scenario.fixed.get_mut("array.drive").expect("it has it");
         of.value = Value::Text(drive.into());
-        runner.run(&cells(&scenario)[..1])
+        Cell::new(&scenario.points()[0], 1, &mut Contents::default())
     };
-    let named = run("wd1600aajs").expect("it runs");
-    let by_file = run(&format!("file:{}", file.display())).expect("it runs");
+    let run = |drive: &str| {
+        let cell = of(drive).expect("sound");
+        runner.run(&[cell]).expect("it runs")
+    };
+    let named = run("wd1600aajs");
+    let by_file = run(&format!("file:{}", file.display()));
     let bytes = |logs: &[Log]| logs[0].rebuild.expect("it has one").to_ns;
     assert_eq!(bytes(&named), bytes(&by_file));
     std::fs::remove_file(&file).expect("a file of ours");
-    let error = run(&format!("file:{}", file.display())).expect_err("no file");
-    assert!(error.to_string().contains("restripe-drive-"), "{error}");
+    // Before anything is run.
+    let error = of(&format!("file:{}", file.display())).expect_err("no file");
+    assert!(error.contains("restripe-drive-"), "{error}");
 }
 
 #[test]
