@@ -123,6 +123,18 @@ impl Grouped for Settings {
             ("rebuild", Keys::of::<RebuildSettings>()),
         ]
     }
+
+    fn check_point(point: &Point) -> Result<(), String> {
+        let settings: Settings = scenario::settings(point, "cache.blocks")?;
+        let at = |path: &str, error: String| format!("{path}: {error}");
+        level(&settings.array.level).map_err(|error| at("array.level", error))?;
+        let workload = &settings.workload;
+        if !workload.source.starts_with("trace:") {
+            let sound = workload.parameters();
+            sound.map_err(|error| at("workload.source", error))?;
+        }
+        settings.rules().map(drop)
+    }
 }
 
 impl Settings {

@@ -302,6 +302,10 @@ impl Grouped for Settings {
             ("capacity", Keys::of::<CapacitySettings>()),
         ]
     }
+
+    fn check_point(point: &Point) -> Result<(), String> {
+        Settings::of(point).map(drop)
+    }
 }
 
 #[derive(Clone, PartialEq, Debug)]

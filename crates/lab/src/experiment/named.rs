@@ -1,27 +1,27 @@
 //! Whether what a scenario compares is of it: its parameters and values, the paper, the printed number.
 
-use super::claim::{Claim, Comparison, PAPERS, Printed};
+use super::claim::{Between, Claim, Comparison, PAPERS, Printed};
 use super::value::{Point, Value};
 use crate::nearest;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The parameters of a scenario, each with its values at any scale.
-pub(super) type Known = BTreeMap<String, Vec<Value>>;
+pub(super) type Values = BTreeMap<String, Vec<Value>>;
 
-/// All that is wrong with the comparisons and printed numbers of a scenario that has these parameters. A
-/// comparison may be of values that a narrowed copy of a scenario has no longer.
-pub(super) fn mistaken(known: &Known, compared: &[Comparison], printed: &[Printed]) -> Vec<String> {
+/// All that is wrong with the comparisons and printed numbers of a scenario that has these parameters, but
+/// for their values.
+pub(super) fn mistaken(
+    known: &BTreeSet<String>,
+    compared: &[Comparison],
+    printed: &[Printed],
+) -> Vec<String> {
     let compared = compared.iter().flat_map(|one| {
-        let paths = one.at.keys().chain([&one.vary]);
-        let said = paths.filter_map(|path| unknown(known, path));
-        said.map(|said| format!("{:?}: {said}", one.name))
+        let between = one.between();
+        unknown_parameters(known, &one.name, &one.at, Some(&between))
     });
     let printed = printed.iter().flat_map(|line| {
-        let sides = [false, true].map(|second| {
-            let side = line.between.as_ref().map(|between| between.side(second));
-            side.unwrap_or_default()
-        });
-        let mut mistakes = strangers(known, &line.what, &[&line.at, &sides[0], &sides[1]]);
+        let between = line.between.as_ref();
+        let mut mistakes = unknown_parameters(known, &line.what, &line.at, between);
         mistakes.extend(mistaken_source(line));
         mistakes.extend(mistaken_number(line));
         mistakes
@@ -29,33 +29,86 @@ pub(super) fn mistaken(known: &Known, compared: &[Comparison], printed: &[Printe
     compared.chain(printed).collect()
 }
 
-/// Parameters and values that no run of the scenario can have. Each is named once.
-fn strangers(known: &Known, of: &str, points: &[&Point]) -> Vec<String> {
-    let pairs = points.iter().flat_map(|point| point.iter());
+/// The points of one line of a scenario: of each side the values that it names.
+fn sides(at: &Point, between: Option<&Between>) -> [Point; 2] {
+    [false, true].map(|second| {
+        let mut side = at.clone();
+        side.extend(between.map(|one| one.side(second)).unwrap_or_default());
+        side
+    })
+}
+
+/// Each is named once.
+fn unknown_parameters(
+    known: &BTreeSet<String>,
+    of: &str,
+    at: &Point,
+    between: Option<&Between>,
+) -> Vec<String> {
+    let paths: BTreeSet<String> = sides(at, between)
+        .into_iter()
+        .flat_map(Point::into_keys)
+        .collect();
+    let unknown = paths.difference(known);
+    let said = unknown.map(|path| {
+        let known = known.iter().map(String::as_str);
+        let said = nearest::unknown_one("parameter", path, known);
+        format!("{of:?}: {said} of the scenario")
+    });
+    said.collect()
+}
+
+/// Of the values that comparisons and printed numbers name, those that their parameter can never have. A
+/// value that only this scenario lacks is no mistake: its line is not run, as in a narrowed copy.
+pub(super) fn impossible_values(
+    values: &Values,
+    points: &[Point],
+    compared: &[Comparison],
+    printed: &[Printed],
+    check: impl Fn(&Point) -> Result<(), String>,
+) -> Vec<String> {
+    let compared = compared
+        .iter()
+        .map(|one| (&one.name, sides(&one.at, Some(&one.between()))));
+    let printed = printed
+        .iter()
+        .map(|line| (&line.what, sides(&line.at, line.between.as_ref())));
     let mut mistakes = Vec::new();
-    for said in pairs.filter_map(|(path, value)| stranger(known, path, value)) {
-        let said = format!("{of:?}: {said}");
-        if !mistakes.contains(&said) {
-            mistakes.push(said);
+    for (of, side) in compared
+        .chain(printed)
+        .flat_map(|(of, sides)| sides.map(|side| (of, side)))
+    {
+        let lacking = side
+            .iter()
+            .filter(|(path, value)| values.get(*path).is_some_and(|all| !all.contains(value)));
+        for (path, value) in lacking {
+            let said = impossible(points, &side, (path, value), &check);
+            let said = said.map(|error| format!("{of:?}: {error}"));
+            mistakes.extend(said.filter(|said| !mistakes.contains(said)));
         }
     }
     mistakes
 }
 
-fn unknown(known: &Known, path: &str) -> Option<String> {
-    let paths = known.keys().map(String::as_str);
-    let said = || nearest::unknown_one("parameter", path, paths) + " of the scenario";
-    (!known.contains_key(path)).then(said)
-}
-
-fn stranger(known: &Known, path: &str, value: &Value) -> Option<String> {
-    let Some(values) = known.get(path) else {
-        return unknown(known, path);
-    };
-    let texts: Vec<String> = values.iter().map(Value::canonical).collect();
-    let what = format!("value of {path}");
-    let said = || nearest::unknown(&what, &value.canonical(), texts.iter().map(String::as_str));
-    (!values.contains(value)).then(said)
+/// What is said of a value if no point can have it, neither alone nor with the others of its side.
+fn impossible(
+    points: &[Point],
+    side: &Point,
+    (path, value): (&String, &Value),
+    check: &impl Fn(&Point) -> Result<(), String>,
+) -> Option<String> {
+    let sound = points.iter().filter(|point| check(point).is_ok());
+    let mut said = None;
+    for point in sound {
+        let (mut alone, mut whole) = (point.clone(), point.clone());
+        alone.insert(path.clone(), value.clone());
+        whole.extend(side.clone());
+        match (check(&alone), check(&whole)) {
+            (Err(error), Err(_)) if error.starts_with(path.as_str()) => said = Some(error),
+            _ => return None,
+        }
+    }
+    said
 }
 
 fn mistaken_source(line: &Printed) -> Option<String> {
@@ -88,7 +141,8 @@ fn mistaken_number(line: &Printed) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::scenario::parse;
+    use super::super::cell::Settings;
+    use super::super::scenario::{Scenario, named, parse, parse_of};
     use super::super::value::Value;
 
     const SCENARIO: &str = r#"
@@ -127,7 +181,7 @@ mod tests {
 
     #[test]
     fn a_printed_line_names_what_the_scenario_has() {
-        for (that, this, told) in [
+        for (that, this, says) in [
             (
                 "vary = \"rebuild.scheme\"",
                 "vary = \"rebuild.shceme\"",
@@ -144,50 +198,120 @@ mod tests {
                 "there is no parameter 'array.level'",
             ),
             (
-                "of = \"pr\"",
-                "of = \"nonsense\"",
-                "there is no value of rebuild.scheme '\"nonsense\"'",
-            ),
-            ("to = \"ido\"", "to = \"idp\"", "the nearest is \"ido\""),
-            (
                 "to = \"ido\"",
-                "to = \"ido\", with = { \"workload.source\" = [\"fin1\", \"fun1\"] }",
-                "'\"fun1\"'",
-            ),
-            (
-                "\"fin1\"",
-                "\"fin3\"",
-                "there is no value of workload.source '\"fin3\"'",
-            ),
-            (
-                "\"workload.source\" = \"fin1\"",
-                "\"rebuild.min_mb_s\" = 2",
-                "'2'; the nearest is 1;",
+                "to = \"ido\", with = { \"rebuild.odrer\" = [1, 2] }",
+                "there is no parameter 'rebuild.odrer'",
             ),
         ] {
             let refused = said(that, this).expect_err(this);
             assert!(
-                refused.starts_with("\"w\": ") && refused.contains(told),
+                refused.starts_with("\"w\": ") && refused.contains(says),
                 "{refused}"
             );
+            assert_eq!(refused.lines().count(), 1, "{refused}");
         }
-        let both = format!(
-            "{SCENARIO}[[printed]]{}",
-            LINE.replace("\"pr\"", "\"x\"").replace("\"fin1\"", "\"y\"")
-        );
-        assert_eq!(parse(&both).expect_err("two mistakes").lines().count(), 2);
+    }
+
+    /// A whole scenario, narrowed to one source and two schemes, with a line that compares them.
+    fn narrowed(kind: &str, that: &str, this: &str) -> Result<Scenario, String> {
+        let text = named("rebuild-cost").expect("built in");
+        let mut table: toml::Table = text.parse().expect("sound");
+        for part in ["short", "quick", "verify", "compare", "printed", "figure"] {
+            table.remove(part);
+        }
+        let line = match kind {
+            "printed" => LINE.to_string(),
+            _ => "name = \"w\"\nmetric = \"rebuild_s\"\nvary = \"rebuild.scheme\"\nof = \"pr\"\nto = \"ido\"\n\
+                  at = { \"workload.source\" = \"fin1\" }"
+                .to_string(),
+        };
+        for path in [
+            "workload.source",
+            "rebuild.scheme",
+            "rebuild.min_mb_s",
+            "rebuild.redirect",
+            "rebuild.order",
+        ] {
+            for group in ["fixed", "sweep"] {
+                if let Some(toml::Value::Table(group)) = table.get_mut(group) {
+                    group.remove(path);
+                }
+            }
+        }
+        if let Some(toml::Value::Table(sweep)) = table.get_mut("sweep") {
+            sweep.insert("workload.source".into(), vec!["fin1"].into());
+            sweep.insert("rebuild.scheme".into(), vec!["pr", "ido"].into());
+            sweep.insert("rebuild.min_mb_s".into(), vec![1, 5].into());
+        }
+        assert!(line.contains(that), "{that}");
+        let line = line.replace(that, this);
+        parse_of::<Settings>(&format!("{table}\n[[{kind}]]\n{line}"))
     }
 
     #[test]
-    fn values_of_each_scale_and_range_are_known() {
+    fn a_value_that_a_narrowed_copy_lacks_is_sound_and_one_that_cannot_be_is_refused() {
         let fin1 = "\"workload.source\" = \"fin1\"";
-        for known in [
-            "\"workload.source\" = \"fin2\"",
-            "\"rebuild.min_mb_s\" = 1",
-            "\"rebuild.min_mb_s\" = 50",
-            "\"rebuild.throttle\" = \"md-6.1\"",
-        ] {
-            assert_eq!(said(fin1, known), Ok(()), "{known}");
+        for kind in ["printed", "compare"] {
+            for (that, this) in [
+                (fin1, "\"workload.source\" = \"fin2\""),
+                (fin1, "\"workload.source\" = \"trace:of/another.spc\""),
+                (fin1, "\"rebuild.min_mb_s\" = 50"),
+                ("to = \"ido\"", "to = \"workout\""),
+                ("of = \"pr\"", "of = \"vdf\""),
+            ] {
+                let sound = narrowed(kind, that, this);
+                assert_eq!(sound.map(drop), Ok(()), "{kind} {this}");
+            }
+            for (that, this, says) in [
+                (
+                    "of = \"pr\"",
+                    "of = \"nonsense\"",
+                    "rebuild.scheme: there is no scheme 'nonsense'; there are ",
+                ),
+                ("to = \"ido\"", "to = \"idp\"", "the nearest is ido; "),
+                (
+                    fin1,
+                    "\"workload.source\" = \"fin9\"",
+                    "the nearest is fin1; ",
+                ),
+                (fin1, "\"rebuild.min_mb_s\" = -2", "rebuild.min_mb_s"),
+                (
+                    fin1,
+                    "\"rebuild.min_mb_s\" = \"slow\"",
+                    "rebuild.min_mb_s: takes ",
+                ),
+            ] {
+                let refused = narrowed(kind, that, this).expect_err(this);
+                let begins = refused.starts_with("\"w\": ");
+                assert!(begins && refused.contains(says), "{refused}");
+                assert_eq!(refused.lines().count(), 1, "{refused}");
+            }
+        }
+        let with = "to = \"ido\", with = { \"workload.source\" = [\"fin1\", \"fun1\"] }";
+        let refused = narrowed("printed", "to = \"ido\"", with).expect_err("no fun1");
+        assert!(refused.contains("'fun1'"), "{refused}");
+        let two = narrowed("printed", "\"pr\", to = \"ido\"", "\"x\", to = \"y\"");
+        assert_eq!(two.expect_err("two mistakes").lines().count(), 2);
+    }
+
+    #[test]
+    fn a_built_in_scenario_may_be_narrowed_to_any_one_value() {
+        for name in super::super::scenario::names() {
+            let text = named(name).expect("listed");
+            let table: toml::Table = text.parse().expect("sound");
+            let sweep = table.get("sweep").and_then(toml::Value::as_table);
+            for (path, values) in sweep.into_iter().flatten() {
+                let mut narrow = table.clone();
+                for part in ["short", "quick", "verify"] {
+                    narrow.remove(part);
+                }
+                let first = values.as_array().expect("a sweep")[..1].to_vec();
+                if let Some(toml::Value::Table(sweep)) = narrow.get_mut("sweep") {
+                    sweep.insert(path.clone(), first.into());
+                }
+                let sound = parse_of::<Settings>(&narrow.to_string());
+                assert_eq!(sound.map(drop), Ok(()), "{name}: {path}");
+            }
         }
     }
 
@@ -202,7 +326,6 @@ mod tests {
         let sound = compare("rebuild.scheme", "ido", "").expect("sound");
         assert_eq!(sound.comparisons[0].to, Value::Text("ido".into()));
         assert!(compare("rebuild.shceme", "ido", "").is_err());
-        assert!(compare("rebuild.scheme", "odd", "").is_ok());
         assert!(compare("rebuild.scheme", "ido", "\"workload.sauce\" = 1").is_err());
     }
 

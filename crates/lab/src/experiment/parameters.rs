@@ -4,6 +4,7 @@
 //! So the list of missing parameters, the parameters that `--set` accepts and the document agree with the
 //! code. A type is asked for its fields, and then built from more and more of them until none is missing.
 
+use super::value::Point;
 use crate::nearest;
 use serde::de::{DeserializeOwned, Deserializer, Error, IntoDeserializer, MapAccess, Visitor};
 use serde::forward_to_deserialize_any;
@@ -60,6 +61,10 @@ pub type Groups = Vec<(&'static str, Keys)>;
 /// Settings whose parameters are in groups.
 pub trait Grouped: DeserializeOwned {
     fn groups() -> Groups;
+
+    /// Why nothing can be run at a point, as far as it shows before a run. What is said of one parameter
+    /// begins with its path.
+    fn check_point(point: &Point) -> Result<(), String>;
 
     /// The paths of the parameters that must be given.
     fn required() -> Vec<String> {

@@ -231,13 +231,22 @@ pub fn parse(text: &str) -> Result<Scenario, String> {
     read(text, |_| Vec::new())
 }
 
-/// A scenario whose parameters are those of some settings.
+/// A scenario whose parameters are those of some settings, as are the values that it compares.
 pub fn parse_of<T: Grouped>(text: &str) -> Result<Scenario, String> {
-    read(text, |table| {
+    let scenario = read(text, |table| {
         let groups = ["fixed", "sweep"].map(|key| part::<toml::Table>(table, key));
         let paths: Vec<&String> = groups.iter().flat_map(toml::Table::keys).collect();
         mistaken_parameters::<T>(paths.into_iter().map(String::as_str))
-    })
+    })?;
+    let mistaken = named::impossible_values(
+        &scenario.values(),
+        &scenario.points(),
+        &scenario.comparisons,
+        &scenario.printed,
+        T::check_point,
+    );
+    none_of(mistaken)?;
+    Ok(scenario)
 }
 
 /// Names all mistakes at once, where the parser would name the first.
@@ -395,36 +404,12 @@ fn mistaken_looks(table: &toml::Table) -> Vec<String> {
 
 /// What comparisons and printed numbers name, where the parameters can be read.
 fn mistaken_names(table: &toml::Table) -> Vec<String> {
+    let groups = ["fixed", "sweep"].map(|key| part::<toml::Table>(table, key));
     named::mistaken(
-        &values(table),
+        &groups.iter().flat_map(toml::Table::keys).cloned().collect(),
         &part::<Vec<Comparison>>(table, "compare"),
         &part::<Vec<Printed>>(table, "printed"),
     )
-}
-
-/// The values that each parameter has in `[fixed]`, its range, `[sweep]`, and at the smaller scales.
-fn values(table: &toml::Table) -> named::Known {
-    let scales = SMALLER.map(|name| part::<Short>(table, name));
-    let mut known = named::Known::new();
-    for (path, one) in part::<toml::Table>(table, "fixed") {
-        let own = one.get("value").cloned();
-        let own = own.and_then(|value| value.try_into().ok());
-        let range: Vec<Value> = one
-            .as_table()
-            .map_or_else(Vec::new, |one| part(one, "range"));
-        known.insert(path, own.into_iter().chain(range).collect());
-    }
-    let sweeps = scales.iter().map(|scale| &scale.sweep);
-    for (path, values) in sweeps.chain([&part(table, "sweep")]).flatten() {
-        known
-            .entry(path.clone())
-            .or_default()
-            .extend(values.clone());
-    }
-    for (path, value) in scales.iter().flat_map(|scale| &scale.fixed) {
-        known.entry(path.clone()).or_default().push(value.clone());
-    }
-    known
 }
 
 /// Sweeps over nothing, and over a value twice: its runs would count twice.
@@ -440,6 +425,27 @@ fn mistaken_sweep(of: &str, sweep: &Sweep) -> Vec<String> {
 }
 
 impl Scenario {
+    /// The values that each parameter has in `[fixed]`, its range, `[sweep]`, and at the smaller scales.
+    fn values(&self) -> named::Values {
+        let mut values = named::Values::new();
+        for (path, fixed) in &self.fixed {
+            let own = values.entry(path.clone()).or_default();
+            own.push(fixed.value.clone());
+            own.extend(fixed.range.iter().cloned());
+        }
+        let scales = [Some(&self.short), self.quick.as_ref(), self.verify.as_ref()];
+        let scales = || scales.into_iter().flatten();
+        let sweeps = scales().map(|scale| &scale.sweep).chain([&self.sweep]);
+        for (path, swept) in sweeps.flatten() {
+            let own = values.entry(path.clone()).or_default();
+            own.extend(swept.iter().cloned());
+        }
+        for (path, value) in scales().flat_map(|scale| &scale.fixed) {
+            values.entry(path.clone()).or_default().push(value.clone());
+        }
+        values
+    }
+
     /// What is wrong with the sweeps, where a command has changed them.
     pub fn check_sweeps(&self) -> Result<(), String> {
         none_of(mistaken_sweep("the sweep of", &self.sweep))
