@@ -463,7 +463,8 @@ impl Scenario {
         fixed.origin = Origin::Given;
     }
 
-    /// Takes relative paths of traces for relative to a folder: that of the scenario's file.
+    /// Takes relative paths of traces and drives, also where they are compared, for relative to a folder: that
+    /// of the scenario's file.
     pub fn with_traces_in(&mut self, folder: &Path) {
         let scales = [
             Some(&mut self.short),
@@ -481,6 +482,17 @@ impl Scenario {
             values.push(&mut fixed.value);
             lists.push(&mut fixed.range);
         }
+        for one in &mut self.comparisons {
+            values.extend(one.at.values_mut().chain([&mut one.of, &mut one.to]));
+        }
+        for line in &mut self.printed {
+            values.extend(line.at.values_mut());
+            if let Some(between) = &mut line.between {
+                values.extend([&mut between.of, &mut between.to]);
+                values.extend(between.with.values_mut().flatten());
+            }
+        }
+        values.extend(self.figures.iter_mut().flat_map(|one| one.at.values_mut()));
         for value in values.into_iter().chain(lists.into_iter().flatten()) {
             value.put_in(folder);
         }
@@ -737,6 +749,47 @@ mod tests {
         let more = "headline = true\nnote = \"n\"";
         let line = printed("equal", more).expect("sound");
         assert!(line.headline && line.note == "n");
+    }
+
+    #[test]
+    fn paths_are_of_the_files_folder_wherever_a_scenario_names_them() {
+        let own = "\"trace:own.spc\"";
+        let text = SMALL
+            .replace("\"x\"", own)
+            .replace("[\"x\"]", &format!("[{own}]"));
+        let text = format!(
+            "{text}
+            [quick]
+            sweep = {{ d = [{own}] }}
+            [[compare]]
+            name = \"n\"
+            metric = \"rebuild_s\"
+            vary = \"d\"
+            of = {own}
+            to = {own}
+            at = {{ d = {own} }}
+            [[printed]]
+            what = \"w\"
+            source = \"IDO, table 1\"
+            value = 2.0
+            claim = \"sign\"
+            metric = \"rebuild_s\"
+            between = {{ vary = \"d\", of = {own}, to = {own}, with = {{ d = [{own}, {own}] }} }}
+            at = {{ d = {own} }}
+            [[figure]]
+            name = \"f\"
+            kind = \"curve\"
+            title = \"t\"
+            at = {{ d = {own} }}"
+        );
+        let mut scenario = parse(&text).expect("sound");
+        scenario.with_traces_in(Path::new("there"));
+        let shown = format!("{scenario:?}");
+        assert_eq!(
+            shown.matches("own.spc").count(),
+            text.matches("own.spc").count()
+        );
+        assert!(!shown.contains("trace:own.spc"), "{shown}");
     }
 
     #[test]
