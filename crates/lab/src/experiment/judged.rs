@@ -4,7 +4,7 @@ use super::claim::{Between, Printed};
 use super::scenario::Scenario;
 use super::statistics::{Estimate, geometric, ratio};
 use super::value::{Point, Value};
-use super::verdict::{Band, Test, Tested, Verdict, family};
+use super::verdict::{Band, Test, Tested, Verdict, family, side};
 use std::collections::BTreeMap;
 
 /// A metric's values by seed.
@@ -253,11 +253,9 @@ impl Judged {
 
     /// Whether ours is larger or smaller than the claim has it, where the verdict is that it is another.
     pub(crate) fn side(&self) -> Option<&'static str> {
-        let Some(Verdict::Fails | Verdict::OneRun { agrees: false }) = self.verdict else {
-            return None;
-        };
-        let band = Band::of(self.printed.claim, self.printed.value)?;
-        band.side(self.ours.ok()?.mean)
+        let ours = self.ours.ok()?.mean;
+        let verdict = self.verdict?.to_string();
+        side(&verdict, self.printed.claim, self.printed.value, ours)
     }
 
     /// Whether there is a number, be it decided or not.

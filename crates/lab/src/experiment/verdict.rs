@@ -31,6 +31,11 @@ pub(crate) enum Verdict {
     NotRun,
 }
 
+impl Verdict {
+    /// Those that say that ours is another than the claim has it.
+    pub(crate) const DIFFERING: [Verdict; 2] = [Verdict::Fails, Verdict::OneRun { agrees: false }];
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -117,6 +122,14 @@ impl Band {
         // Both ends of the interval have half of what it leaves out.
         (2.0 * p).min(1.0)
     }
+}
+
+/// Whether ours is larger or smaller than a claim has it, where the verdict is that it is another. The
+/// verdict is in words: a former run's is known only so.
+pub(crate) fn side(verdict: &str, claim: Claim, printed: f64, ours: f64) -> Option<&'static str> {
+    let differs = |one: &Verdict| one.to_string() == verdict;
+    let differs = Verdict::DIFFERING.iter().any(differs);
+    Band::of(claim, printed).filter(|_| differs)?.side(ours)
 }
 
 /// What decided: probabilities of a test, alone and in its family.

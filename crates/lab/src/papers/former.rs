@@ -6,7 +6,7 @@ use crate::experiment::claim::Claim;
 use crate::experiment::judged::{Lack, with_side};
 use crate::experiment::outcome::short;
 use crate::experiment::runner::program;
-use crate::experiment::verdict::Band;
+use crate::experiment::verdict::side;
 use crate::report::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -157,10 +157,7 @@ fn key(claim: &Value) -> String {
 
 impl Said {
     fn side(&self) -> Option<&str> {
-        if !["fails", "one run (differs)"].contains(&self.verdict.as_str()) {
-            return None;
-        }
-        let computed = || Band::of(self.claim?, self.printed?)?.side(self.ours?);
+        let computed = || side(&self.verdict, self.claim?, self.printed?, self.ours?);
         self.side.as_deref().or_else(computed)
     }
 
