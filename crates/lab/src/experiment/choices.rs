@@ -19,18 +19,24 @@ pub(super) fn at<T>(path: &str, found: Result<T, String>) -> Result<T, String> {
     found.map_err(|error| format!("{path}: {error}"))
 }
 
-const LEVELS: [&str; 6] = ["raid0", "raid1", "raid4", "raid5", "raid6", "raid10"];
+/// What a name stands for, of all that there are.
+fn one_of<T: Copy>(what: &str, name: &str, all: &[(&str, T)]) -> Result<T, String> {
+    let found = all.iter().find(|(known, _)| *known == name);
+    let known = all.iter().map(|(known, _)| *known);
+    let found = found.map(|(_, value)| *value);
+    found.ok_or_else(|| nearest::unknown(what, name, known))
+}
 
 pub fn level(name: &str) -> Result<Level, String> {
-    Ok(match name {
-        "raid0" => Level::Raid0,
-        "raid1" => Level::Raid1,
-        "raid4" => Level::Raid4,
-        "raid5" => Level::Raid5(Rotation::default()),
-        "raid6" => Level::Raid6(Rotation::default()),
-        "raid10" => Level::Raid10 { copies: 2 },
-        other => return Err(nearest::unknown("level", other, LEVELS)),
-    })
+    let levels = [
+        ("raid0", Level::Raid0),
+        ("raid1", Level::Raid1),
+        ("raid4", Level::Raid4),
+        ("raid5", Level::Raid5(Rotation::default())),
+        ("raid6", Level::Raid6(Rotation::default())),
+        ("raid10", Level::Raid10 { copies: 2 }),
+    ];
+    one_of("level", name, &levels)
 }
 
 /// As an array's; a code cache may have three parities and more.
@@ -43,32 +49,23 @@ pub(super) fn surrogate_level(name: &str, code_cache: bool) -> Result<Level, Str
 }
 
 pub fn write_hole(name: &str, level: Level) -> Result<WriteHole, String> {
-    Ok(match name {
-        "default" => WriteHole::default_for(level),
-        "none" => WriteHole::None,
-        "bitmap" => WriteHole::Bitmap,
-        "ppl" => WriteHole::Ppl,
-        other => {
-            let names = ["default", "none", "bitmap", "ppl"];
-            return Err(nearest::unknown("protection", other, names));
-        }
-    })
+    let protections = [
+        ("default", WriteHole::default_for(level)),
+        ("none", WriteHole::None),
+        ("bitmap", WriteHole::Bitmap),
+        ("ppl", WriteHole::Ppl),
+    ];
+    one_of("protection", name, &protections)
 }
 
 pub fn schedule(name: &str) -> Result<Policy, String> {
     let patience_ns = PATIENCE_NS;
-    Ok(match name {
-        "fcfs" => Policy::Fcfs,
-        "look" => Policy::Look,
-        "sptf" => Policy::Sptf { patience_ns },
-        other => {
-            return Err(nearest::unknown(
-                "schedule",
-                other,
-                ["fcfs", "look", "sptf"],
-            ));
-        }
-    })
+    let schedules = [
+        ("fcfs", Policy::Fcfs),
+        ("look", Policy::Look),
+        ("sptf", Policy::Sptf { patience_ns }),
+    ];
+    one_of("schedule", name, &schedules)
 }
 
 pub(super) fn rule(name: &str) -> Result<Rule, String> {
@@ -151,33 +148,33 @@ mod tests {
         let mut of_names = 0;
         for path in Settings::all() {
             let nonsense = Value::Text("no-such-name".into());
-            let told = refused(&path, nonsense).expect(&path);
+            let error = refused(&path, nonsense).expect(&path);
             // The forms of a skewed array come without a sign between.
-            let told = told.strip_prefix(&path).expect(&told);
-            if told.starts_with(": takes ") {
+            let error = error.strip_prefix(&path).expect(&error);
+            if error.starts_with(": takes ") {
                 continue;
             }
             of_names += 1;
             if [" as flat, 3, ", " as 6, 5+1 or "]
                 .iter()
-                .any(|form| told.contains(form))
+                .any(|form| error.contains(form))
             {
                 continue;
             }
-            let (no, all) = told.split_once("; there are ").expect(told);
-            assert!(no.starts_with(": there is no "), "{told}");
+            let (no, all) = error.split_once("; there are ").expect(error);
+            assert!(no.starts_with(": there is no "), "{error}");
             let names: Vec<&str> = all.split(", ").collect();
-            assert!(names.len() > 1, "{path}: {told}");
+            assert!(names.len() > 1, "{path}: {error}");
             for name in names {
                 let name = name.replace("TIME", "2h");
                 let other = refused(&path, Value::Text(name.clone())).unwrap_or_default();
                 assert!(!other.contains(": there is no "), "{path}={name}: {other}");
             }
             // A number is a name that there is not.
-            let told = refused(&path, Value::Whole(77)).expect(&path);
+            let error = refused(&path, Value::Whole(77)).expect(&path);
             assert!(
-                told.contains("there is no") && told.contains("'77'"),
-                "{told}"
+                error.contains("there is no") && error.contains("'77'"),
+                "{error}"
             );
         }
         assert_eq!(of_names, 18);
@@ -191,8 +188,8 @@ mod tests {
             ("array.spare_drive", "file"),
         ] {
             for file in ["no/such.spc", "no-such.model"] {
-                let told = refused(path, Value::Text(format!("{kind}:{file}"))).expect(path);
-                assert!(told.starts_with(path) && told.contains(file), "{told}");
+                let error = refused(path, Value::Text(format!("{kind}:{file}"))).expect(path);
+                assert!(error.starts_with(path) && error.contains(file), "{error}");
             }
         }
     }
