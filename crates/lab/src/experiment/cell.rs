@@ -61,8 +61,8 @@ pub struct ArraySettings {
     pub member_mib: u64,
     /// none, bitmap, ppl or default.
     pub write_hole: String,
-    /// Rows of a region, of which the intent map and the map of what is redirected have a bit each; 0: as an array has them
-    /// that nobody asks.
+    /// Rows of a region, of which the intent map and the map of what is redirected have a bit
+    /// each; 0: the default of an array.
     #[serde(default)]
     pub region_rows: u64,
     /// In its place, the number of regions, whatever the array's size: a small array then marks as often as a
@@ -132,7 +132,7 @@ fn least_correlation() -> String {
     DestageOrder::default().name().into()
 }
 
-/// Sectors of a code cache's chunk: of which a row is no longer than a record, the largest if it is not told.
+/// Sectors of a code cache's chunk: of which a row is no longer than a record, the largest if it is 0.
 fn code_cache_chunk(kib: u32, level: Level, members: u16) -> Result<u32, String> {
     let parities = 1 + u16::from(matches!(level, Level::Raid6(_)));
     let data = u32::from(members.saturating_sub(parities)).max(1);
@@ -162,7 +162,7 @@ pub struct WorkloadSettings {
     /// Of `sequential` and `random` blocks.
     #[serde(default = "of::<4, _>")]
     pub block_kib: u64,
-    /// Of the degraded array's capacity under this workload; 0: nobody asks for anything; below 0: `rate`.
+    /// Of the degraded array's capacity under this workload; 0: no requests; below 0: `rate`.
     pub load: f64,
     /// Requests a second, where `load` is below 0; 0: the source's own.
     #[serde(default)]
@@ -599,8 +599,8 @@ impl ArraySettings {
         let by_form = form.size.map(|size| form.groups.saturating_mul(size));
         let by_history = self.grown.as_ref().map(Grown::members);
         let alone = (self.members > 0).then_some(self.members);
-        let mut told = [alone, by_form, by_history].into_iter().flatten();
-        match (told.next(), told.next()) {
+        let mut given = [alone, by_form, by_history].into_iter().flatten();
+        match (given.next(), given.next()) {
             (None, _) => {
                 Err("the array has no members: array.members is 0 or left out, and neither array.skew nor array.grown says how many".into())
             }
@@ -992,7 +992,7 @@ mod tests {
         assert_eq!(with(512, 160, 0), Ok(Some(52)));
         assert_eq!(with(512, 0, 7), Ok(Some(7)));
         assert_eq!(with(512, 0, 0), Ok(None));
-        assert!(with(512, 160, 7).is_err_and(|told| told.contains("replaces")));
+        assert!(with(512, 160, 7).is_err_and(|error| error.contains("replaces")));
     }
 
     #[test]

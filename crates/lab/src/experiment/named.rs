@@ -332,14 +332,14 @@ mod tests {
     #[test]
     fn a_paper_that_is_none_of_the_five_is_refused() {
         let source = "IDO, table 1";
-        for (this, told) in [
+        for (this, says) in [
             ("FOO, figure 9", "there is no paper 'FOO'"),
             ("MacPod, figure 9", "the nearest is McPod"),
             ("IDO", "has no place"),
             ("IDO, ", "has no place"),
         ] {
             let refused = said(source, this).expect_err(this);
-            assert!(refused.contains(told), "{refused}");
+            assert!(refused.contains(says), "{refused}");
         }
         assert_eq!(said(source, "McPod, anywhere"), Ok(()));
     }

@@ -42,7 +42,7 @@ impl Records {
                 Some(Err(self.error(start, reason, true)))
             }
             Err(error) => {
-                let cut = source::is_cut(&error);
+                let cut = source::is_truncated(&error);
                 if cut {
                     self.input = Box::new(std::io::empty());
                 }

@@ -265,7 +265,7 @@ impl Blktrace {
 
     /// A file that was cut ends there, and the next one goes on.
     fn unreadable(&mut self, byte: u64, error: &io::Error) -> TraceError {
-        let cut = source::is_cut(error);
+        let cut = source::is_truncated(error);
         if cut {
             self.parts.end_part();
         }
@@ -297,7 +297,7 @@ impl Blktrace {
                 Ok(Some(name)) => (self.part, self.position) = (name, 0),
                 // An archive that was cut ends here; a file that cannot be opened ends the reading.
                 Err(error) => {
-                    let cut = source::is_cut(&error);
+                    let cut = source::is_truncated(&error);
                     return Err(self.error(self.position, error.to_string(), cut));
                 }
             }

@@ -89,7 +89,7 @@ impl TextReader {
     fn unreadable(&mut self, error: &io::Error) -> TraceError {
         let goes_on = match &self.members {
             Some((_, members)) => members.go_on(),
-            None => source::is_cut(error),
+            None => source::is_truncated(error),
         };
         let found = self.error(self.lines.number + 1, error.to_string(), goes_on);
         self.lines = Lines::new(Box::new(io::empty()));

@@ -301,7 +301,7 @@ impl Reader {
     }
 
     fn unreadable(&mut self, start: u64, error: &io::Error) -> TraceError {
-        self.ended = source::is_cut(error);
+        self.ended = source::is_truncated(error);
         self.error(start, error.to_string(), self.ended)
     }
 

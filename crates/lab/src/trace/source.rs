@@ -85,7 +85,7 @@ impl Read for Failing {
 }
 
 /// Whether an error says that a file was cut short: what came before is whole, and nothing follows.
-pub fn is_cut(error: &Error) -> bool {
+pub(crate) fn is_truncated(error: &Error) -> bool {
     error.kind() == ErrorKind::UnexpectedEof
 }
 
@@ -273,7 +273,7 @@ impl ZstdFrames {
         let Err(error) = decoded.map_err(|error| cut_or_damaged(&error)) else {
             return Ok(());
         };
-        if !is_cut(&error) {
+        if !is_truncated(&error) {
             return Err(error);
         }
         self.cut = true;
@@ -322,7 +322,7 @@ impl Read for ZstdFrames {
 fn cut_or_damaged(error: &(dyn std::error::Error + 'static)) -> Error {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        if error.downcast_ref::<Error>().is_some_and(is_cut) {
+        if error.downcast_ref::<Error>().is_some_and(is_truncated) {
             return cut();
         }
         cause = error.source();
@@ -427,7 +427,7 @@ pub(crate) mod tests {
                 .chain(whole.len() - 12..whole.len())
             {
                 let (found, ended) = read_cut(&whole[..cut]);
-                assert!(is_cut(&ended.expect_err(name)), "{name} cut at {cut}");
+                assert!(is_truncated(&ended.expect_err(name)), "{name} cut at {cut}");
                 assert!(
                     text.starts_with(&found) && found.len() >= before,
                     "{name} cut at {cut}"

@@ -66,7 +66,7 @@ impl Archive {
     }
 
     fn give_up(&mut self, error: &Error) {
-        self.broken = Some(match source::is_cut(error) {
+        self.broken = Some(match source::is_truncated(error) {
             true => Broken::Cut,
             false => Broken::Damaged,
         });
@@ -137,7 +137,7 @@ impl Archive {
 
     fn skip_member(&mut self) -> io::Result<()> {
         let skipped = source::skip(&mut self.input, self.left + self.padding);
-        skipped.map_err(|error| match source::is_cut(&error) {
+        skipped.map_err(|error| match source::is_truncated(&error) {
             true => cut("it ends within a member"),
             false => error,
         })?;
@@ -308,7 +308,7 @@ pub(crate) mod tests {
             let is_whole = cut >= bytes.len() - BLOCK;
             assert_eq!(error.is_none(), is_whole, "cut at {cut}");
             assert!(
-                error.is_none_or(|error| source::is_cut(&error)),
+                error.is_none_or(|error| source::is_truncated(&error)),
                 "cut at {cut}"
             );
             assert_eq!(
