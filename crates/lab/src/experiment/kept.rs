@@ -23,7 +23,7 @@ const PARTIAL: &str = "partial";
 /// The age of a partial file that no process writes any more: a result is written in milliseconds.
 const ABANDONED: Duration = Duration::from_secs(3600);
 /// More than a result takes, in bytes.
-const ROOM: usize = 1 << 20;
+const ROOM: usize = 4 << 20;
 
 /// Every byte counts, and so does their number.
 pub(super) fn digest(bytes: &[u8]) -> String {

@@ -19,6 +19,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+/// What is counted of cells, once their capacities are known.
+pub const RUNS: &str = "runs";
+
 /// What is told while cells run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
@@ -83,7 +86,7 @@ impl Runner<'_> {
     /// Runs all cells; their logs in the same order.
     pub fn run(&self, cells: &[Cell]) -> Result<Vec<Log>, Failed> {
         let capacities = self.capacities(cells)?;
-        self.all("runs", cells, |cell| {
+        self.all(RUNS, cells, |cell| {
             let capacity = cell.capacity_key().map(|key| capacities[&key]);
             let text = cell.canonical();
             self.kept(&text, || run(cell, capacity))

@@ -12,7 +12,7 @@ use restripe_lab::experiment::cell::{Cell, Settings};
 use restripe_lab::experiment::form;
 use restripe_lab::experiment::outcome::{Outcome, Run};
 use restripe_lab::experiment::parameters::Grouped;
-use restripe_lab::experiment::runner::{Failed, Progress, Runner};
+use restripe_lab::experiment::runner::{Failed, Progress, RUNS, Runner};
 use restripe_lab::experiment::scenario::{self, Comparison, Point, Scale, Scenario, Value};
 use restripe_lab::experiment::sequential::Study;
 use restripe_lab::experiment::{fair, figure, metric, page};
@@ -278,6 +278,7 @@ pub(crate) fn compare(verb: &LabCompare) -> Result {
         to: find(&verb.to)?,
         at: Point::default(),
     };
+    under_way::begin(&verb.experiment.folder, false)?;
     let study = Study::new(scenario.clone());
     let runs = gather(&scenario, study, &verb.experiment.folder, 1, false)?;
     let outcome = Outcome::new(&scenario, runs);
@@ -531,7 +532,7 @@ impl Watched {
             scenario: scenario.to_string(),
             line: Line::new(),
             progress: Progress {
-                what: "runs",
+                what: RUNS,
                 done: 0,
                 total,
                 cached: 0,

@@ -4,7 +4,7 @@ use crate::failure::{Failure, Outcome, failed, failed_at};
 use crate::print::terminal::say;
 use restripe_io::signals::Termination;
 use restripe_lab::experiment::kept;
-use restripe_lab::experiment::runner::{Failed, Progress};
+use restripe_lab::experiment::runner::{Failed, Progress, RUNS};
 use std::io::IsTerminal;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -52,20 +52,21 @@ pub(crate) fn failure(failed: Failed) -> Failure {
     }
 }
 
-/// How many runs are kept, and where the same command begins.
+/// How many runs are stored, and how to go on.
 pub(crate) fn goes_on() -> String {
     let state = state();
-    let kept = match &state.runs {
+    let stored = match &state.runs {
         None => "no run has ended".to_string(),
-        Some((scenario, progress)) => {
-            let Progress {
-                what, kept, total, ..
-            } = progress;
-            format!("{scenario}: {kept} of {total} {what} are kept, and all before them")
+        // Capacities are measured before the first run.
+        Some((scenario, progress)) if progress.what != RUNS => {
+            format!("{scenario}: no run has ended")
+        }
+        Some((scenario, Progress { kept, total, .. })) => {
+            format!("{scenario}: {kept} of {total} runs are stored")
         }
     };
     let without = if state.fresh { " without --fresh" } else { "" };
-    format!("{kept}; the same command{without} goes on from there")
+    format!("{stored}; run the same command{without} to continue")
 }
 
 fn watch_signals(folder: &Path) -> Outcome {

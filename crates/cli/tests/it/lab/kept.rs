@@ -50,6 +50,7 @@ fn a_folder_that_cannot_keep_runs_is_told_before_any_run() {
         "report rebuild-cost",
         "verify",
         "papers",
+        "compare rebuild-cost --metric rebuild_s --vary rebuild.min_mb_s --of 50 --to 1 --short",
     ] {
         for (folder, why) in [
             ("t.spc", "Not a directory"),
@@ -96,12 +97,12 @@ fn a_disk_that_becomes_full_is_told_with_what_is_kept() {
     );
     let (count, others) = (runs.len(), runs.len() - 1);
     let told = run.stderr.contains(&format!(
-        "rebuild-cost: {others} of {count} runs are kept, and all before them; the same command goes on from there"
+        "rebuild-cost: {others} of {count} runs are stored; run the same command to continue"
     ));
     // With the runs in another order, those after it were not begun.
     let less = run
         .stderr
-        .contains(&format!(" of {count} runs are kept, and all before them; "));
+        .contains(&format!(" of {count} runs are stored; "));
     assert!(told || less, "{}", run.stderr);
     assert_eq!(kept(&place).len(), all, "no partial file is left");
     fs::remove_dir(&first).expect("ours");
@@ -123,9 +124,7 @@ fn an_interrupted_experiment_says_what_is_kept_and_goes_on() {
             .lines()
             .find(|line| line.contains("interrupted: rebuild-cost: "));
         let told = told.unwrap_or_else(|| panic!("{log}"));
-        assert!(
-            told.ends_with("are kept, and all before them; the same command goes on from there")
-        );
+        assert!(told.ends_with("; run the same command to continue"));
         let partial = kept(&place)
             .into_iter()
             .find(|name| !name.ends_with(".json"));
