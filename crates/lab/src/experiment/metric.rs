@@ -199,16 +199,34 @@ fn of_phase(phase: &Phase, name: &str) -> Option<f64> {
     }
 }
 
-/// Whether a number is of less than a whole rebuild, since the rebuild took longer than `phases.rebuild_s`.
+/// Whether a number is of less than a whole rebuild, since the rebuild took longer than `phases.rebuild_s`, or
+/// of another time than `phases.common_s`, since the rebuild took longer than that.
 /// What ends at the same time for all schemes is whole, and so is what does not depend on the rebuild's end.
 pub fn cut(log: &Log, name: &str) -> bool {
-    let depends = match name.split_once('.') {
-        Some((phase, _)) => [DURING, AFTER].contains(&phase),
-        None if name == "rebuild_s" => metric(log, name).is_none(),
-        None => log.common_ns == 0 && !ANYHOW.contains(&name),
-    };
-    depends && log.is_cut(DURING)
+    match name.split_once('.') {
+        Some((COMMON, _)) => log.common_ns > 0 && !ends_in_common(log),
+        Some((phase, _)) => [DURING, AFTER].contains(&phase) && log.is_cut(DURING),
+        None if ENDS.contains(&name) => metric(log, name).is_none() && log.is_cut(DURING),
+        None if ANYHOW.contains(&name) => false,
+        None => is_cut(log) && !ends_in_common(log),
+    }
 }
+
+/// Whether any number of a run may be cut.
+pub fn is_cut(log: &Log) -> bool {
+    let rebuilt = log.phase(DURING).is_some();
+    log.is_cut(DURING) || (rebuilt && log.common_ns > 0 && !ends_in_common(log))
+}
+
+/// Whether a run ended after the time that the runs of an experiment have in common, to the nanosecond.
+fn ends_in_common(log: &Log) -> bool {
+    let ended = log.phase(DURING).zip(log.phase(AFTER));
+    let took = ended.map(|(during, after)| after.to_ns.saturating_sub(during.from_ns));
+    log.common_ns > 0 && took == Some(log.common_ns)
+}
+
+/// Times until something ended: where they are known they are whole, although the rebuild was cut.
+const ENDS: [&str; 3] = ["rebuild_s", "redundant_s", "reclaim_s"];
 
 /// Numbers of the run that are whole even where the rebuild is not.
 const ANYHOW: [&str; 6] = [
@@ -272,10 +290,11 @@ fn milliseconds(times: &Times, value: fn(&Times) -> u64) -> Option<f64> {
     (times.count > 0).then(|| value(times) as f64 / 1e6)
 }
 
-/// The rebuild and what came after it, as one phase; `None` where the rebuild outlasted the time that all have in common.
+/// The rebuild and what came after it, as one phase; `None` where they are not of the time that all have in
+/// common.
 fn common(log: &Log) -> Option<Phase> {
     let (during, after) = (log.phase(DURING)?, log.phase(AFTER)?);
-    if log.common_ns == 0 || during.length_ns() > log.common_ns {
+    if !ends_in_common(log) {
         return None;
     }
     let histogram = histogram::merged(&during.histogram, &after.histogram);
@@ -364,6 +383,7 @@ mod tests {
         assert_eq!(names(&log(Some(90), None, 0)), [false; 4]);
         // It ended later, in the phase after: its time is known, and the phases are cut all the same.
         assert_eq!(names(&log(Some(95), None, 0)), [false, true, true, true]);
+        // The run ends after 90 from the rebuild's beginning at 10.
         assert_eq!(names(&log(Some(95), None, 90)), [false, true, true, false]);
         // The whole array after two failures is what counts; one that halts has no rebuild to end.
         assert_eq!(
@@ -381,6 +401,39 @@ mod tests {
             "rebuild_share",
         ] {
             assert!(!cut(&unfinished, name), "{name}");
+        }
+        // What ended in the phase after has its true time; what never did has none.
+        for (whole_ns, is_cut) in [(Some(95), false), (None, true)] {
+            let late = log(Some(40), loss(whole_ns, false), 0);
+            assert!(cut(&late, "during.mean_ms"));
+            assert_eq!(cut(&late, "redundant_s"), is_cut);
+            let moved = |home_ns| {
+                let others = Moved::default();
+                let whole_ns = Some(92);
+                Some(Moved {
+                    whole_ns,
+                    home_ns,
+                    ..others
+                })
+            };
+            let moved = moved(whole_ns);
+            let late = Log {
+                moved,
+                ..log(Some(92), None, 0)
+            };
+            assert!(cut(&late, "map_extents"));
+            assert_eq!(cut(&late, "reclaim_s"), is_cut);
+        }
+        // A run that ends at any other moment is not of the time that all have in common, be its rebuild whole or not.
+        for to_ns in [None, Some(90), Some(95)] {
+            for (common_ns, elsewhere) in [(89, true), (90, false), (91, true)] {
+                let log = log(to_ns, None, common_ns);
+                for name in ["energy_kj", "spin_ups", "common.mean_ms", "common.per_s"] {
+                    assert_eq!(cut(&log, name), elsewhere, "{name}, {to_ns:?}, {common_ns}");
+                }
+                assert_eq!(common(&log).is_none(), elsewhere);
+                assert_eq!(is_cut(&log), elsewhere || to_ns != Some(90));
+            }
         }
     }
 

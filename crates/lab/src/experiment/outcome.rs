@@ -2,11 +2,10 @@
 //! lines.
 
 use super::cell::Cell;
-use super::cell::DURING;
 use super::claim::{Claim, Printed};
 use super::fair::unequal;
 use super::judged::{BySeed, Judged, Lack, Repeated, fits, judge, pair, printed, swept_of};
-use super::metric::{cut, known, metric, saturated};
+use super::metric::{cut, is_cut, known, metric, saturated};
 use super::requests::is_random;
 use super::scenario::{Comparison, Point, Scenario, Value};
 use super::statistics::{Estimate, geometric};
@@ -181,9 +180,9 @@ impl<'a> Outcome<'a> {
             .collect()
     }
 
-    /// Whether a rebuild took longer than a run allowed.
+    /// Whether a rebuild took longer than a run allowed, or than what the runs have in common.
     pub(crate) fn has_cut(&self) -> bool {
-        self.runs.iter().any(|run| run.log.is_cut(DURING))
+        self.runs.iter().any(|run| is_cut(&run.log))
     }
 
     /// Values of a swept parameter, in the order of the scenario.
@@ -298,11 +297,7 @@ impl<'a> Outcome<'a> {
                 .iter()
                 .map(|path| quoted(&cell.point[*path].to_string()));
             let mut line: Vec<String> = swept.collect();
-            line.extend([
-                cell.seed.to_string(),
-                cell.hash(),
-                log.is_cut(DURING).to_string(),
-            ]);
+            line.extend([cell.seed.to_string(), cell.hash(), is_cut(log).to_string()]);
             let number = |name: &String| metric(log, name).map_or(String::new(), |v| v.to_string());
             line.extend(metrics.iter().map(number));
             // Writing to a string cannot fail.
@@ -333,7 +328,7 @@ impl<'a> Outcome<'a> {
                 "scenario": self.scenario.name,
                 "hash": run.cell.hash(),
                 "seed": run.cell.seed,
-                "cut": run.log.is_cut(DURING),
+                "cut": is_cut(&run.log),
                 "parameters": parameters,
                 "log": run.log,
             });

@@ -30,8 +30,8 @@ pub fn html(
 }
 
 /// What the mark of such numbers says.
-const CUT: &str = "\"cut\": a rebuild took longer than phases.rebuild_s allows, so the number is of a part of it, and no \
-                   comparison or claim is decided by it.";
+const CUT: &str = "\"cut\": a rebuild took longer than phases.rebuild_s or phases.common_s, so the number is of a part of it or \
+                   of another time, and no comparison or claim is decided by it.";
 
 /// The report of an experiment.
 pub fn report(outcome: &Outcome<'_>, figures: &[Picture], provenance: &Provenance) -> String {

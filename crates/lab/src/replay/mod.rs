@@ -75,7 +75,8 @@ pub enum Until {
         at_milli: u32,
         most: u64,
     },
-    /// So many nanoseconds have passed since the phase before this one began, and `least` since this one did.
+    /// The time `before` has passed since the phase before this one began; if that phase lasted as long,
+    /// `least` since this one began. In nanoseconds.
     Since { before: u64, least: u64 },
     /// The last request is answered.
     Exhausted,

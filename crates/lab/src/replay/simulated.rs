@@ -161,7 +161,10 @@ impl Replay<'_> {
             }
             Until::Since { before, least } => {
                 let passed = self.recorder.lasted();
-                Some(Nanos(before.saturating_sub(passed).max(least)))
+                Some(Nanos(match before > passed {
+                    true => before - passed,
+                    false => least,
+                }))
             }
             Until::Exhausted => None,
         };

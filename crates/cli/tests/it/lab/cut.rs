@@ -3,7 +3,7 @@
 use crate::harness::Place;
 use serde_json::Value;
 
-const SENTENCE: &str = "a rebuild took longer than phases.rebuild_s allows";
+const SENTENCE: &str = "a rebuild took longer than phases.rebuild_s or phases.common_s";
 
 /// The text of a file, once the command has written it.
 fn written(place: &Place, line: &str, name: &str) -> String {
@@ -68,4 +68,58 @@ fn no_claim_is_decided_by_a_rebuild_that_is_cut() {
         assert!(row.contains("a rebuild was cut"), "{row}");
     }
     assert!(page.contains("undecided: a rebuild was cut"), "{page}");
+}
+
+/// The rows of comparisons that a run prints.
+fn comparisons(stdout: &str) -> Vec<String> {
+    let rows = stdout
+        .lines()
+        .skip_while(|line| !line.starts_with("Comparisons"));
+    let rows = rows.skip(2).take_while(|line| !line.trim().is_empty());
+    rows.map(str::to_string).collect()
+}
+
+#[test]
+fn no_comparison_is_decided_by_runs_that_do_not_end_at_their_common_time() {
+    let place = Place::new("lab-cut-common");
+    let short = "run ido-energy --short --seeds 2";
+    // Of less than a rebuild, and of whole rebuilds that take longer than the runs have in common.
+    for (set, is_cut) in [
+        ("phases.rebuild_s=20 --set phases.common_s=20", true),
+        ("phases.common_s=1", true),
+        ("phases.after_s=100000", false),
+    ] {
+        let line = format!("lab {short} --set {set}");
+        let arguments: Vec<&str> = line.split(' ').collect();
+        let run = place.run(&arguments);
+        assert_eq!(run.status, 0, "{line}\n{}", run.stderr);
+        let energy: Vec<String> = comparisons(&run.stdout)
+            .into_iter()
+            .filter(|row| row.starts_with("energy"))
+            .collect();
+        assert!(!energy.is_empty(), "{}", run.stdout);
+        for row in energy {
+            assert_eq!(row.contains("a rebuild was cut"), is_cut, "{set}: {row}");
+        }
+    }
+}
+
+#[test]
+fn a_time_that_is_known_is_not_cut() {
+    let place = Place::new("lab-cut-times");
+    let line = "lab run s2-second-levels --short --seeds 2 --set phases.rebuild_s=13 --set phases.after_s=60";
+    let csv = written(&place, line, "lab/s2-second-levels/runs.csv");
+    let table = csv.split("\n\n").next().unwrap_or_default();
+    let mut rows = table.lines().map(|row| {
+        row.split("  ")
+            .map(str::trim)
+            .filter(|cell| !cell.is_empty())
+    });
+    let place = rows
+        .next()
+        .and_then(|mut head| head.position(|name| name == "redundant_s"));
+    let place = place.unwrap_or_else(|| panic!("{table}"));
+    let cells: Vec<&str> = rows.filter_map(|mut row| row.nth(place)).collect();
+    assert!(table.contains(" cut") && !cells.is_empty(), "{table}");
+    assert!(cells.iter().all(|cell| !cell.contains("cut")), "{cells:?}");
 }
