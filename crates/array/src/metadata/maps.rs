@@ -8,7 +8,7 @@
 use crate::runset::RunSet;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::ops::Range;
+use core::ops::{Range, RangeInclusive};
 use restripe_format::meta::pages::{BITS_PER_PAGE, EXTENTS_PER_PAGE, WORDS_PER_PAGE};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -88,6 +88,26 @@ impl BitMap {
             self.pages[(bit / BITS_PER_PAGE) as usize].dirty = true;
             self.touched = true;
         }
+    }
+
+    /// Sets these bits, word by word; their pages are written in due course. Whether all of them are durable.
+    pub(crate) fn set_all(&mut self, bits: RangeInclusive<u64>) -> bool {
+        let end = bits.end() + 1;
+        assert!(end <= self.bits, "bits to {end} of {}", self.bits);
+        let (mut bit, mut durable) = (*bits.start(), true);
+        while bit < end {
+            let until = end.min((bit | 63) + 1);
+            let mask = u64::MAX >> (64 - (until - bit)) << (bit % 64);
+            let word = (bit / 64) as usize;
+            if self.live[word] & mask != mask {
+                self.live[word] |= mask;
+                self.pages[(bit / BITS_PER_PAGE) as usize].dirty = true;
+                self.touched = true;
+            }
+            durable &= self.durable[word] & mask == mask;
+            bit = until;
+        }
+        durable
     }
 
     /// Clears every bit.
@@ -277,5 +297,36 @@ impl LostMap {
 
     pub(crate) fn dirty(&self) -> bool {
         self.pages.iter().any(|page| page.dirty || page.writing > 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_set_together_are_those_set_one_by_one() {
+        let bits = BITS_PER_PAGE + 100;
+        for (first, last) in [
+            (0, 0),
+            (3, 63),
+            (63, 64),
+            (0, bits - 1),
+            (BITS_PER_PAGE - 1, BITS_PER_PAGE),
+        ] {
+            let [mut together, mut apart] = [BitMap::new(bits), BitMap::new(bits)];
+            (first..=last).for_each(|bit| apart.put(bit, true));
+            assert!(!together.set_all(first..=last), "nothing is durable yet");
+            let live = |map: &BitMap| (0..bits).map(|bit| map.get(bit)).collect::<Vec<_>>();
+            assert_eq!(live(&together), live(&apart), "{first} to {last}");
+            for page in 0..2 {
+                assert_eq!(together.pages[page].dirty, apart.pages[page].dirty);
+                together.begin_write(page);
+                together.written(page);
+            }
+            assert!(together.touched && together.set_all(first..=last));
+            let beyond = last + 1;
+            assert!(beyond == bits || !together.set_all(first..=beyond));
+        }
     }
 }

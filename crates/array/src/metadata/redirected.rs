@@ -107,15 +107,11 @@ impl Metadata {
             "writes are redirected to a log set on record"
         );
         // A bit says that the log on record counts: that has to be the right one.
-        let mut ready = self.writer.partner_durable();
-        if !ready {
+        if !self.writer.partner_durable() {
             return false;
         }
-        for region in self.regions_of(lba, sectors) {
-            self.redirected.put(region, true);
-            ready &= self.redirected.is_durable(region);
-        }
-        ready
+        let regions = self.regions_of(lba, sectors);
+        self.redirected.set_all(regions)
     }
 
     /// The log set holds nothing any more, durably, and no redirected write is announced and not yet ended. A
