@@ -325,6 +325,8 @@ pub const DURING: &str = "during";
 pub const AFTER: &str = "after";
 /// `during` and `after` together, where the runs of an experiment last as long after the rebuild's beginning.
 pub const COMMON: &str = "common";
+/// What a metric may be of.
+pub const PHASES: [&str; 6] = [WARM_UP, BEFORE, DEGRADED, DURING, AFTER, COMMON];
 
 impl Settings {
     pub fn of(point: &Point) -> Result<Settings, String> {

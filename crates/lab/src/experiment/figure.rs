@@ -4,9 +4,10 @@
 use super::course::{self, POWER};
 use super::outcome::{Group, Outcome};
 use super::ratios::ratios;
-use super::scenario::{Figure, FigureKind};
+use super::scenario::{Figure, FigureKind, Scenario};
 use super::value::Value;
 use super::words::{self, Words};
+use crate::nearest;
 use crate::plot::bars::{self, Bar, Bars};
 use crate::plot::heat::Heat;
 use crate::plot::lines::{Axis, Curve, Lines, Panel, Point};
@@ -372,8 +373,39 @@ fn number_of(value: f64) -> String {
     number((value * 100.0).round() / 100.0)
 }
 
-/// Whether a figure can be drawn at all: its names are known.
-pub fn check(figure: &Figure) -> Result<(), String> {
+/// Whether the figures of a scenario can be drawn: each has a name of its own, and what it names is known.
+pub fn check(scenario: &Scenario) -> Result<(), String> {
+    for (nth, figure) in scenario.figures.iter().enumerate() {
+        let of_figure = |error| format!("the figure {}: {error}", figure.name);
+        if scenario.figures[..nth]
+            .iter()
+            .any(|one| one.name == figure.name)
+        {
+            return Err(format!("two figures have the name {:?}", figure.name));
+        }
+        check_parameters(scenario, figure).map_err(of_figure)?;
+        check_metric(figure)?;
+    }
+    Ok(())
+}
+
+fn check_parameters(scenario: &Scenario, figure: &Figure) -> Result<(), String> {
+    let known = scenario.fixed.keys().chain(scenario.sweep.keys());
+    let known: Vec<&str> = known.map(String::as_str).collect();
+    let axes: &[&String] = match figure.kind {
+        FigureKind::Heat => &[&figure.x, &figure.y],
+        FigureKind::Curve | FigureKind::Bars => &[&figure.x],
+        FigureKind::Cdf | FigureKind::Course | FigureKind::Ratios => &[],
+    };
+    let series = Some(&figure.series).filter(|path| !path.is_empty());
+    let mut paths = axes.iter().copied().chain(figure.at.keys()).chain(series);
+    match paths.find(|path| !known.contains(&path.as_str())) {
+        Some(path) => Err(nearest::unknown_one("parameter", path, known) + " of the scenario"),
+        None => Ok(()),
+    }
+}
+
+fn check_metric(figure: &Figure) -> Result<(), String> {
     let known = super::metric::known;
     let (name, drawn, is_no) = match figure.kind {
         FigureKind::Curve | FigureKind::Bars => (&figure.y, known(&figure.y), "metric"),
@@ -408,6 +440,7 @@ pub fn all(outcome: &Outcome<'_>) -> Vec<Picture> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::scenario;
     use super::*;
     use crate::plot::sheet::assert_legible;
     use crate::plot::{NARROW, WIDE};
@@ -492,8 +525,33 @@ mod tests {
             at: BTreeMap::new(),
             logarithmic: false,
         };
-        assert!(check(&figure("")).is_ok() && check(&figure(POWER)).is_ok());
-        let refused = check(&figure("energy_kj")).expect_err("no course");
+        assert!(check_metric(&figure("")).is_ok() && check_metric(&figure(POWER)).is_ok());
+        let refused = check_metric(&figure("energy_kj")).expect_err("no course");
         assert!(refused.contains("power_w"), "{refused}");
+    }
+
+    #[test]
+    fn a_figure_is_over_what_the_scenario_has() {
+        let scenario = scenario::named("rebuild-cost").expect("built in");
+        let scenario = scenario::parse(scenario).expect("sound");
+        assert_eq!(check(&scenario), Ok(()));
+        let of = |kind| scenario.figures.iter().position(|one| one.kind == kind);
+        let first = of(FigureKind::Bars).expect("it has bars");
+        let changes: [fn(&mut Figure); 5] = [
+            |figure| figure.x = "array.levle".into(),
+            |figure| figure.series = "array.nope".into(),
+            |figure| figure.y = "durng.mean_ms".into(),
+            |figure| drop(figure.at.insert("array.nope".into(), Value::Whole(1))),
+            |figure| figure.name = "another".into(),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut changed = scenario.clone();
+            let mut other = changed.figures[first].clone();
+            other.name = "another".into();
+            changed.figures.push(other);
+            assert_eq!(check(&changed), Ok(()));
+            change(&mut changed.figures[first]);
+            assert!(check(&changed).is_err(), "change {number}");
+        }
     }
 }

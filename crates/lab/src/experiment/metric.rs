@@ -38,7 +38,7 @@
 //!
 //! The phase `common` is the same time for all schemes, from the rebuild's beginning.
 
-use super::cell::{AFTER, COMMON, DURING};
+use super::cell::{AFTER, COMMON, DURING, PHASES};
 use crate::replay::facts::{CAUSES, Energy, Log, Moved, Phase, Rebuild, SecondLoss};
 use crate::replay::histogram::{self, Times};
 use restripe_array::SECTOR_BYTES;
@@ -241,7 +241,9 @@ const ANYHOW: [&str; 6] = [
 /// Whether a name can be asked for at all.
 pub fn known(name: &str) -> bool {
     match name.split_once('.') {
-        Some((_, name)) => found(PHASE, name).is_some() || cause(name).is_some(),
+        Some((phase, name)) => {
+            PHASES.contains(&phase) && (found(PHASE, name).is_some() || cause(name).is_some())
+        }
         None => {
             let of_surrogate = found(SURROGATE, name).is_some();
             found(RUN, name).is_some() || found(TWICE, name).is_some() || of_surrogate
@@ -474,5 +476,6 @@ mod tests {
         assert_eq!(metric(&log, "during.ios_rebuild"), Some(2.0));
         assert_eq!(metric(&log, "before.mean_ms"), None);
         assert!(known("during.p95_ms") && !known("during.p94_ms") && !known("speed"));
+        assert!(!known("durng.p95_ms") && !known(".p95_ms") && known("common.ios_user"));
     }
 }

@@ -24,6 +24,8 @@ pub(super) fn mistaken(
         let mut mistakes = unknown_parameters(known, &line.what, &line.at, between);
         mistakes.extend(mistaken_source(line));
         mistakes.extend(mistaken_number(line));
+        mistakes.extend(mistaken_form(line));
+        mistakes.extend(mistaken_sides(line));
         mistakes
     });
     compared.chain(printed).collect()
@@ -137,6 +139,30 @@ fn mistaken_number(line: &Printed) -> Option<String> {
         line.what, line.value
     );
     (!(sound && line.value.is_finite())).then_some(said)
+}
+
+/// A value is one metric of one run. Anything else is a ratio: of two metrics, or of two runs.
+fn mistaken_form(line: &Printed) -> Option<String> {
+    let (over, between) = (!line.over.is_empty(), line.between.is_some());
+    let said = match (line.claim, over, between) {
+        (Claim::Value, false, false) => return None,
+        (Claim::Value, ..) => "a value has neither over nor between",
+        (_, true, true) => "a ratio has over or between, not both",
+        (_, false, false) => "a ratio needs over (a second metric) or between (two values)",
+        _ => return None,
+    };
+    Some(format!("{:?}: {said}", line.what))
+}
+
+/// Two runs that are one, or of which one does not have the values that both are said to have.
+fn mistaken_sides(line: &Printed) -> Option<String> {
+    let between = line.between.as_ref()?;
+    let said = match line.at.keys().find(|path| between.varies(path)) {
+        Some(path) => format!("{path} is in at, and is what between varies"),
+        None if between.side(false) == between.side(true) => "between has one value twice".into(),
+        None => return None,
+    };
+    Some(format!("{:?}: {said}", line.what))
 }
 
 #[cfg(test)]
@@ -287,7 +313,7 @@ mod tests {
                 assert_eq!(refused.lines().count(), 1, "{refused}");
             }
         }
-        let with = "to = \"ido\", with = { \"workload.source\" = [\"fin1\", \"fun1\"] }";
+        let with = "to = \"ido\", with = { \"rebuild.throttle\" = [\"md-2.6\", \"fun1\"] }";
         let refused = narrowed("printed", "to = \"ido\"", with).expect_err("no fun1");
         assert!(refused.contains("'fun1'"), "{refused}");
         let two = narrowed("printed", "\"pr\", to = \"ido\"", "\"x\", to = \"y\"");
@@ -349,7 +375,12 @@ mod tests {
         for claim in ["sign", "order", "factor", "equal", "value"] {
             let of = |value: &str| {
                 let new = format!("value = {value}\nclaim = \"{claim}\"");
-                said("value = 2.0\n        claim = \"factor\"", &new)
+                let line = LINE.replace("value = 2.0\n        claim = \"factor\"", &new);
+                let line = match claim {
+                    "value" => line.replace("between = {", "# {"),
+                    _ => line,
+                };
+                parse(&format!("{SCENARIO}[[printed]]{line}")).map(|_| ())
             };
             for wrong in ["-2", "-0.5", "nan", "inf", "-inf"] {
                 assert!(of(wrong).is_err(), "{claim} {wrong}");
@@ -360,6 +391,40 @@ mod tests {
                 "{claim}"
             );
             assert_eq!(of("0.5"), Ok(()), "{claim}");
+        }
+    }
+
+    #[test]
+    fn a_ratio_is_of_two_and_a_value_of_one() {
+        let between = "between = { vary = \"rebuild.scheme\", of = \"pr\", to = \"ido\" }";
+        let over = "over = \"before.mean_ms\"";
+        for (claim, is_ratio) in [("value", false), ("sign", true), ("factor", true)] {
+            let of = |form: &str| {
+                let line = LINE.replace("\"factor\"", &format!("\"{claim}\""));
+                let line = line.replace(between, form);
+                parse(&format!("{SCENARIO}[[printed]]{line}"))
+            };
+            for (form, sound) in [
+                (String::new(), !is_ratio),
+                (over.into(), is_ratio),
+                (between.into(), is_ratio),
+                (format!("{over}\n{between}"), false),
+            ] {
+                assert_eq!(of(&form).is_ok(), sound, "{claim} with {form:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_runs_of_a_ratio_are_two() {
+        for (that, this) in [
+            ("to = \"ido\"", "to = \"pr\""),
+            (
+                "\"workload.source\" = \"fin1\"",
+                "\"rebuild.scheme\" = \"ido\"",
+            ),
+        ] {
+            assert!(said(that, this).is_err(), "{this}");
         }
     }
 }

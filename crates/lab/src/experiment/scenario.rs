@@ -317,15 +317,18 @@ fn mistaken_parameters<'a, T: Grouped>(paths: impl Iterator<Item = &'a str>) -> 
 
 /// In the folder of an experiment, the one of the runs that are kept; each scenario has one of its name.
 const RUNS: &str = "runs";
+/// Letters of a scenario's name, which is part of names of folders.
+const NAME_MAX: usize = 80;
 
 /// Values that are none of their key's.
 fn mistaken_values(table: &toml::Table) -> Vec<String> {
     let mut mistakes = Vec::new();
     let plain = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     let name = table.get("name").and_then(toml::Value::as_str);
-    if let Some(name) = name.filter(|name| name.is_empty() || !name.chars().all(plain)) {
+    let sound = |name: &str| (1..=NAME_MAX).contains(&name.len()) && name.chars().all(plain);
+    if let Some(name) = name.filter(|name| !sound(name)) {
         mistakes.push(format!(
-            "{name:?} is not a name: small letters, digits and -"
+            "{name:?} is not a name: small letters, digits and -, {NAME_MAX} at most"
         ));
     }
     if name == Some(RUNS) {
@@ -418,7 +421,8 @@ fn mistaken_sweep(of: &str, sweep: &Sweep) -> Vec<String> {
         if values.is_empty() {
             return Some(format!("{of} {path} is empty"));
         }
-        let twice = (0..values.len()).find(|&index| values[..index].contains(&values[index]))?;
+        let is_known = |&nth: &usize| values[..nth].iter().any(|one| one.is_same(&values[nth]));
+        let twice = (0..values.len()).find(is_known)?;
         Some(format!("{of} {path} has {} twice", values[twice]))
     };
     sweep.iter().filter_map(mistake).collect()
@@ -735,6 +739,7 @@ mod tests {
 
     #[test]
     fn printed_numbers_have_claims() {
+        const OVER: &str = "over = \"second_s\"\n";
         let printed = |claim: &str, more: &str| {
             let head = "[[printed]]\nwhat = \"w\"\nsource = \"IDO, table 1\"\nvalue = 2.0";
             let text =
@@ -743,11 +748,12 @@ mod tests {
         };
         let all = ["sign", "order", "factor", "equal", "value"];
         for claim in all {
-            assert_eq!(printed(claim, "").expect(claim).claim.name(), claim);
+            let more = if claim == "value" { "" } else { OVER };
+            assert_eq!(printed(claim, more).expect(claim).claim.name(), claim);
         }
         assert!(printed("guess", "").is_err());
-        let more = "headline = true\nnote = \"n\"";
-        let line = printed("equal", more).expect("sound");
+        let more = format!("{OVER}headline = true\nnote = \"n\"");
+        let line = printed("equal", &more).expect("sound");
         assert!(line.headline && line.note == "n");
     }
 
@@ -782,7 +788,8 @@ mod tests {
             title = \"t\"
             at = {{ d = {own} }}"
         );
-        let mut scenario = parse(&text).expect("sound");
+        // Unchecked: what is varied cannot be held as well.
+        let mut scenario: Scenario = toml::from_str(&text).expect("all keys are there");
         scenario.with_traces_in(Path::new("there"));
         let shown = format!("{scenario:?}");
         assert_eq!(
@@ -860,7 +867,7 @@ mod tests {
             assert!(refused.contains(mistake), "{mistake}:\n{refused}");
         }
         for scale in SMALLER {
-            let of = "fixed = { \"q\" = 1 }\nsweep = { d = [], \"a.b\" = [1, 1] }";
+            let of = "fixed = { \"q\" = 1 }\nsweep = { d = [], \"a.b\" = [1, 1], c = [90, 9e1] }";
             let (before, _) = SMALL.split_once("[short]").expect("a part");
             let text = format!("{before}[{scale}]\n{of}");
             let refused = parse(&text).expect_err(scale);
@@ -869,6 +876,7 @@ mod tests {
                 "sweeps a.b, which the scenario does not",
                 "sweep of d is empty",
                 "sweep of a.b has 1 twice",
+                "sweep of c has 90 twice",
             ] {
                 assert!(refused.contains(mistake), "{mistake}:\n{refused}");
             }

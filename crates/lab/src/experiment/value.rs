@@ -53,6 +53,11 @@ impl Value {
         }
     }
 
+    /// Whether the two are equal, however a number is written.
+    pub(super) fn is_same(&self, other: &Value) -> bool {
+        self == other || self.number().is_some_and(|own| other.number() == Some(own))
+    }
+
     /// As a value of TOML or JSON.
     pub fn to<T: From<bool> + From<i64> + From<f64> + for<'a> From<&'a str>>(&self) -> T {
         match self {

@@ -482,7 +482,7 @@ mod tests {
         }
         let tables = [RUN, PHASE, PARAMETERS];
         for (name, words, _) in tables.into_iter().flatten() {
-            let known = metric::known(name) || metric::known(&format!("x.{name}"));
+            let known = metric::known(name) || metric::known(&format!("during.{name}"));
             assert!(
                 known || Settings::all().contains(&(*name).to_string()),
                 "{name}"

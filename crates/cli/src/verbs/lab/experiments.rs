@@ -312,9 +312,7 @@ pub(crate) fn load(name: &str) -> Result<Scenario> {
     if let Some(name) = Outcome::unknown_metrics(&scenario).first() {
         return Err(Failure::usage(format!("{name:?} is not a metric")).at(&at));
     }
-    for one in &scenario.figures {
-        figure::check(one).map_err(|error| Failure::usage(error).at(&at))?;
-    }
+    figure::check(&scenario).map_err(|error| Failure::usage(error).at(&at))?;
     Ok(scenario)
 }
 
