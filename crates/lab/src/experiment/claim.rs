@@ -98,6 +98,13 @@ pub struct Between {
     pub with: BTreeMap<String, [Value; 2]>,
 }
 
+impl Printed {
+    /// Whether it has a verdict: an absolute number is only shown.
+    pub(crate) fn is_judged(&self) -> bool {
+        self.claim != Claim::Value
+    }
+}
+
 impl Between {
     /// Whether the two runs differ in a parameter.
     pub(crate) fn varies(&self, path: &str) -> bool {

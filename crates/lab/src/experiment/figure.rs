@@ -9,12 +9,12 @@ use super::value::Value;
 use super::words::{self, Words};
 use crate::nearest;
 use crate::plot::bars::{self, Bar, Bars};
-use crate::plot::heat::Heat;
+use crate::plot::heat::{self, Heat};
 use crate::plot::lines::{Axis, Curve, Lines, Panel, Point};
 use crate::plot::scale::number;
 use crate::plot::{HEIGHT, Kind, Picture, Plot};
 use crate::replay::facts::{Log, Phase};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// `None` where nothing was measured that it could show.
 fn plot(outcome: &Outcome<'_>, figure: &Figure) -> Option<Plot> {
@@ -85,6 +85,18 @@ fn lines(title: &str, x: Axis, heading: String, panel: Panel) -> Lines {
     }
 }
 
+/// A curve's name, with the marks of the numbers that it is of.
+fn with_marks(name: String, groups: &[Group<'_>], metric: &str) -> String {
+    let marks = groups.iter().map(|group| group.mark(metric));
+    let marks: BTreeSet<&str> = marks.flat_map(|mark| mark.split_whitespace()).collect();
+    let marks = Vec::from_iter(marks).join(", ");
+    match (name.is_empty(), marks.is_empty()) {
+        (_, true) => name,
+        (true, false) => format!("with values that are {marks}"),
+        (false, false) => format!("{name} (with values that are {marks})"),
+    }
+}
+
 // -------------------------------------------------------------------------------------------------- curves
 
 fn curve(outcome: &Outcome<'_>, figure: &Figure) -> Lines {
@@ -101,7 +113,7 @@ fn curve(outcome: &Outcome<'_>, figure: &Figure) -> Lines {
         })
     };
     let one = |(number, (name, groups)): (usize, Series<'_>)| Curve {
-        name,
+        name: with_marks(name, &groups, &figure.y),
         number,
         pieces: vec![groups.iter().filter_map(point).collect()],
         marked: true,
@@ -196,8 +208,12 @@ fn heat(outcome: &Outcome<'_>, figure: &Figure) -> Heat {
         let mut at = figure.at.clone();
         at.insert(figure.x.clone(), x.clone());
         at.insert(figure.y.clone(), y.clone());
-        let estimate = outcome.groups_at(&at).first()?.estimate(&figure.z)?;
-        Some(estimate.mean * words.factor())
+        let groups = outcome.groups_at(&at);
+        let group = groups.first()?;
+        Some(heat::Cell {
+            value: group.estimate(&figure.z)?.mean * words.factor(),
+            mark: group.mark(&figure.z),
+        })
     };
     let row = |y: &Value| columns.iter().map(|x| cell(x, y)).collect();
     let names = |path: &str, values: &[Value]| {
@@ -220,11 +236,14 @@ fn heat(outcome: &Outcome<'_>, figure: &Figure) -> Heat {
 /// The distribution of response times, all seeds together.
 fn distribution(outcome: &Outcome<'_>, figure: &Figure) -> Lines {
     let all = series(outcome, figure);
+    // All numbers of a phase have the same mark.
+    let any = format!("{}.mean_ms", figure.x);
     let curves = all.iter().map(|(name, groups)| {
+        let of_it = groups.first().map_or(&[][..], std::slice::from_ref);
         let runs = groups.first().map_or(&[][..], |group| group.runs);
         let phases = runs.iter().filter_map(|run| run.log.phase(&figure.x));
         (
-            name.clone(),
+            with_marks(name.clone(), of_it, &any),
             shares(phases.flat_map(|phase| &phase.histogram)),
         )
     });

@@ -58,6 +58,8 @@ pub(crate) struct Judged {
     /// The points that it is of.
     pub(crate) of: Vec<Point>,
     pub(crate) ours: Result<Estimate, Lack>,
+    /// Ours, where there is one, is of less than a whole rebuild.
+    pub(crate) is_cut: bool,
     /// Planned looks at the data.
     pub(crate) looks: usize,
     pub(crate) tested: Option<Tested>,
@@ -97,9 +99,6 @@ fn single_if(single: bool, found: Estimate) -> Estimate {
 }
 
 fn value<G: Repeated>(of: &G, metric: &str) -> Ratio {
-    if of.is_cut(metric) {
-        return Err(Lack::Cut);
-    }
     let values = of.by_seed(metric).ok_or(Lack::Unmeasured)?;
     let values: Vec<f64> = values.into_values().collect();
     let found = geometric(&values).ok_or(Lack::NotPositive)?;
@@ -155,8 +154,13 @@ pub(crate) fn compared_at(
 pub(crate) fn printed<G: Repeated>(scenario: &Scenario, groups: &[G]) -> Vec<Judged> {
     let points: Vec<Point> = groups.iter().map(|group| group.point().clone()).collect();
     let looks = scenario.looks().len();
+    let is_cut = |printed: &Printed, of: &[Point]| {
+        let mut groups = groups.iter().filter(|group| of.contains(group.point()));
+        groups.any(|group| group.is_cut(&printed.metric))
+    };
     let line = |printed: &Printed, of: Vec<Point>, ours| Judged {
         printed: printed.clone(),
+        is_cut: is_cut(printed, &of),
         at: at(scenario, printed, of.first()),
         of,
         ours,
@@ -196,7 +200,14 @@ fn ours<G: Repeated>(printed: &Printed, groups: &[G], of: &[Point]) -> Ratio {
     let metric = printed.metric.as_str();
     match of.get(1) {
         Some(other) => pair((group(first)?, metric), (group(other)?, metric)),
-        None if printed.over.is_empty() => value(group(first)?, metric),
+        None if printed.over.is_empty() => {
+            let group = group(first)?;
+            // What nothing is decided by is shown all the same, with a mark.
+            match group.is_cut(metric) && printed.is_judged() {
+                true => Err(Lack::Cut),
+                false => value(group, metric),
+            }
+        }
         None => pair((group(first)?, metric), (group(first)?, &printed.over)),
     }
 }
@@ -216,7 +227,7 @@ pub(crate) fn judge(lines: &mut [&mut Judged]) {
         line.tested = tested;
         line.verdict = match (line.ours, test, tested) {
             (Err(Lack::Saturated), ..) => Some(Verdict::Saturated),
-            (Err(Lack::Cut), ..) => Some(Verdict::Undecided),
+            (Err(Lack::Cut), ..) => line.printed.is_judged().then_some(Verdict::Undecided),
             (Err(_), ..) => Some(Verdict::NotRun),
             (Ok(_), Some(test), Some(tested)) => Some(test.verdict(tested)),
             (Ok(_), Some(test), None) => Some(test.one_run()),
@@ -247,7 +258,8 @@ impl Judged {
                 format!("{verdict}: {}", lack.text())
             }
             (Some(verdict), _) => verdict.to_string(),
-            (None, _) => "shown".into(),
+            (None, Err(lack)) => format!("shown: {}", lack.text()),
+            (None, Ok(_)) => "shown".into(),
         }
     }
 
@@ -335,6 +347,22 @@ mod tests {
                 assert_eq!(says(&scenario, cut), (undecided, true, false), "{cut:?}");
             }
         }
+        // Where nothing is judged nothing is undecided: the number is given, with its mark.
+        let alone = text.replace("\nbetween = { vary = \"rate\", of = 2, to = 8 }", "");
+        for is_cut in [false, true] {
+            let line = toml::from_str(&alone.replace("sign", "value")).expect("a printed number");
+            scenario.printed = vec![line];
+            let groups = [Runs(point("grow", 2), is_cut)];
+            let mut lines = printed(&scenario, &groups);
+            judge(&mut lines.iter_mut().collect::<Vec<_>>());
+            let line = lines.pop().expect("a number");
+            assert_eq!((line.says().as_str(), line.verdict), ("shown", None));
+            assert!(line.ours.is_ok());
+            assert_eq!(line.is_cut, is_cut);
+        }
+        let line = toml::from_str(&text.replace("sign", "value")).expect("a printed number");
+        scenario.printed = vec![line];
+        assert_eq!(says(&scenario, [true, false]).0, "shown: a rebuild was cut");
     }
 
     #[test]

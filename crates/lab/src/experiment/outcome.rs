@@ -58,20 +58,28 @@ impl Group<'_> {
         self.runs.iter().any(|run| cut(&run.log, name))
     }
 
+    /// What tables and figures add to a number that is not what it seems; else nothing.
+    pub(crate) fn mark(&self, name: &str) -> &'static str {
+        match (self.saturated(name), self.cut(name)) {
+            (true, true) => "sat. cut",
+            (true, false) => "sat.",
+            (false, true) => "cut",
+            (false, false) => "",
+        }
+    }
+
     /// What a table shows: the mean, or a word where there is none; with marks where it is not what it seems.
     pub fn shown(&self, name: &str) -> String {
-        let mark = match (self.saturated(name), self.cut(name)) {
-            (true, true) => " sat. cut",
-            (true, false) => " sat.",
-            (false, true) => " cut",
-            (false, false) => "",
+        let marked = |value: f64| match self.mark(name) {
+            "" => short(value),
+            mark => format!("{} {mark}", short(value)),
         };
         if let Some(estimate) = self.estimate(name) {
-            return format!("{}{mark}", short(estimate.mean));
+            return marked(estimate.mean);
         }
         match self.values(name) {
             // Without a logarithm, the plain mean.
-            Some(values) => short(values.iter().sum::<f64>() / values.len() as f64) + mark,
+            Some(values) => marked(values.iter().sum::<f64>() / values.len() as f64),
             None if name == "rebuild_s" && self.unfinished() => "unfinished".into(),
             None => "-".into(),
         }
@@ -362,7 +370,7 @@ pub(crate) fn judged_table(lines: &[Judged]) -> Table {
     let heading = "printed|claim|at|theirs|ours|95% interval|seeds|p|corrected|verdict|unequal";
     let mut table = Table::new(heading);
     for line in lines {
-        let [ours, interval, seeds] = numbers(&line.ours);
+        let [ours, interval, seeds] = judged_numbers(line);
         let [raw, corrected] = chances(line.tested);
         let what = format!("{} ({})", line.printed.what, line.printed.source);
         let claim = line.printed.claim.name().to_string();
@@ -393,7 +401,7 @@ fn unequal_of(pair: &[Point]) -> String {
 }
 
 /// The ratio, its interval and the number of seeds.
-pub(crate) fn numbers(result: &Result<Estimate, Lack>) -> [String; 3] {
+fn numbers(result: &Result<Estimate, Lack>) -> [String; 3] {
     let none = || "-".to_string();
     let Ok(estimate) = result else {
         return [none(), none(), none()];
@@ -403,6 +411,15 @@ pub(crate) fn numbers(result: &Result<Estimate, Lack>) -> [String; 3] {
         false => format!("{} to {}", short(estimate.low), short(estimate.high)),
     };
     [short(estimate.mean), interval, estimate.count.to_string()]
+}
+
+/// The same of a line, with the mark of a number that is of less than a whole rebuild.
+pub(crate) fn judged_numbers(line: &Judged) -> [String; 3] {
+    let [mut ours, interval, seeds] = numbers(&line.ours);
+    if line.is_cut && line.ours.is_ok() {
+        ours += " cut";
+    }
+    [ours, interval, seeds]
 }
 
 /// The probabilities of a test, alone and corrected.

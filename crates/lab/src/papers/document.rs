@@ -4,7 +4,7 @@ use super::claims::{Line, Planned};
 use super::former::{Former, source_of};
 use super::inventory::{Inventory, Item, source};
 use crate::experiment::judged::Judged;
-use crate::experiment::outcome::{numbers, place, theirs};
+use crate::experiment::outcome::{judged_numbers, place, theirs};
 use crate::experiment::value::Value as Parameter;
 use crate::experiment::verdict::Verdict;
 use crate::report::{Provenance, Table};
@@ -23,7 +23,7 @@ pub fn table(lines: &[Line], former: Option<&Former>) -> Table {
     for line in lines {
         let judged = &line.judged;
         let (paper, at) = source(&judged.printed);
-        let [_, _, seeds] = numbers(&judged.ours);
+        let [_, _, seeds] = judged_numbers(judged);
         let cells = [
             paper.into(),
             at.into(),
@@ -114,7 +114,7 @@ fn with_place(what: &str, at: &[(String, Parameter)]) -> String {
 }
 
 fn ours(judged: &Judged) -> String {
-    let [mean, interval, _] = numbers(&judged.ours);
+    let [mean, interval, _] = judged_numbers(judged);
     match interval.as_str() {
         "-" => mean,
         _ => format!("{mean} ({interval})"),
@@ -208,7 +208,7 @@ fn list(out: &mut String, lines: &[&Line], former: Option<&Former>) {
     let mut notes: Vec<&str> = Vec::new();
     for line in lines {
         let judged = &line.judged;
-        let [_, _, seeds] = numbers(&judged.ours);
+        let [_, _, seeds] = judged_numbers(judged);
         let mut what = what(judged);
         if let Some(number) = numbered(&mut notes, &judged.printed.note) {
             let _ = write!(what, " (note {number})");
@@ -301,6 +301,7 @@ pub(super) mod tests {
             at: Vec::new(),
             of: Vec::new(),
             ours,
+            is_cut: false,
             looks: 1,
             tested: None,
             verdict: None,

@@ -53,7 +53,7 @@ fn to_json(line: &Line) -> Value {
         "seeds": ours.map(|ours| ours.count),
         "p": judged.tested.map(|tested| tested.raw),
         "corrected": judged.tested.map(|tested| tested.corrected),
-        "cut": judged.ours == Err(Lack::Cut),
+        "cut": judged.is_cut || judged.ours == Err(Lack::Cut),
         "verdict": judged.decided(),
         "side": judged.side(),
         "note": judged.printed.note,

@@ -17,14 +17,22 @@ pub(crate) struct Heat {
     pub columns: Vec<String>,
     pub rows: Vec<String>,
     /// By row, then by column.
-    pub cells: Vec<Vec<Option<f64>>>,
+    pub cells: Vec<Vec<Option<Cell>>>,
+}
+
+/// A value with the word that marks it, as in tables.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Cell {
+    pub value: f64,
+    pub mark: &'static str,
 }
 
 const ROW: f64 = 34.0;
 
 impl Heat {
     fn values(&self) -> impl Iterator<Item = f64> {
-        self.cells.iter().flatten().flatten().copied()
+        let cells = self.cells.iter().flatten().flatten();
+        cells.map(|cell| cell.value)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -101,8 +109,8 @@ impl Heat {
     }
 }
 
-fn draw_cell(sheet: &mut Sheet, area: &Area, value: Option<f64>, (least, most): (f64, f64)) {
-    let Some(value) = value else {
+fn draw_cell(sheet: &mut Sheet, area: &Area, cell: Option<Cell>, (least, most): (f64, f64)) {
+    let Some(Cell { value, mark }) = cell else {
         return;
     };
     let part = if most > least {
@@ -121,14 +129,16 @@ fn draw_cell(sheet: &mut Sheet, area: &Area, value: Option<f64>, (least, most): 
         area.left + area.width / 2.0,
         area.top + area.height / 2.0 + 4.0,
     );
-    let shown = shortest(value, area.width - 4.0);
+    let shown = shortest(value, mark, area.width - 4.0);
     sheet.text_of(class, Letters::Small, middle, Anchor::Middle, &shown);
 }
 
-/// As many digits of a number as fit; none if not even three do.
-fn shortest(value: f64, width: f64) -> String {
+/// As many digits of a number as fit with its mark, or the mark alone; nothing if not even that does.
+fn shortest(value: f64, mark: &str, width: f64) -> String {
     let fewer = [2, 1, 0].map(|decimals| format!("{value:.decimals$}"));
-    let mut all = std::iter::once(number(value)).chain(fewer);
+    let numbers = std::iter::once(number(value)).chain(fewer);
+    let marked = numbers.map(|number| format!("{number} {mark}").trim_end().to_string());
+    let mut all = marked.chain([mark.to_string()]);
     all.find(|text| Letters::Small.width(text) <= width)
         .unwrap_or_default()
 }
@@ -152,7 +162,16 @@ mod tests {
                     "1".into(),
                     "a row with a very long name that does not fit".into(),
                 ],
-                cells: vec![vec![Some(12_345.678); columns], vec![None; columns]],
+                cells: vec![
+                    vec![
+                        Some(Cell {
+                            value: 12_345.678,
+                            mark: "sat. cut"
+                        });
+                        columns
+                    ],
+                    vec![None; columns],
+                ],
             };
             for width in [WIDE, NARROW] {
                 assert_legible(&heat.sheet(width));
@@ -169,9 +188,18 @@ mod tests {
             rows_of: String::new(),
             columns: vec!["a".into(), "b".into()],
             rows: vec!["r".into()],
-            cells: vec![vec![Some(1.0), Some(9.0)]],
+            cells: vec![
+                [1.0, 9.0]
+                    .map(|value| Some(Cell { value, mark: "cut" }))
+                    .into(),
+            ],
         };
         let drawn = heat.sheet(WIDE).inline("");
         assert!(drawn.contains("class=\"h0\"") && drawn.contains("class=\"h6\""));
+        assert!(
+            drawn.contains("1 cut") && drawn.contains("9 cut"),
+            "{drawn}"
+        );
+        assert_eq!(shortest(12_345.678, "cut", 20.0), "cut");
     }
 }

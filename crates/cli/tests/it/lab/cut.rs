@@ -1,5 +1,6 @@
 //! Rebuilds that take longer than a run allows: every output marks their numbers, and no claim is decided by them.
 
+use super::files;
 use crate::harness::Place;
 use serde_json::Value;
 
@@ -46,6 +47,13 @@ fn a_rebuild_that_is_cut_is_marked_in_every_output() {
         }
         let page = String::from_utf8(place.bytes("lab/rebuild-cost/report.html")).expect("text");
         assert_eq!(page.contains(SENTENCE), is_cut);
+        // Of figures with numbers each says so; a course over time is of what was.
+        let drawn = files(&place.path("lab/rebuild-cost")).into_iter();
+        let drawn = drawn.filter(|(name, _)| name.ends_with(".svg"));
+        let drawn = drawn.map(|(_, bytes)| String::from_utf8(bytes).expect("text"));
+        let marked = drawn.filter(|figure| figure.contains(" cut")).count();
+        assert_eq!(marked >= 2, is_cut, "{marked} figures");
+        assert!(is_cut || marked == 0);
     }
 }
 
