@@ -36,6 +36,18 @@ impl Verdict {
     pub(crate) const DIFFERING: [Verdict; 2] = [Verdict::Fails, Verdict::OneRun { agrees: false }];
 }
 
+impl Verdict {
+    pub(crate) const ALL: [Verdict; 7] = [
+        Verdict::Holds,
+        Verdict::Fails,
+        Verdict::Undecided,
+        Verdict::Saturated,
+        Verdict::OneRun { agrees: true },
+        Verdict::OneRun { agrees: false },
+        Verdict::NotRun,
+    ];
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -6,7 +6,8 @@ use crate::experiment::claim::Claim;
 use crate::experiment::judged::{Lack, with_side};
 use crate::experiment::outcome::short;
 use crate::experiment::runner::program;
-use crate::experiment::verdict::side;
+use crate::experiment::verdict::{Verdict, side};
+use crate::nearest;
 use crate::report::Provenance;
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -60,6 +61,9 @@ fn to_json(line: &Line) -> Value {
     })
 }
 
+/// Scales of a run, as its file names them.
+const SCALES: [&str; 4] = ["whole", "quick", "verify", "short"];
+
 /// What a former run said of each claim.
 #[derive(Debug)]
 pub struct Former {
@@ -97,10 +101,17 @@ impl Former {
     /// Reads what [`written`] gives. An error says what is wrong with the text.
     pub fn read(text: &str) -> Result<Former, String> {
         let file: File = serde_json::from_str(text).map_err(|e| e.to_string())?;
+        if !SCALES.contains(&file.scale.as_str()) {
+            return Err(nearest::unknown("scale", &file.scale, SCALES));
+        }
         let mut said = BTreeMap::new();
         for claim in &file.claims {
             let one = Said::deserialize(claim).map_err(|e| format!("a claim: {e}"))?;
-            said.insert(key(claim), one.cell());
+            let key = key(claim);
+            one.check().map_err(|error| format!("{error}: {key}"))?;
+            if said.insert(key.clone(), one.cell()).is_some() {
+                return Err(format!("it has a claim twice: {key}"));
+            }
         }
         match said.is_empty() {
             true => Err("it has no claims".into()),
@@ -151,11 +162,27 @@ pub(super) fn source_of(version: &str, commit: Option<&str>, date: &str) -> Stri
 
 /// What distinguishes a claim from others. Scales that sweep different values have different claims.
 fn key(claim: &Value) -> String {
-    let parts = ["paper", "place", "what", "claim", "scenario", "at"];
+    let parts = [
+        "paper", "place", "what", "claim", "printed", "scenario", "at",
+    ];
     json!(parts.map(|part| &claim[part])).to_string()
 }
 
 impl Said {
+    /// Whether it is what a run can have said.
+    fn check(&self) -> Result<(), String> {
+        let verdict = self.verdict.split(": ").next().unwrap_or_default();
+        if verdict != "shown" && !Verdict::ALL.iter().any(|one| one.to_string() == verdict) {
+            return Err(format!("{verdict:?} is no verdict"));
+        }
+        let ours = self.ours.unwrap_or(1.0);
+        let (low, high) = (self.low.unwrap_or(ours), self.high.unwrap_or(ours));
+        match low <= ours && ours <= high {
+            true => Ok(()),
+            false => Err(format!("{ours} is not from {low} to {high}")),
+        }
+    }
+
     fn side(&self) -> Option<&str> {
         let computed = || side(&self.verdict, self.claim?, self.printed?, self.ours?);
         self.side.as_deref().or_else(computed)
@@ -223,6 +250,30 @@ mod tests {
             former.of(&lines[3]),
             Some("0.5000, one run (differs): smaller")
         );
+    }
+
+    #[test]
+    fn what_no_run_can_have_said_is_refused() {
+        let json = written(&lines(), "whole", &Provenance::default(), &Seconds::new());
+        let changes: [fn(&mut Value); 5] = [
+            |json| json["scale"] = "a|b".into(),
+            |json| json["claims"][0]["verdict"] = "maybe".into(),
+            |json| json["claims"][0]["ours"] = (-3.0).into(),
+            |json| json["claims"][0]["low"] = 1e9.into(),
+            |json| json["claims"][1] = json["claims"][0].clone(),
+        ];
+        for (number, change) in changes.into_iter().enumerate() {
+            let mut changed = json.clone();
+            change(&mut changed);
+            assert!(
+                Former::read(&changed.to_string()).is_err(),
+                "change {number}"
+            );
+        }
+        let mut other = json;
+        other["claims"][0]["printed"] = 99.into();
+        let former = Former::read(&other.to_string()).expect("of another printed number");
+        assert_eq!(former.of(&lines()[0]), None);
     }
 
     #[test]
