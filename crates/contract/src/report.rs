@@ -167,7 +167,7 @@ pub struct MemberStatus {
     pub full: bool,
     /// Those that count against it, and since the start those of the last check and the lost ones.
     pub read_errors: u32,
-    /// Of these, reads and scrubs in this run of what nothing recovers. They never fail it.
+    /// Of these, errors in this run where nothing is known to recover what is there. They never fail it.
     pub lost_errors: u32,
     /// What its spindle was at since the start; [`Spent::until`] adds what lasts.
     pub spent: Spent,

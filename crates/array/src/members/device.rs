@@ -97,7 +97,7 @@ pub(crate) struct Device {
     pub(crate) spent: Spent,
     /// Media errors that the last check met.
     pub(crate) check_errors: u32,
-    /// Reads and scrubs of what nothing can recover that have erred in this run. They never fail it.
+    /// Errors in this run where nothing is known to recover what is there. They never fail it.
     pub(crate) lost_errors: u32,
     /// When it last completed anything.
     pub(crate) progress: Nanos,

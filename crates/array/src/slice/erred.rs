@@ -1,45 +1,57 @@
-//! Media errors that a slice has met and not counted yet. A read and a scrub count theirs at the end: only
-//! then is it known whether something recovers what could not be read.
+//! Media errors that a slice has met and not counted yet. It counts them at its end: only then is it known
+//! whether something recovers what could not be read.
 
-use crate::layout::CellSet;
-use crate::units::Member;
+use crate::units::{Member, Row};
 use alloc::vec::Vec;
 
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Erred {
-    /// Where, and whose medium it was.
-    list: Vec<(u8, Member)>,
-    /// Of a scrub: cells of which a block was found that nothing recovers, and those of which one was found
-    /// that something does.
-    lost: CellSet,
-    recoverable: CellSet,
+    list: Vec<Error>,
+}
+
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Error {
+    /// Where: a row of a new shape is made of several, and their cells are numbered alike.
+    row: Row,
+    cell: u8,
+    /// Whose medium it was.
+    member: Member,
+    /// Whether the rest of the row was seen to recover a block of the cell; none if no block was looked at.
+    recovered: Option<bool>,
 }
 
 impl Erred {
     pub(super) fn clear(&mut self) {
         self.list.clear();
-        (self.lost, self.recoverable) = (CellSet::EMPTY, CellSet::EMPTY);
     }
 
-    pub(super) fn add(&mut self, cell: u8, member: Member) {
-        self.list.push((cell, member));
+    pub(super) fn is_empty(&self) -> bool {
+        self.list.is_empty()
     }
 
-    /// A scrub knows this much of a block of a cell that cannot be read.
-    pub(super) fn judge(&mut self, cell: u8, recoverable: bool) {
-        let known = match recoverable {
-            true => &mut self.recoverable,
-            false => &mut self.lost,
-        };
-        *known = known.with(cell);
+    pub(super) fn add(&mut self, row: Row, cell: u8, member: Member) {
+        self.list.push(Error {
+            row,
+            cell,
+            member,
+            recovered: None,
+        });
     }
 
-    /// All errors, and whether they are of cells of which nothing was found but what is lost.
-    pub(super) fn take(&mut self) -> impl Iterator<Item = (Member, bool)> + use<> {
-        let taken = core::mem::take(self);
-        let lost = taken.lost.minus(taken.recoverable);
-        let errors = taken.list.into_iter();
-        errors.map(move |(cell, member)| (member, lost.contains(cell)))
+    /// The slice knows this much of a block of a cell that cannot be read.
+    pub(super) fn judge(&mut self, row: Row, cell: u8, recoverable: bool) {
+        let here = |error: &&mut Error| (error.row, error.cell) == (row, cell);
+        for error in self.list.iter_mut().filter(here) {
+            error.recovered = Some(recoverable || error.recovered == Some(true));
+        }
+    }
+
+    /// All errors, and whether nothing recovers what is there. `complete`: the slice has been through all its
+    /// bands, so that what it has not judged could be read after all. Otherwise that is not known to be
+    /// recovered, either.
+    pub(super) fn take(&mut self, complete: bool) -> impl Iterator<Item = (Member, bool)> + use<> {
+        let errors = core::mem::take(&mut self.list).into_iter();
+        errors.map(move |error| (error.member, !error.recovered.unwrap_or(complete)))
     }
 }
 
@@ -47,18 +59,30 @@ impl Erred {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_cell_is_lost_if_all_that_is_known_of_it_is() {
+    fn lost(complete: bool) -> Vec<bool> {
         let mut erred = Erred::default();
         for cell in 0..4 {
-            erred.add(cell, Member(cell.into()));
+            erred.add(Row(7), cell, Member(cell.into()));
         }
-        erred.judge(1, false);
-        erred.judge(2, true);
-        erred.judge(3, false);
-        erred.judge(3, true);
-        let lost: Vec<bool> = erred.take().map(|(_, lost)| lost).collect();
-        assert_eq!(lost, [false, true, false, false]);
-        assert_eq!(erred, Erred::default());
+        erred.judge(Row(7), 1, false);
+        erred.judge(Row(7), 2, true);
+        erred.judge(Row(7), 3, false);
+        erred.judge(Row(7), 3, true);
+        erred.judge(Row(7), 3, false);
+        // The same cell of another row.
+        erred.judge(Row(8), 1, true);
+        let lost = erred.take(complete).map(|(_, lost)| lost).collect();
+        assert!(erred.is_empty());
+        lost
+    }
+
+    #[test]
+    fn a_cell_is_lost_if_all_that_is_known_of_it_is() {
+        assert_eq!(lost(true), [false, true, false, false]);
+    }
+
+    #[test]
+    fn what_was_not_looked_at_again_is_not_known_to_be_recovered() {
+        assert_eq!(lost(false), [true, true, false, false]);
     }
 }

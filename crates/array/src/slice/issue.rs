@@ -462,28 +462,73 @@ impl Rows {
         }
     }
 
-    /// The medium of a member erred. A read counts that only when it has got all that it wants, and a scrub
-    /// when it knows whether the rest of the row recovers it: what nothing recovers is met again by each.
+    /// The medium of a member erred. A slice counts that at its end, when it knows whether the rest of the
+    /// row recovers what is there: what nothing recovers is met again by each. A read of first copies alone
+    /// does not ask the others, and counts at once.
     pub(super) fn medium_failed(&mut self, id: u32, cell: u8, member: Member) {
         let slice = &mut self.slices[id];
-        match slice.kind {
-            Kind::Read(..) if slice.copies != Copies::First => slice.erred.add(cell, member),
-            Kind::Scrub(_) => slice.erred.add(cell, member),
-            _ => self.read_failed(member, IoError::Media),
+        let at_once = match slice.kind {
+            Kind::Read(..) => slice.copies == Copies::First,
+            Kind::Write(_)
+            | Kind::Fill(_)
+            | Kind::Move
+            | Kind::Reshape(_)
+            | Kind::Resync { .. }
+            | Kind::Scrub(_)
+            | Kind::Replay(_) => false,
+        };
+        match at_once {
+            true => self.read_failed(member, IoError::Media),
+            false => slice.erred.add(slice.map.row, cell, member),
+        }
+    }
+
+    /// Which cells that cannot be read in this band the others recover. Only what the slice has read of those
+    /// counts: a replay reads little but what its record changed. To be called before the slice turns from
+    /// the band or the row.
+    pub(super) fn judge_errors(&mut self, id: u32) {
+        let slice = &self.slices[id];
+        if slice.erred.is_empty() || slice.bad.is_empty() {
+            return;
+        }
+        let (map, kind, bad) = (slice.map, slice.kind, slice.bad);
+        let held = slice.have.minus(bad).minus(slice.zeroed);
+        // The members of a row in the journal are not those that serve it.
+        let held = match kind {
+            Kind::Reshape(_) => held,
+            _ => held.intersection(self.live_cells(&map)),
+        };
+        let agrees = matches!(kind, Kind::Reshape(Aim::Settle) | Kind::Replay(_));
+        let trusted = agrees || !self.layout.parity() || self.in_sync(map.row);
+        for cell in bad.iter() {
+            let sources = match (trusted, map.parity_at(cell)) {
+                (true, _) => held,
+                // Parity that nothing vouches for is made anew, and recovers nothing.
+                (false, Some(_)) => held.intersection(map.data_set()),
+                (false, None) => CellSet::EMPTY,
+            };
+            let recoverable = map.recover(cell, sources).is_some();
+            self.slices[id].erred.judge(map.row, cell, recoverable);
         }
     }
 
     /// A slice is at its end: its errors count against their members, but for those at what is lost. Such
-    /// errors never fail a member, for what else that has may be on no other.
-    pub(super) fn count_errors(&mut self, id: u32) {
+    /// errors never fail a member, for what else that has may be on no other. `complete`: it has been through
+    /// all its bands.
+    pub(super) fn count_errors(&mut self, id: u32, complete: bool) {
         let slice = &mut self.slices[id];
-        let check = slice.kind == Kind::Scrub(ScrubMode::Check);
-        let read_in_vain = slice.error.is_some();
-        for (member, lost) in slice.erred.take() {
-            if lost || read_in_vain {
+        let kind = slice.kind;
+        let failed = slice.error.is_some();
+        for (member, lost) in slice.erred.take(complete) {
+            let lost = match kind {
+                Kind::Read(..) => failed,
+                Kind::Reshape(_) => lost || failed,
+                _ => lost,
+            };
+            if lost {
                 let errors = &mut self.devices[member.0 as usize].lost_errors;
                 *errors = errors.saturating_add(1);
-            } else if check {
+            } else if kind == Kind::Scrub(ScrubMode::Check) {
                 self.check_failed(member);
             } else {
                 self.read_failed(member, IoError::Media);

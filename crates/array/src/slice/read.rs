@@ -31,12 +31,14 @@ pub(crate) fn start(rows: &mut Rows, part: ReadPart, skip: u32, erred: Option<Me
     if let Some(member) = erred {
         let map = rows.slices[id].map;
         let reads = |slot| rows.homes(slot, place.row).reader() == Some(member);
-        if let Some(cell) = map.cells().iter().position(|cell| reads(cell.slot)) {
+        let cell = map.cells().iter().position(|cell| reads(cell.slot));
+        if let Some(cell) = cell {
             let slice = &mut rows.slices[id];
             slice.bad = slice.bad.with(cell as u8);
             slice.unconfirmed = true;
         }
-        rows.medium_failed(id, place.data, member);
+        // If another member is read there now, it was a cell of what was asked for.
+        rows.medium_failed(id, cell.map_or(place.data, |cell| cell as u8), member);
     }
     count_fetched(rows, id, part.lba);
     true

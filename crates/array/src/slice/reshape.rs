@@ -126,6 +126,7 @@ fn turn_to_source(rows: &mut Rows, id: u32, row: Row) {
     if rows.slices[id].made.source == Some(row) {
         return;
     }
+    rows.judge_errors(id);
     let map = rows.layout.former_row(row);
     let slice = &mut rows.slices[id];
     slice.made.source = Some(row);
@@ -196,6 +197,7 @@ fn take_piece(rows: &mut Rows, id: u32, piece: &Piece) {
 
 /// All data are known: they are cells of the new row from here on.
 fn combine(rows: &mut Rows, id: u32) {
+    rows.judge_errors(id);
     let map = rows.below.layout.new_row(rows.slices[id].row);
     let slice = &mut rows.slices[id];
     slice.map = map;

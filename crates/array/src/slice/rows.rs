@@ -135,6 +135,7 @@ impl Rows {
 
     /// The band is done: the next one, or the end.
     pub(crate) fn band_done(&mut self, id: u32) {
+        self.judge_errors(id);
         self.drop_buffers(id);
         let slice = &mut self.slices[id];
         let next = slice.band + slice.band_sectors;
@@ -143,7 +144,7 @@ impl Rows {
             self.slices.set_phase(id, Phase::Preparing);
             self.slices.requeue(id);
         } else {
-            self.finish_slice(id);
+            self.close_slice(id, true);
         }
     }
 
@@ -167,6 +168,7 @@ impl Rows {
 
     /// Starts the band again, as high as it is.
     pub(crate) fn begin_band_again(&mut self, id: u32) {
+        self.judge_errors(id);
         self.drop_buffers(id);
         let slice = &mut self.slices[id];
         slice.begin_band(slice.band);
@@ -174,8 +176,14 @@ impl Rows {
         self.slices.requeue(id);
     }
 
-    /// The slice has done its work. The dispatcher reports that after the step.
+    /// The slice ends where it is, whatever is left of its bands.
     pub(crate) fn finish_slice(&mut self, id: u32) {
+        self.judge_errors(id);
+        self.close_slice(id, false);
+    }
+
+    /// The slice has done its work, all of it or not. The dispatcher reports that after the step.
+    fn close_slice(&mut self, id: u32, complete: bool) {
         self.drop_buffers(id);
         self.slices.set_phase(id, Phase::Finished);
         let slice = &mut self.slices[id];
@@ -192,7 +200,7 @@ impl Rows {
             self.note_row_written(row);
         }
         self.cache_repair_ends(id);
-        self.count_errors(id);
+        self.count_errors(id, complete);
     }
 
     /// The buffer of a cell, taken if it has none yet.

@@ -51,7 +51,6 @@ fn begin(rows: &mut Rows, id: u32, mode: ScrubMode) {
 fn all_read(rows: &mut Rows, id: u32, mode: ScrubMode) {
     let map = rows.slices[id].map;
     if rows.live_cells(&map) != map.all() {
-        judge_bad(rows, id, &map);
         rows.slices[id].scrubbed = Scrubbed::Passed;
         return rows.band_done(id);
     }
@@ -75,22 +74,12 @@ fn unreadable(rows: &mut Rows, id: u32, map: &RowMap, mode: ScrubMode) {
     if rows.narrow(id) {
         return;
     }
-    judge_bad(rows, id, map);
     let (bad, have) = (rows.slices[id].bad, rows.slices[id].have);
     if mode.writes() && bad.iter().all(|cell| map.recover(cell, have).is_some()) {
         rows.recover_cells(id, bad);
     } else {
         found_bad(rows, id, Cure::Left);
         rows.band_done(id);
-    }
-}
-
-/// Which cells of the band that cannot be read the others could recover.
-fn judge_bad(rows: &mut Rows, id: u32, map: &RowMap) {
-    let have = rows.live_cells(map).intersection(rows.slices[id].have);
-    let slice = &mut rows.slices[id];
-    for cell in slice.bad.iter() {
-        slice.erred.judge(cell, map.recover(cell, have).is_some());
     }
 }
 

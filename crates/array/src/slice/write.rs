@@ -371,6 +371,7 @@ fn pass_done(rows: &mut Rows, id: u32, kind: BandKind) {
     if slice.todo.is_empty() || slice.discard().is_some() {
         return rows.band_done(id);
     }
+    rows.judge_errors(id);
     rows.drop_buffers(id);
     let slice = &mut rows.slices[id];
     // What could not be read may have been written since; what was not will say so again.

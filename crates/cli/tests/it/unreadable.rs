@@ -11,16 +11,20 @@ use std::collections::BTreeSet;
 const BLOCK: usize = 4096;
 const BLOCK_SECTORS: u64 = 8;
 const MEMBER_BYTES: usize = 16 << 20;
-/// Rows of which each member has a block, and their blocks of data: two of each.
-const ROWS: u64 = 40;
-const BLOCKS: u64 = 2 * ROWS;
-/// More than a member may have errors.
+/// Rows of which each member has a block.
+const ROWS: u64 = 90;
+/// Errors that a member may have, where the rest of the row recovers what is there.
+const LIMIT: u64 = 20;
+/// More than that.
 const MANY: u64 = 30;
 
-/// A RAID-5 that is served: three members, and a further device.
+/// An array that is served, with blocks of data in each row, and a further device behind its members.
 struct Array {
     place: Place,
+    data: u64,
     members: Vec<Volatile>,
+    /// The member that has a block, and where.
+    homes: Vec<(usize, usize)>,
     daemon: Daemon,
 }
 
@@ -31,18 +35,28 @@ fn block(number: u64) -> Vec<u8> {
 }
 
 impl Array {
+    /// A RAID-5 of three members.
     fn written(name: &str) -> Array {
+        Array::of(name, "raid5", 3, 2)
+    }
+
+    fn of(name: &str, level: &str, width: usize, data: u64) -> Array {
         let place = Place::new(&format!("unreadable-{name}"));
         let listen =
             |member: usize| Volatile::listen(&place.path(&format!("m{member}.sock")), MEMBER_BYTES);
-        let members: Vec<Volatile> = (0..4).map(listen).collect();
-        let names: Vec<&str> = members[..3].iter().map(|one| one.uri.as_str()).collect();
-        let words = ["create", "tank", "--level", "raid5", "--chunk", "4K"];
+        let members: Vec<Volatile> = (0..=width).map(listen).collect();
+        let names: Vec<&str> = members[..width]
+            .iter()
+            .map(|one| one.uri.as_str())
+            .collect();
+        let words = ["create", "tank", "--level", level, "--chunk", "4K"];
         good(place.run(&[&words[..], &names].concat()));
         let daemon = place.serve(&names);
-        let array = Array {
+        let mut array = Array {
             place,
+            data,
             members,
+            homes: Vec::new(),
             daemon,
         };
         let client = array.client();
@@ -50,6 +64,7 @@ impl Array {
             array.write_row(&client, row);
         }
         client.flush().expect("it flushes");
+        array.homes = array.blocks().map(|number| array.find(number)).collect();
         array
     }
 
@@ -60,16 +75,39 @@ impl Array {
 
     /// All of a row at once: no part of it is in a log.
     fn write_row(&self, client: &Plain, row: u64) {
-        let both = [block(2 * row), block(2 * row + 1)].concat();
-        let written = client.write(2 * row * BLOCK_SECTORS, &both);
+        let first = row * self.data;
+        let blocks: Vec<Vec<u8>> = (first..first + self.data).map(block).collect();
+        let written = client.write(first * BLOCK_SECTORS, &blocks.concat());
         written.expect("it is acknowledged");
     }
 
-    /// The member that has a block, and where.
     fn home(&self, number: u64) -> (usize, usize) {
+        self.homes[number as usize]
+    }
+
+    fn find(&self, number: u64) -> (usize, usize) {
         let wanted = block(number);
         let on = |member: usize| Some((member, self.members[member].find(&wanted)?));
-        (0..3).find_map(on).expect("some member has it")
+        let width = self.members.len() - 1;
+        (0..width).find_map(on).expect("some member has it")
+    }
+
+    fn blocks(&self) -> std::ops::Range<u64> {
+        0..ROWS * self.data
+    }
+
+    /// Where the members have this row.
+    fn place_of(&self, row: u64) -> usize {
+        self.home(row * self.data).1
+    }
+
+    /// The blocks of data that these members have at a place.
+    fn blocks_on(&self, members: &[usize], at: usize) -> Vec<u64> {
+        let there = |number: &u64| {
+            let (member, place) = self.home(*number);
+            place == at && members.contains(&member)
+        };
+        self.blocks().filter(there).collect()
     }
 
     /// Makes a place unreadable on these members; the blocks of data that they have there.
@@ -77,26 +115,19 @@ impl Array {
         for &member in members {
             self.members[member].spoil(at, BLOCK);
         }
-        let there = |number: &u64| {
-            let (member, place) = self.home(*number);
-            place == at && members.contains(&member)
-        };
-        (0..BLOCKS).filter(there).collect()
+        self.blocks_on(members, at)
     }
 
     /// Makes the places of so many rows unreadable on two members each; the blocks that are lost with that.
     fn lose_rows(&self, rows: u64) -> BTreeSet<u64> {
-        let lost = (0..rows).flat_map(|row| {
-            let (_, at) = self.home(2 * row);
-            self.spoil(&[0, 1], at)
-        });
+        let lost = (0..rows).flat_map(|row| self.spoil(&[0, 1], self.place_of(row)));
         lost.collect()
     }
 
     /// Each block reads as it was written, or as an error if it is lost.
     fn check(&self, lost: &BTreeSet<u64>) {
         let client = self.client();
-        for number in 0..BLOCKS {
+        for number in self.blocks() {
             let mut found = vec![0; BLOCK];
             match client.read(number * BLOCK_SECTORS, &mut found) {
                 Ok(()) => {
@@ -158,7 +189,7 @@ fn reads_recover_what_can_be_had_and_fail_for_exactly_what_is_lost() {
 fn scrubs_tell_what_is_lost_and_fail_no_member_for_it() {
     let array = Array::written("scrubs");
     let lost = array.lose_rows(MANY);
-    let (member, at) = array.home(BLOCKS - 1);
+    let (member, at) = array.home(array.blocks().end - 1);
     array.spoil(&[member], at);
     for repair in [false, true] {
         let words: &[&str] = match repair {
@@ -177,29 +208,82 @@ fn scrubs_tell_what_is_lost_and_fail_no_member_for_it() {
     stop(&array.place, &array.daemon);
 }
 
+impl Array {
+    /// Another device takes the place of the third member, and is filled.
+    fn rebuild(&self) -> Value {
+        let (gone, new) = (&self.members[2].uri, self.members.last().expect("one more"));
+        good(self.place.run(&["fail", "tank", gone, "--yes"]));
+        good(self.place.run(&["remove", "tank", gone]));
+        good(self.place.run(&["add", "tank", &new.uri]));
+        let healthy = |status: &Value| {
+            status["state"] == "healthy" && status["tasks"].as_array().is_some_and(Vec::is_empty)
+        };
+        wait_until(&self.place, healthy)
+    }
+}
+
 #[test]
 fn a_rebuild_declares_lost_what_its_sources_cannot_tell() {
     let array = Array::written("rebuild");
-    let (gone, new) = (array.members[2].uri.clone(), array.members[3].uri.clone());
     let mut lost = BTreeSet::new();
     for row in [3, 7, 8] {
-        let (_, at) = array.home(2 * row);
-        lost.extend(array.spoil(&[0], at));
-        let on_gone = |one: &u64| array.home(*one) == (2, at);
-        lost.extend((0..BLOCKS).filter(on_gone));
+        let at = array.place_of(row);
+        array.spoil(&[0], at);
+        lost.extend(array.blocks_on(&[0, 2], at));
     }
-    good(array.place.run(&["fail", "tank", &gone, "--yes"]));
-    good(array.place.run(&["remove", "tank", &gone]));
-    good(array.place.run(&["add", "tank", &new]));
-    let healthy = |status: &Value| {
-        status["state"] == "healthy" && status["tasks"].as_array().is_some_and(Vec::is_empty)
-    };
-    let found = wait_until(&array.place, healthy);
-    assert_eq!(
-        number(&found["lost_bytes"]),
-        (lost.len() * BLOCK) as u64,
-        "{found}"
-    );
+    let found = array.rebuild();
+    let lost_bytes = (lost.len() * BLOCK) as u64;
+    assert_eq!(number(&found["lost_bytes"]), lost_bytes, "{found}");
     array.check(&lost);
+    stop(&array.place, &array.daemon);
+}
+
+/// Rows that nothing recovers are many. In others one source errs: there the first member has what is needed.
+#[test]
+fn a_rebuild_fails_no_source_for_what_is_lost_and_loses_nothing_else() {
+    let array = Array::of("sources", "raid6", 5, 3);
+    let mut lost = BTreeSet::new();
+    for row in 0..MANY {
+        let at = array.place_of(row);
+        array.spoil(&[0, 1], at);
+        lost.extend(array.blocks_on(&[0, 1, 2], at));
+    }
+    for row in MANY..MANY + 10 {
+        array.spoil(&[1], array.place_of(row));
+    }
+    let found = array.rebuild();
+    let lost_bytes = (lost.len() * BLOCK) as u64;
+    assert_eq!(number(&found["lost_bytes"]), lost_bytes, "{found}");
+    array.serves(0, MANY);
+    array.serves(1, MANY);
+    array.check(&lost);
+    stop(&array.place, &array.daemon);
+}
+
+/// What is written of a lost block is there from then on, and the rest of it stays lost.
+#[test]
+fn writes_into_lost_blocks_fail_no_member() {
+    let array = Array::written("writes");
+    // A write reads each of the two in one row of three.
+    let lost = array.lose_rows(3 * MANY - 5);
+    let client = array.client();
+    for number in &lost {
+        let part = client.write(number * BLOCK_SECTORS + 1, &[7; 512]);
+        part.expect("it is acknowledged");
+    }
+    for number in &lost {
+        let mut part = [0; 512];
+        let read = client.read(number * BLOCK_SECTORS + 1, &mut part);
+        assert!(read.is_ok() && part == [7; 512], "block {number}");
+    }
+    array.serves(0, LIMIT + 1);
+    array.serves(1, LIMIT + 1);
+    array.check(&lost);
+    for number in &lost {
+        let whole = client.write(number * BLOCK_SECTORS, &block(*number));
+        whole.expect("it is acknowledged");
+    }
+    array.serves(0, LIMIT + 1);
+    array.check(&BTreeSet::new());
     stop(&array.place, &array.daemon);
 }

@@ -6,6 +6,7 @@
 mod cached;
 mod commands;
 mod degraded;
+mod errors;
 mod flushes;
 mod full_pairs;
 mod grown;
