@@ -3,6 +3,7 @@
 
 use crate::harness::steps::{good, has, status, stop, wait_until};
 use crate::harness::{Daemon, Place, THREE, line_of, raid5};
+use restripe_io::plain::Plain;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::process::Command;
@@ -177,6 +178,35 @@ fn a_member_that_was_cut_off_is_named() {
         "{}",
         refused.stderr
     );
+}
+
+/// A write beyond the new end made the file longer again, and what was cut off read as zeros.
+#[test]
+fn a_member_that_is_cut_off_while_it_serves_makes_nothing_up() {
+    let place = raid5("cut-serving");
+    let daemon = place.serve(&THREE);
+    let uri = format!("nbd+unix:///?socket={}", place.path("nbd.sock"));
+    let client = Plain::open(&uri, false).expect("it serves");
+    const ROW: u64 = 128 * 1024;
+    let size = status(&place)["size_bytes"].as_u64().expect("a number");
+    let last = size / ROW - 1;
+    let row = |number: u64| vec![number as u8 + 1; ROW as usize];
+    let write = |number: u64| {
+        let written = client.write(number * ROW / 512, &row(number));
+        written.expect("it is acknowledged");
+    };
+    let written: Vec<u64> = (last - 40..last).collect();
+    written.iter().copied().for_each(write);
+    client.flush().expect("it flushes");
+    good(place.shell("truncate -s 8M b.img"));
+    write(last);
+    for number in written.into_iter().chain([last]) {
+        let mut found = vec![0; ROW as usize];
+        let read = client.read(number * ROW / 512, &mut found);
+        assert!(read.is_ok() && found == row(number), "row {number}");
+    }
+    wait_until(&place, |found| found["state"] == "degraded");
+    stop(&place, &daemon);
 }
 
 /// Somebody's backup was taken for a member that comes home, and overwritten unasked.

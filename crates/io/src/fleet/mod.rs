@@ -171,6 +171,10 @@ impl Fleet {
                 let result = ram.perform(&mut io, handles);
                 self.landed.push((io, result));
             }
+            Some(Device::File(device)) if changes(io.op) && device.was_cut() => {
+                self.part_with(io.member);
+                self.landed.push((io, Err(IoError::Gone)));
+            }
             Some(Device::File(_)) => match self.waits_for_spindle(&io) {
                 true => self.places[usize::from(io.member.0)].held.push(io),
                 false => self.take_off(io, handles, backend),
@@ -480,6 +484,10 @@ impl Place {
     }
 }
 
+fn changes(op: IoOp) -> bool {
+    matches!(op, IoOp::Write | IoOp::Zero | IoOp::Trim)
+}
+
 /// The handles that an operation names, each once.
 fn bufs_of(io: &DeviceIo) -> Vec<Buf> {
     let parts = io.segments.iter().filter_map(|segment| match segment {
@@ -622,6 +630,30 @@ mod tests {
         assert_eq!(fleet.departed, [Member(0)]);
         assert!(fleet.names().all(|(_, open)| !open));
         let _ = std::fs::remove_file(&path);
+    }
+
+    #[test]
+    fn local_member_that_was_cut_short_is_given_up_before_a_write_makes_it_longer() {
+        for op in [IoOp::Write, IoOp::Zero, IoOp::Trim] {
+            let path = std::env::temp_dir().join(format!("restripe-cut-{}", std::process::id()));
+            std::fs::write(&path, [7; 1 << 20]).expect("a file");
+            let options = crate::member::OpenOptions::default();
+            let member = crate::member::open(path.to_str().expect("text"), options);
+            let mut fleet = watching(member.expect("it opens"));
+            let (mut pool, mut users) = memory();
+            let handles = Handles::new(&mut pool, &mut users);
+            let mut backend = Counting { sends: 0 };
+            let file = std::fs::File::options().write(true).open(&path);
+            file.expect("ours").set_len(4096).expect("cut short");
+            fleet.start(Box::new(bare_io(op, 1024, 8)), &handles, &mut backend);
+            let (_, result) = fleet.landed.pop().expect("it is answered");
+            assert_eq!(
+                (result, &fleet.departed[..]),
+                (Err(IoError::Gone), &[Member(0)][..])
+            );
+            assert_eq!(std::fs::metadata(&path).expect("ours").len(), 4096);
+            let _ = std::fs::remove_file(&path);
+        }
     }
 
     #[test]

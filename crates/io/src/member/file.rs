@@ -104,6 +104,12 @@ impl FileDevice {
             .is_ok_and(|bytes| bytes / SECTOR_BYTES >= self.sectors)
     }
 
+    /// Whether it is a file that was cut short. A write beyond its new end would make it longer again, and
+    /// what was cut off would read as zeros: so this is asked before each.
+    pub(crate) fn was_cut(&self) -> bool {
+        !self.block_device && !self.is_whole()
+    }
+
     pub fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
