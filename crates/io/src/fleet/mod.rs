@@ -610,20 +610,29 @@ mod tests {
         (backend.sends, !fleet.names().all(|(_, open)| open))
     }
 
-    #[test]
-    fn local_member_that_was_cut_short_is_given_up_without_being_read() {
-        let path = std::env::temp_dir().join(format!("restripe-short-{}", std::process::id()));
-        std::fs::write(&path, [0; 1 << 20]).expect("a file");
+    /// A fleet of one file of 1 MiB, and its path.
+    fn of_file(name: &str) -> (Fleet, std::path::PathBuf) {
+        let path = std::env::temp_dir().join(format!("restripe-{name}-{}", std::process::id()));
+        std::fs::write(&path, [7; 1 << 20]).expect("a file");
         let options = crate::member::OpenOptions::default();
         let member = crate::member::open(path.to_str().expect("text"), options);
-        let mut fleet = watching(member.expect("it opens"));
+        (watching(member.expect("it opens")), path)
+    }
+
+    fn cut_short(path: &std::path::Path) {
+        let file = std::fs::File::options().write(true).open(path);
+        file.expect("ours").set_len(4096).expect("cut short");
+    }
+
+    #[test]
+    fn local_member_that_was_cut_short_is_given_up_without_being_read() {
+        let (mut fleet, path) = of_file("short");
         let (mut pool, mut users) = memory();
         let handles = Handles::new(&mut pool, &mut users);
         let mut backend = Counting { sends: 0 };
         fleet.look(Nanos::from_secs(10), &handles, &mut backend);
         assert!(fleet.departed.is_empty());
-        let file = std::fs::File::options().write(true).open(&path);
-        file.expect("ours").set_len(4096).expect("cut short");
+        cut_short(&path);
         fleet.look(Nanos::from_secs(19), &handles, &mut backend);
         assert!(fleet.departed.is_empty(), "it is not time yet");
         fleet.look(Nanos::from_secs(20), &handles, &mut backend);
@@ -635,16 +644,11 @@ mod tests {
     #[test]
     fn local_member_that_was_cut_short_is_given_up_before_a_write_makes_it_longer() {
         for op in [IoOp::Write, IoOp::Zero, IoOp::Trim] {
-            let path = std::env::temp_dir().join(format!("restripe-cut-{}", std::process::id()));
-            std::fs::write(&path, [7; 1 << 20]).expect("a file");
-            let options = crate::member::OpenOptions::default();
-            let member = crate::member::open(path.to_str().expect("text"), options);
-            let mut fleet = watching(member.expect("it opens"));
+            let (mut fleet, path) = of_file("cut");
             let (mut pool, mut users) = memory();
             let handles = Handles::new(&mut pool, &mut users);
             let mut backend = Counting { sends: 0 };
-            let file = std::fs::File::options().write(true).open(&path);
-            file.expect("ours").set_len(4096).expect("cut short");
+            cut_short(&path);
             fleet.start(Box::new(bare_io(op, 1024, 8)), &handles, &mut backend);
             let (_, result) = fleet.landed.pop().expect("it is answered");
             assert_eq!(
