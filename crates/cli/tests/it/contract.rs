@@ -701,7 +701,7 @@ fn the_session_in_the_readme_works_as_pasted() {
     ] {
         assert!(run.stdout.contains(line), "{line} in\n{}", run.stdout);
     }
-    // The session writes before it scrubs: an array that nobody wrote to has no row to compare.
+    // A scrub compares written rows only, so the session writes some first.
     let compared = run
         .stdout
         .lines()

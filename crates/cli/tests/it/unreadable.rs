@@ -118,7 +118,7 @@ impl Array {
         self.blocks_on(members, at)
     }
 
-    /// Makes the places of so many rows unreadable on two members each; the blocks that are lost with that.
+    /// Makes the first `rows` rows unreadable on two members. Returns the blocks that are lost by it.
     fn lose_rows(&self, rows: u64) -> BTreeSet<u64> {
         let lost = (0..rows).flat_map(|row| self.spoil(&[0, 1], self.place_of(row)));
         lost.collect()
@@ -139,7 +139,7 @@ impl Array {
         }
     }
 
-    /// All members serve, and this one has had so many errors at what is lost.
+    /// Asserts that all members serve, and that this one has `lost_errors` errors at lost sectors or more.
     fn serves(&self, member: usize, lost_errors: u64) {
         let found = status(&self.place);
         let members = found["members"].as_array().expect("a list");

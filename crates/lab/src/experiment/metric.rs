@@ -218,7 +218,7 @@ pub fn is_cut(log: &Log) -> bool {
     log.is_cut(DURING) || (rebuilt && log.common_ns > 0 && !ends_in_common(log))
 }
 
-/// Whether a run ended after the time that the runs of an experiment have in common, to the nanosecond.
+/// Whether a run ended exactly `common_ns` after its rebuild began, as all runs of its experiment are to.
 fn ends_in_common(log: &Log) -> bool {
     let ended = log.phase(DURING).zip(log.phase(AFTER));
     let took = ended.map(|(during, after)| after.to_ns.saturating_sub(during.from_ns));

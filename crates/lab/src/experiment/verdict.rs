@@ -34,9 +34,6 @@ pub(crate) enum Verdict {
 impl Verdict {
     /// Those that say that ours is another than the claim has it.
     pub(crate) const DIFFERING: [Verdict; 2] = [Verdict::Fails, Verdict::OneRun { agrees: false }];
-}
-
-impl Verdict {
     pub(crate) const ALL: [Verdict; 7] = [
         Verdict::Holds,
         Verdict::Fails,

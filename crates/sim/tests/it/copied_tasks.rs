@@ -85,7 +85,7 @@ fn begun(case: &Case, pair: &Pair) -> Start {
     write(&mut start, 0..chunks);
     settle(&mut start);
     flush(&mut start);
-    // What users wrote is owed nobody by then.
+    // After this time no member lacks anything that users wrote.
     pass(&mut start, Nanos::from_secs(20));
     (case.begin)(&mut start);
     start
@@ -103,7 +103,8 @@ fn steps(case: &Case, pair: &Pair) -> u64 {
     steps
 }
 
-/// What remains if the member fails after so many steps, and copies of it from before. None: it may not.
+/// The array after the member has failed at step `steps`, and copies of the member from before. `None` if the
+/// array refuses the failure.
 fn left(case: &Case, pair: &Pair, member: u16, steps: u64) -> Option<(Start, Vec<Image>)> {
     let mut start = begun(case, pair);
     let mut copies: Vec<Image> = Vec::new();

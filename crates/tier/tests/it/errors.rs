@@ -67,7 +67,7 @@ fn works() -> Vec<Work> {
     vec![
         plain("merge", |array| {
             for lba in blocks(array) {
-                // A part of a block: if the rest of it is lost, the client is told so.
+                // A write of a part of a block, which may fail where the rest of it is lost.
                 let _ = array.written(lba + 3, 1);
             }
         }),
@@ -149,7 +149,7 @@ fn scrub(array: &mut Array, mode: ScrubMode) {
     run_tasks(array);
 }
 
-/// Power went when the records of so many writes were in the logs, one for each row.
+/// An array after a power cut. Its logs hold the record of one write for each row.
 fn cut_short(setup: Setup) -> Array {
     let mut array = written(setup);
     for row in 0..2 * LIMIT {
@@ -177,12 +177,12 @@ fn failed(array: &Array, but: &[u16]) -> Vec<u16> {
 }
 
 #[test]
-fn what_is_lost_never_fails_a_member_whoever_meets_it() {
+fn what_is_lost_never_fails_a_member_in_any_kind_of_work() {
     for work in works() {
-        for (setup, borne) in work.levels {
+        for (setup, missing) in work.levels {
             let slots = setup.options.members.len() as u16;
             let mut array = (work.ready)(sized(setup.spares(1)));
-            spoil(&mut array, 0..borne + 1 - work.away);
+            spoil(&mut array, 0..missing + 1 - work.away);
             (work.meet)(&mut array);
             let away = [slots - 1];
             let away = &away[..usize::from(work.away)];
@@ -202,9 +202,9 @@ fn what_is_lost_never_fails_a_member_whoever_meets_it() {
     }
 }
 
-/// But for a replay, which reads little but what its record changed, and may not know.
+/// A replay is left out. It reads little but what its record changed, so it may not know what is recoverable.
 #[test]
-fn what_the_rest_of_a_row_recovers_fails_its_member_whoever_meets_it() {
+fn what_the_rest_of_a_row_recovers_fails_its_member_in_any_kind_of_work() {
     for work in works().into_iter().filter(|work| work.name != "replay") {
         for (setup, _) in work.levels {
             let slots = setup.options.members.len() as u16;

@@ -1,5 +1,5 @@
-//! Runs that are kept: a folder that cannot keep them is told of before any run, and whoever ends a command early is told
-//! where it goes on.
+//! Stored runs. A command that cannot store them fails before the first run. One that is ended early says how to
+//! continue.
 
 use super::{files, place, refused};
 use crate::harness::{Daemon, Place};
@@ -18,7 +18,7 @@ fn kept(place: &Place) -> Vec<String> {
     names
 }
 
-/// The command, once it has kept so many runs.
+/// Starts a command and waits until it has stored `runs` runs.
 fn begun(place: &Place, line: &str, runs: usize) -> Daemon {
     let arguments: Vec<&str> = line.split(' ').collect();
     let mut command = place.command(&arguments);
