@@ -296,14 +296,21 @@ impl<'a> Atlas<'a> {
     }
 
     /// Whether a sector of the array can be had now, and still can when its cell has become part of its row.
-    /// The first write puts zeros into new cells on the disks that are here, which mends what cannot be read
-    /// there. Of a new cell on any other disk, only the row's code records that it is zeros.
     pub(crate) fn stays_readable(&self, lba: u64) -> bool {
         let place = self.layout.place(lba);
-        let now = self.row(place.row).data;
-        if place.data < now {
+        if place.data < self.row(place.row).data {
             return self.readable(lba);
         }
+        self.outlives_first_write(lba)
+    }
+
+    /// Whether a sector of the array can still be had when all cells have become part of its row.
+    /// The first write puts zeros into new cells on the disks that are here, which mends what cannot be read
+    /// there. Of a new cell on any other disk, only the row's code records that it is zeros: where an older
+    /// cell cannot be read either, the code gives neither.
+    pub(crate) fn outlives_first_write(&self, lba: u64) -> bool {
+        let place = self.layout.place(lba);
+        let now = self.row(place.row).data;
         let map = self.full_row(place.row);
         let here = |cell: &u8| {
             let slot = map.cells[usize::from(*cell)].slot;

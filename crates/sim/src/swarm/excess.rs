@@ -73,7 +73,8 @@ pub fn inject(run: &mut Run, life: &mut Life) -> Option<End> {
     let block = faults::block_sectors(run);
     // What was never written reads as zeros, but no longer once its extent has become real, or its generation
     // of cells in that.
-    for lba in gone.iter().flat_map(|first| *first..first + block) {
+    let gone = gone.iter().flat_map(|first| *first..first + block);
+    for lba in gone.chain(unreadable_sectors(&life.session.world)) {
         life.session.oracle.allow_loss(lba);
     }
     life.session.refusals_expected = members;
@@ -350,6 +351,7 @@ fn forget_lost(run: &mut Run, lba: u64, sectors: u64) {
 pub fn unreadable_sectors(world: &World<Engine>) -> Vec<u64> {
     Atlas::active(world).map_or(Vec::new(), |atlas| {
         let sectors = 0..atlas.layout().size_sectors();
-        sectors.filter(|lba| !atlas.stays_readable(*lba)).collect()
+        let lost = |lba: &u64| !(atlas.stays_readable(*lba) && atlas.outlives_first_write(*lba));
+        sectors.filter(lost).collect()
     })
 }
