@@ -123,6 +123,11 @@ impl Part {
 
     /// Whether the set accepts another request.
     #[inline]
+    /// Whether a request that changes some of these sectors is in flight.
+    pub fn is_written(&self, sectors: &Range<u64>) -> bool {
+        self.below.requests.is_written(sectors)
+    }
+
     pub fn has_room(&self) -> bool {
         self.below.requests.room()
     }

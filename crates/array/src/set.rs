@@ -9,6 +9,7 @@ use crate::revival::Revival;
 use crate::units::{Member, Nanos, Row, Slot};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 
 /// One RAID set: layouts, redundancy, tasks and metadata over its members.
 pub struct Set {
@@ -47,6 +48,11 @@ impl Set {
             true => self.instance.requests.room(),
             false => self.revival.requests() < self.config.limits.requests,
         }
+    }
+
+    /// Whether a request that changes some of these sectors may be in flight.
+    pub fn is_written(&self, sectors: &Range<u64>) -> bool {
+        !self.revival.rests() || self.instance.requests.is_written(sectors)
     }
 
     /// The first piece of a trim or a write of zeros, which may be as large as the array: what a shell takes at a time, so

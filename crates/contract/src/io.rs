@@ -192,6 +192,8 @@ pub enum ComputeOp {
     Checksum,
     /// Are the first two sources equal? Verdict: [`Verdict::Equal`] or [`Verdict::Differ`].
     Compare,
+    /// The only output becomes the bitwise or of the two sources. Verdict: [`Verdict::Done`].
+    Or,
     /// `sources[0]` is the P syndrome (read xor computed), `sources[1]` the Q syndrome. Which single cell explains both?
     /// Verdict: [`Verdict::Equal`] when both are zero, [`Verdict::Guilty`] or [`Verdict::Ambiguous`].
     Locate,

@@ -2,6 +2,8 @@
 
 use crate::BufRef;
 use core::fmt;
+use core::ops::Range;
+use restripe_format::units::SECTOR_BYTES;
 
 /// Names a request; chosen by the front end, echoed in the reply.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -18,6 +20,14 @@ pub enum RequestOp {
     WriteZeroes {
         fast: bool,
     },
+    /// Writes if the bytes there are as given; if not, [`RequestError::Differs`]. No other change of these
+    /// bytes comes between. The buffer has three parts, each as long as the request: what is compared, what
+    /// is written, and what was read.
+    CompareAndWrite,
+    /// Writes the bitwise or of the bytes there and those given. No other change of these bytes comes
+    /// between. The buffer has three parts, each as long as the request: what is given, what is written, and
+    /// what was read.
+    Or,
 }
 
 impl RequestOp {
@@ -25,9 +35,15 @@ impl RequestOp {
     pub fn changes(self) -> bool {
         !matches!(self, RequestOp::Read | RequestOp::Flush)
     }
+
+    /// Whether it depends on the bytes that it changes.
+    pub fn is_atomic(self) -> bool {
+        matches!(self, RequestOp::CompareAndWrite | RequestOp::Or)
+    }
 }
 
-/// A user's request, in bytes. `buf` is as long as the request for reads and writes and ignored otherwise.
+/// A user's request, in bytes. `buf` is as long as the request for reads and writes, and ignored for other
+/// operations than these and the atomic ones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
     pub tag: RequestTag,
@@ -37,6 +53,20 @@ pub struct Request {
     pub buf: BufRef,
     /// Durable when replied to.
     pub fua: bool,
+}
+
+impl Request {
+    /// The sectors that it has bytes of.
+    pub fn sectors(&self) -> Range<u64> {
+        let end = self.offset.saturating_add(self.bytes);
+        self.offset / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES)
+    }
+
+    /// Whether it has bytes of these sectors.
+    pub fn meets(&self, sectors: &Range<u64>) -> bool {
+        let own = self.sectors();
+        own.start < sectors.end && sectors.start < own.end
+    }
 }
 
 /// The first bytes of a request, and what they cost the members: as much as writing `cost` bytes does.
@@ -63,6 +93,8 @@ pub enum RequestError {
     NoSpace,
     /// A fast zero would have been slow.
     NotFast,
+    /// The bytes are not those of a compare and write. Nothing was written.
+    Differs,
     /// An array with a surrogate takes whole sectors only.
     NotWholeSectors,
     /// The array is stopping or not yet started.
@@ -79,6 +111,7 @@ impl fmt::Display for RequestError {
             RequestError::ReadOnly => f.write_str("the array refuses writes"),
             RequestError::NoSpace => f.write_str("a member has no space left"),
             RequestError::NotFast => f.write_str("zeroing this range would be slow"),
+            RequestError::Differs => f.write_str("the bytes there are others"),
             RequestError::NotWholeSectors => f.write_str("not whole sectors of 512 bytes"),
             RequestError::Unavailable => f.write_str("the array is not serving"),
         }

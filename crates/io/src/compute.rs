@@ -41,8 +41,19 @@ fn combine(compute: &Compute, handles: &Handles<'_>) -> Verdict {
         ComputeOp::Compare if restripe_code::compare(source(0), source(1)) => Verdict::Equal,
         ComputeOp::Compare => Verdict::Differ,
         ComputeOp::Locate => verdict(restripe_code::locate(source(0), source(1))),
+        ComputeOp::Or => or(compute, handles),
         ComputeOp::PutPage | ComputeOp::TakePage => unreachable!("the caller's"),
     }
+}
+
+fn or(compute: &Compute, handles: &Handles<'_>) -> Verdict {
+    assert_disjoint(compute, handles);
+    let [one, other] = [0, 1].map(|index| handles.slice(compute.sources[index]));
+    let target = target_slice(handles, compute.outputs[0].target);
+    for (byte, (one, other)) in target.iter_mut().zip(one.iter().zip(other)) {
+        *byte = one | other;
+    }
+    Verdict::Done
 }
 
 fn verdict(located: Located) -> Verdict {

@@ -19,6 +19,7 @@ pub fn perform(compute: &mut Compute, payload: Payload, memory: &mut BufferTable
         ComputeOp::Linear => combine(compute, memory),
         ComputeOp::Checksum => Verdict::Checksum(crc32c(0, memory.get(compute.sources[0]))),
         ComputeOp::Compare => compare(compute, memory),
+        ComputeOp::Or => or(compute, memory),
         ComputeOp::Locate => verdict(locate(
             memory.get(compute.sources[0]),
             memory.get(compute.sources[1]),
@@ -29,7 +30,9 @@ pub fn perform(compute: &mut Compute, payload: Payload, memory: &mut BufferTable
 /// Without data everything agrees.
 fn without_data(op: ComputeOp) -> Verdict {
     match op {
-        ComputeOp::Linear | ComputeOp::PutPage | ComputeOp::TakePage => Verdict::Done,
+        ComputeOp::Linear | ComputeOp::Or | ComputeOp::PutPage | ComputeOp::TakePage => {
+            Verdict::Done
+        }
         ComputeOp::Checksum => Verdict::Checksum(0),
         ComputeOp::Compare | ComputeOp::Locate => Verdict::Equal,
     }
@@ -82,6 +85,19 @@ fn compare(compute: &Compute, memory: &BufferTable) -> Verdict {
     } else {
         Verdict::Differ
     }
+}
+
+fn or(compute: &Compute, memory: &mut BufferTable) -> Verdict {
+    let [one, other] = [0, 1].map(|index| memory.get(compute.sources[index]));
+    let made: Vec<u8> = one
+        .iter()
+        .zip(other)
+        .map(|(one, other)| one | other)
+        .collect();
+    memory
+        .get_mut(compute.outputs[0].target)
+        .copy_from_slice(&made);
+    Verdict::Done
 }
 
 fn verdict(located: Located) -> Verdict {

@@ -51,6 +51,7 @@ impl Digest {
             RequestError::NotFast => self.word(4),
             RequestError::NotWholeSectors => self.word(5),
             RequestError::Unavailable => self.word(6),
+            RequestError::Differs => self.word(7),
         }
     }
 

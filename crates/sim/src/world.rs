@@ -18,8 +18,8 @@ use crate::rng::Rng;
 use restripe_array::report::{self, MemberState};
 use restripe_array::{
     Action, Actions, BufRef, Class, Command, CommandError, CommandTag, Compute, ComputeOp,
-    DeviceIo, Event, Fact, IoOp, Limits, Member, Nanos, PAGE_BYTES, Request, RequestError,
-    RequestTag, SECTOR_BYTES, Segment, Tag, Uuid,
+    DeviceIo, Event, Fact, IoOp, Limits, LinearOutput, Member, Nanos, PAGE_BYTES, Request,
+    RequestError, RequestTag, SECTOR_BYTES, Segment, Tag, Uuid,
 };
 use restripe_tier::Engine;
 use restripe_tier::report::Status;
@@ -746,6 +746,7 @@ impl<M: Machine> World<M> {
         }
         match compute.op {
             ComputeOp::Linear => check_linear(compute),
+            ComputeOp::Or => check_or(compute),
             ComputeOp::PutPage | ComputeOp::TakePage => check_page(compute, self.config.payload),
             ComputeOp::Checksum | ComputeOp::Compare | ComputeOp::Locate => check_verdict(compute),
         }
@@ -850,6 +851,19 @@ fn check_page(compute: &Compute, payload: Payload) -> Result<(), String> {
         return Err("a page among data that cannot hold one".into());
     }
     Ok(())
+}
+
+fn check_or(compute: &Compute) -> Result<(), String> {
+    let disjoint = |output: &LinearOutput| {
+        compute
+            .sources
+            .iter()
+            .all(|source| !overlap(source, &output.target))
+    };
+    match (compute.sources.len(), &compute.outputs[..]) {
+        (2, [output]) if disjoint(output) => Ok(()),
+        _ => Err("not the or of two buffers in a third".into()),
+    }
 }
 
 fn check_verdict(compute: &Compute) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! The array as reactors see it: one set, or a main set with a log set.
 
+use crate::atomic::Atomics;
 use crate::config::Config;
 use crate::overlay::OverlayCounters;
 
@@ -7,11 +8,15 @@ use crate::report::Status;
 use crate::tier::Tier;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 use restripe_array::report::{GrowthPlan, HeatMap, MapExtent};
 use restripe_array::{Actions, CommandError, Event, Member, Nanos, Request, Row, Set, Slot, Work};
 
 pub struct Engine {
     kind: Kind,
+    atomics: Atomics,
+    /// The largest number of requests.
+    most: usize,
 }
 
 enum Kind {
@@ -22,6 +27,7 @@ enum Kind {
 
 impl Engine {
     pub fn new(config: Config) -> Engine {
+        let most = config.limits.requests as usize;
         let kind = match config.surrogate {
             Some(surrogate) => Kind::Tier(Box::new(Tier::new(config, surrogate))),
             None => {
@@ -29,23 +35,62 @@ impl Engine {
                 Kind::Single(Box::new(Set::new(own)))
             }
         };
-        Engine { kind }
+        Engine {
+            kind,
+            atomics: Atomics::default(),
+            most,
+        }
     }
 
     /// One step: takes an event, and appends the actions that follow.
     pub fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
-        match &mut self.kind {
-            Kind::Single(set) => set.handle(now, event, actions),
-            Kind::Tier(tier) => tier.handle(now, event, actions),
+        let atomic = matches!(&event, Event::Request(request) if request.op.is_atomic());
+        if self.atomics.is_empty() && !atomic {
+            return self.kind.handle(now, event, actions);
         }
+        self.handle_with_atomics(now, event, actions);
+    }
+
+    #[cold]
+    fn handle_with_atomics(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        let turn = event == Event::Turn;
+        match event {
+            Event::Request(request) if self.atomics.takes(&request) => self.atomics.add(request),
+            Event::Compute(compute, verdict) if Atomics::owns(compute.tag) => {
+                self.atomics.computed(compute.tag, verdict, actions);
+            }
+            event => self.step(now, event, actions),
+        }
+        // Requests that the sets get in a turn begin with a further one.
+        while self.hand_down(now, actions) && turn {
+            self.step(now, Event::Turn, actions);
+        }
+    }
+
+    /// Gives the sets what they may have of atomic requests. Whether they got anything.
+    fn hand_down(&mut self, now: Nanos, actions: &mut Actions) -> bool {
+        let mut some = false;
+        while self.kind.ready() {
+            let kind = &self.kind;
+            let is_written = |request: &Request| kind.is_written(&request.sectors());
+            let Some(request) = self.atomics.next(is_written) else {
+                break;
+            };
+            self.step(now, Event::Request(request), actions);
+            some = true;
+        }
+        some
+    }
+
+    fn step(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        let first = actions.len();
+        self.kind.handle(now, event, actions);
+        self.atomics.take_replies(actions, first);
     }
 
     /// Whether another request is accepted now. A reactor holds requests back while this is false.
     pub fn ready(&self) -> bool {
-        match &self.kind {
-            Kind::Single(set) => set.ready(),
-            Kind::Tier(tier) => tier.ready(),
-        }
+        self.kind.ready() && self.atomics.len() < self.most
     }
 
     /// The first piece of a trim or a write of zeros, which may be as large as the array. A reactor takes one
@@ -128,9 +173,35 @@ impl Engine {
 
     /// Whether nothing is in flight: no request, slice, operation or write of metadata.
     pub fn idle(&self) -> bool {
-        match &self.kind {
+        let idle = match &self.kind {
             Kind::Single(set) => set.idle(),
             Kind::Tier(tier) => tier.idle(),
+        };
+        idle && self.atomics.is_empty()
+    }
+}
+
+impl Kind {
+    #[inline]
+    fn handle(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
+        match self {
+            Kind::Single(set) => set.handle(now, event, actions),
+            Kind::Tier(tier) => tier.handle(now, event, actions),
+        }
+    }
+
+    fn ready(&self) -> bool {
+        match self {
+            Kind::Single(set) => set.ready(),
+            Kind::Tier(tier) => tier.ready(),
+        }
+    }
+
+    /// Whether a request that changes some of these sectors may be in flight.
+    fn is_written(&self, sectors: &Range<u64>) -> bool {
+        match self {
+            Kind::Single(set) => set.is_written(sectors),
+            Kind::Tier(tier) => tier.is_written(sectors),
         }
     }
 }

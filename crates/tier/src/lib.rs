@@ -11,6 +11,7 @@ extern crate alloc;
 mod floor;
 
 mod append;
+mod atomic;
 mod children;
 mod clean;
 mod commands;

@@ -55,6 +55,7 @@ use crate::start::reading::START_TAGS;
 use crate::works::Job;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::ops::Range;
 use restripe_array::parts::refuse_all;
 use restripe_array::{
     Action, Actions, Compute, Event, Nanos, Request, RequestError, RequestOp, RequestTag,
@@ -271,6 +272,18 @@ impl Tier {
             (Some(overlay), Stage::Serving) => overlay.ready(),
             (_, Stage::MainOnly) => self.none_waits_for(Site::Home) && self.home().has_room(),
             _ => true,
+        }
+    }
+
+    /// Whether a request that changes some of these sectors may be in flight.
+    pub(crate) fn is_written(&self, sectors: &Range<u64>) -> bool {
+        match (&self.overlay, self.stage) {
+            _ if !self.attempt.rests() => true,
+            (Some(overlay), Stage::Serving) => overlay.is_written(sectors),
+            (_, Stage::MainOnly) => {
+                !self.none_waits_for(Site::Home) || self.home().is_written(sectors)
+            }
+            _ => false,
         }
     }
 

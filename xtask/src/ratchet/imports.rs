@@ -65,6 +65,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &["stop"],
             &["revive"],
             &["tier", "commands", "drive", "view"],
+            &["atomic"],
             &["engine"],
         ],
     ),

@@ -21,6 +21,9 @@ use alloc::vec::Vec;
 use core::ops::Range;
 use read_cache::ReadCache;
 
+/// Why a set never gets an atomic request.
+const ATOMIC: &str = "the engine makes reads and writes of it";
+
 /// Which copies of a chunk a request is about, where there are several. Others are not written, and are not
 /// read in place of these.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -105,14 +108,18 @@ impl Requests {
         }
     }
 
+    /// Whether a request that changes some of these sectors is in flight.
+    pub(crate) fn is_written(&self, sectors: &Range<u64>) -> bool {
+        let mut list = self.list.iter().flatten();
+        list.any(|pending| pending.request.op.changes() && pending.request.meets(sectors))
+    }
+
     /// Whether no request that has some of these sectors has a part under way. With `writes`, nor any request
     /// that changes something.
     pub(crate) fn quiet_in(&self, sectors: &Range<u64>, writes: bool) -> bool {
         let concerns = |pending: &&Pending| {
             let request = &pending.request;
-            let first = request.offset / SECTOR_BYTES;
-            let end = (request.offset + request.bytes).div_ceil(SECTOR_BYTES);
-            let there = first < sectors.end && sectors.start < end;
+            let there = request.meets(sectors);
             request.op != RequestOp::Flush && (there || writes && request.op.changes())
         };
         let mut list = self.list.iter().flatten().filter(concerns);
@@ -212,6 +219,7 @@ impl Clients {
             RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => {
                 self.requests.writes.push_back(id)
             }
+            RequestOp::CompareAndWrite | RequestOp::Or => unreachable!("{ATOMIC}"),
         }
     }
 
@@ -256,6 +264,7 @@ impl Clients {
             }
             RequestOp::Flush => self.counters.flushes += 1,
             RequestOp::Trim => self.counters.trims += 1,
+            RequestOp::CompareAndWrite | RequestOp::Or => unreachable!("{ATOMIC}"),
         }
     }
 

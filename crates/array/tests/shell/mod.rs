@@ -120,7 +120,10 @@ impl Shell {
             }
             Action::Compute(compute) => {
                 let verdict = match compute.op {
-                    ComputeOp::Linear | ComputeOp::PutPage | ComputeOp::TakePage => Verdict::Done,
+                    ComputeOp::Linear
+                    | ComputeOp::Or
+                    | ComputeOp::PutPage
+                    | ComputeOp::TakePage => Verdict::Done,
                     ComputeOp::Checksum => Verdict::Checksum(0),
                     ComputeOp::Compare | ComputeOp::Locate => Verdict::Equal,
                 };

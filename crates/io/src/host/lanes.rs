@@ -67,6 +67,7 @@ impl Kind {
         match op {
             RequestOp::Read => Kind::Read,
             RequestOp::Write | RequestOp::Flush => Kind::Write,
+            RequestOp::CompareAndWrite | RequestOp::Or => Kind::Write,
             RequestOp::Trim | RequestOp::WriteZeroes { .. } => Kind::Bulk,
         }
     }
@@ -120,7 +121,7 @@ fn block_of(request: &Request) -> Option<usize> {
     let hash = block.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> (u64::BITS - HASH_BITS);
     match request.op {
         RequestOp::Read | RequestOp::Flush => None,
-        RequestOp::Write | RequestOp::Trim | RequestOp::WriteZeroes { .. } => Some(hash as usize),
+        _ => Some(hash as usize),
     }
 }
 

@@ -144,7 +144,7 @@ impl From<RequestError> for Errno {
             RequestError::ReadOnly => Errno::NotPermitted,
             RequestError::NoSpace => Errno::NoSpace,
             RequestError::NotFast => Errno::NotSupported,
-            RequestError::NotWholeSectors => Errno::Invalid,
+            RequestError::NotWholeSectors | RequestError::Differs => Errno::Invalid,
             RequestError::Unavailable => Errno::Shutdown,
         }
     }

@@ -52,10 +52,11 @@ variants! {
     RequestOp {
         0: Read, 1: Write, 2: Flush, 3: Trim,
         4: WriteZeroes { fast = false }, 5: WriteZeroes { fast = true },
+        6: CompareAndWrite, 7: Or,
     }
     IoOp { 0: Read, 1: Write, 2: Flush, 3: Zero, 4: Trim, 5: Standby, 6: Wake, }
     Class { 0: User, 1: Parity, 2: Task, 3: Metadata, }
-    ComputeOp { 0: Linear, 1: Checksum, 2: Compare, 3: Locate, 4: PutPage, 5: TakePage, }
+    ComputeOp { 0: Linear, 1: Checksum, 2: Compare, 3: Locate, 4: PutPage, 5: TakePage, 6: Or, }
     // 0 is no error.
     IoError { 1: Media, 2: Gone, 3: NoSpace, 4: Unsupported, 5: Other(errno), }
     Command {

@@ -1,5 +1,6 @@
 //! The tests of the simulator, in one executable.
 
+mod atomic;
 mod code_cache;
 mod copied_tasks;
 mod copies;

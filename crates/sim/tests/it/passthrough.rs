@@ -79,6 +79,7 @@ impl Passthrough {
             RequestOp::Write => (IoOp::Write, vec![Segment::Buf(request.buf)]),
             RequestOp::Flush => (IoOp::Flush, Vec::new()),
             RequestOp::Trim | RequestOp::WriteZeroes { .. } => (IoOp::Zero, Vec::new()),
+            RequestOp::CompareAndWrite | RequestOp::Or => unreachable!("nobody asks for these"),
         };
         let shift = match self.bug {
             Bug::OffByOne if op == IoOp::Write => 1,

@@ -125,9 +125,7 @@ impl Overlay {
                 self.reads.push_back(id);
                 self.pump_reads();
             }
-            RequestOp::Write | RequestOp::WriteZeroes { .. } | RequestOp::Trim => {
-                self.change(id, redirect);
-            }
+            _ => self.change(id, redirect),
         }
     }
 

@@ -102,11 +102,9 @@ impl Requests {
     }
 
     /// Whether a request that changes some of these sectors is in flight.
-    pub(super) fn is_written(&self, range: &Range<u64>) -> bool {
-        self.requests.iter().flatten().any(|pending| {
-            let sectors = sectors_of(&pending.request);
-            pending.request.op.changes() && sectors.start < range.end && range.start < sectors.end
-        })
+    pub(crate) fn is_written(&self, range: &Range<u64>) -> bool {
+        let mut requests = self.requests.iter().flatten();
+        requests.any(|pending| pending.request.op.changes() && pending.request.meets(range))
     }
 
     /// Takes a request in; refuses it if there are too many.

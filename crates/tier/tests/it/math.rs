@@ -49,6 +49,13 @@ pub fn compute(compute: &Compute, sources: &[Vec<u8>]) -> (Vec<Vec<u8>>, Verdict
         ComputeOp::Checksum => Verdict::Checksum(crc32c(&sources[0])),
         ComputeOp::Compare if sources[0] == sources[1] => Verdict::Equal,
         ComputeOp::Compare => Verdict::Differ,
+        ComputeOp::Or => {
+            let pairs = sources[0].iter().zip(&sources[1]);
+            return (
+                vec![pairs.map(|(one, other)| one | other).collect()],
+                Verdict::Done,
+            );
+        }
         ComputeOp::Locate => locate(&sources[0], &sources[1]),
         ComputeOp::PutPage | ComputeOp::TakePage => unreachable!("the shell's own affair"),
     };

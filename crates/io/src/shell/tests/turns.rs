@@ -122,6 +122,9 @@ impl Stage {
             RequestOp::Flush => 0,
             RequestOp::Read | RequestOp::Write => MIB / 2,
             RequestOp::Trim | RequestOp::WriteZeroes { .. } => self.size,
+            RequestOp::CompareAndWrite | RequestOp::Or => {
+                unreachable!("no front end floods with these")
+            }
         };
         for number in 0..u64::from(FLOOD) {
             let offset = match bytes < self.size {

@@ -1,0 +1,193 @@
+//! Atomic requests: compare and write, and or. Each is a read, a computation and a write of the sets beneath,
+//! while every other change of its sectors waits.
+//!
+//! | stage | cause | next |
+//! |---|---|---|
+//! | waits | no change of its sectors that came before is in flight | reads |
+//! | reads | the bytes are read | computes |
+//! | reads | they cannot be read | -: refused |
+//! | computes | they are others than those to compare with | -: [`RequestError::Differs`] |
+//! | computes | they are the same, or the or is made | computed |
+//! | computed | there is room for a request | writes |
+//! | writes | the write ended | -: answered as the write was |
+//!
+//! A change that meets an atomic request waits here, and continues when that has ended. Reads do not wait:
+//! one that is in flight with a write may give either, as always.
+
+use crate::route::own_tag;
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use restripe_array::{
+    Action, Actions, BufRef, Compute, ComputeOp, LinearOutput, Request, RequestError, RequestOp,
+    RequestTag, Tag, Verdict,
+};
+
+/// The first of as many tags as numbers, for computations. The tier's own are below.
+const TAGS: u32 = 1 << 25;
+/// The last tag of a request; others of its kind are below. A front end's are smaller.
+const LAST_REQUEST: u64 = u64::MAX;
+/// Numbers in use at a time are fewer by far.
+const NUMBERS: u32 = 1 << 16;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    Waits,
+    Reads,
+    Computes,
+    Computed,
+    Writes,
+}
+
+struct Pending {
+    request: Request,
+    number: u32,
+    stage: Stage,
+}
+
+/// Atomic requests, and changes that wait for them, in the order of their arrival.
+#[derive(Default)]
+pub(crate) struct Atomics {
+    list: Vec<Pending>,
+    next: u32,
+}
+
+impl Pending {
+    /// A third of the buffer.
+    fn part(&self, index: u32) -> BufRef {
+        let bytes = self.request.bytes as u32;
+        self.request.buf.part(index * bytes, bytes)
+    }
+
+    fn sub_request(&self, op: RequestOp, part: u32) -> Request {
+        Request {
+            tag: RequestTag(LAST_REQUEST - u64::from(self.number)),
+            op,
+            buf: self.part(part),
+            ..self.request
+        }
+    }
+
+    fn meets(&self, other: &Request) -> bool {
+        self.request.meets(&other.sectors())
+    }
+
+    fn compute(&self) -> Box<Compute> {
+        let (given, written, read) = (self.part(0), self.part(1), self.part(2));
+        let output = LinearOutput {
+            target: written,
+            coefficients: Vec::new(),
+        };
+        let (op, outputs) = match self.request.op {
+            RequestOp::Or => (ComputeOp::Or, alloc::vec![output]),
+            _ => (ComputeOp::Compare, Vec::new()),
+        };
+        Box::new(Compute {
+            tag: own_tag(TAGS + self.number),
+            op,
+            sources: alloc::vec![given, read],
+            outputs,
+            page: None,
+        })
+    }
+}
+
+impl Atomics {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    /// Whether a request is atomic, or changes what an atomic one may.
+    pub(crate) fn takes(&self, request: &Request) -> bool {
+        let meets = || self.list.iter().any(|pending| pending.meets(request));
+        request.op.is_atomic() || request.op.changes() && meets()
+    }
+
+    pub(crate) fn add(&mut self, request: Request) {
+        self.list.push(Pending {
+            request,
+            number: self.next,
+            stage: Stage::Waits,
+        });
+        self.next = (self.next + 1) % NUMBERS;
+    }
+
+    /// The next request for the sets. `is_written`: whether they have a change of a request's sectors.
+    pub(crate) fn next(&mut self, is_written: impl Fn(&Request) -> bool) -> Option<Request> {
+        let mut index = 0;
+        while index < self.list.len() {
+            let (former, rest) = self.list.split_at_mut(index);
+            let pending = &mut rest[0];
+            let waits = |former: &Pending| former.meets(&pending.request);
+            match pending.stage {
+                Stage::Computed => {
+                    pending.stage = Stage::Writes;
+                    return Some(pending.sub_request(RequestOp::Write, 1));
+                }
+                Stage::Waits if former.iter().any(waits) => {}
+                Stage::Waits if !pending.request.op.is_atomic() => {
+                    return Some(self.list.remove(index).request);
+                }
+                Stage::Waits if !is_written(&pending.request) => {
+                    pending.stage = Stage::Reads;
+                    return Some(pending.sub_request(RequestOp::Read, 2));
+                }
+                _ => {}
+            }
+            index += 1;
+        }
+        None
+    }
+
+    /// Takes out of the actions from `first` on what answers requests of its own, and adds what follows.
+    pub(crate) fn take_replies(&mut self, actions: &mut Actions, first: usize) {
+        let lowest = LAST_REQUEST - u64::from(NUMBERS);
+        let own = |action: &mut Action| matches!(action, Action::Reply(tag, _) if tag.0 > lowest);
+        let replies: Vec<Action> = actions.extract_if(first.., own).collect();
+        for reply in replies {
+            if let Action::Reply(tag, result) = reply {
+                self.replied((LAST_REQUEST - tag.0) as u32, result, actions);
+            }
+        }
+    }
+
+    fn replied(&mut self, number: u32, result: Result<(), RequestError>, actions: &mut Actions) {
+        let index = self.find(number);
+        let pending = &mut self.list[index];
+        match pending.stage {
+            Stage::Reads if result.is_ok() => {
+                pending.stage = Stage::Computes;
+                actions.push(Action::Compute(pending.compute()));
+            }
+            _ => self.end(index, result, actions),
+        }
+    }
+
+    /// Whether a computation is one of its own.
+    pub(crate) fn owns(tag: Tag) -> bool {
+        tag.0 >= own_tag(TAGS).0
+    }
+
+    pub(crate) fn computed(&mut self, tag: Tag, verdict: Verdict, actions: &mut Actions) {
+        let index = self.find(tag.0 - own_tag(TAGS).0);
+        match verdict {
+            Verdict::Differ => self.end(index, Err(RequestError::Differs), actions),
+            _ => self.list[index].stage = Stage::Computed,
+        }
+    }
+
+    fn find(&self, number: u32) -> usize {
+        let mut list = self.list.iter();
+        list.position(|pending| pending.number == number)
+            .expect("an atomic request lives until its end")
+    }
+
+    fn end(&mut self, index: usize, result: Result<(), RequestError>, actions: &mut Actions) {
+        let pending = self.list.remove(index);
+        actions.push(Action::Reply(pending.request.tag, result));
+    }
+}
