@@ -11,10 +11,11 @@
 
 use super::listen::Wire;
 use super::outbox::Outbox;
-use super::{Ask, Export, Link, MESSAGE_BYTES_MAX, Protocol, Then};
+use super::{Ask, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then};
 use crate::memory::{Memory, Piece, UserMemory};
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos};
+use std::net::SocketAddr;
 
 /// Requests in flight of one connection.
 pub const IN_FLIGHT_MAX: u32 = 256;
@@ -72,6 +73,11 @@ struct Linked {
     attached: Option<Attached>,
     /// Bytes mapped since something was last received or sent.
     mapped: u64,
+    /// It asked to be called when memory is free, and receives meanwhile.
+    hungry: bool,
+    /// It asked to be called when something was sent or answered.
+    due: bool,
+    address: Option<SocketAddr>,
 }
 
 impl Linked {
@@ -113,6 +119,8 @@ pub struct Surroundings<'a> {
     pub memory_reserved: bool,
     /// Requests that the call makes.
     pub asks: &'a mut Vec<Ask>,
+    /// What the call does to other connections.
+    pub nudges: &'a mut Vec<(u32, Nudge)>,
 }
 
 /// What there is to attach to.
@@ -125,6 +133,10 @@ pub trait Catalogue {
 
 impl Connection {
     pub fn new(wire: Wire, protocol: Box<dyn Protocol>, now: Nanos) -> Connection {
+        let link = Linked {
+            address: wire.local_address(),
+            ..Linked::default()
+        };
         Connection {
             wire,
             protocol,
@@ -133,7 +145,7 @@ impl Connection {
             start: 0,
             end: 0,
             payload: None,
-            link: Linked::default(),
+            link,
             receiving: false,
             sending: false,
             progress: now,
@@ -161,7 +173,7 @@ impl Connection {
 
     /// Whether it waits for memory.
     pub fn starved(&self) -> bool {
-        self.state == State::Open(Then::Memory)
+        self.state == State::Open(Then::Memory) || (self.link.hungry && !self.dead())
     }
 
     pub fn dead(&self) -> bool {
@@ -199,11 +211,34 @@ impl Connection {
         }
         self.protocol
             .replied(tag, result, &mut self.link.live(around));
+        self.take_turn(around);
         self.offer_if(Then::Hold, around);
+    }
+
+    /// Something was sent or answered.
+    fn take_turn(&mut self, around: &mut Surroundings<'_>) {
+        if std::mem::take(&mut self.link.due) {
+            self.protocol.memory(&mut self.link.live(around));
+        }
+    }
+
+    /// Another connection asked for it.
+    pub(crate) fn nudged(&mut self, how: Nudge, around: &mut Surroundings<'_>) {
+        match how {
+            _ if self.dead() => {}
+            Nudge::End => self.kill(),
+            Nudge::Wake => {
+                self.protocol.woken(&mut self.link.live(around));
+                self.offer_if(Then::Hold, around);
+            }
+        }
     }
 
     /// Memory may be there now. Whether it was enough.
     pub fn retry_memory(&mut self, around: &mut Surroundings<'_>) -> bool {
+        if std::mem::take(&mut self.link.hungry) {
+            self.protocol.memory(&mut self.link.live(around));
+        }
         self.offer_if(Then::Memory, around);
         !self.starved()
     }
@@ -387,6 +422,7 @@ impl Connection {
         self.sending = more.is_some();
         // Before it is offered more: whether it holds its share decides.
         release.drain(..).for_each(|buf| around.users.release(buf));
+        self.take_turn(around);
         self.offer_if(Then::Hold, around);
         more
     }
@@ -418,7 +454,7 @@ impl Connection {
                 _ => self.protocol.patience(),
             },
         };
-        let holds_memory = self.sending || self.payload.is_some();
+        let holds_memory = self.sending || self.payload.is_some() || self.protocol.awaits_data();
         let stalled = hurried && holds_memory && now.since(self.moved) > HURRIED_PATIENCE;
         match patience.filter(|_| waits_for_peer) {
             // The clock starts when there is something to wait for.
@@ -483,6 +519,41 @@ impl Link for Live<'_, '_> {
             || self.share_taken()
     }
 
+    fn unread(&self) -> bool {
+        self.own.outbox.small_bytes() > UNSENT_SMALL_MAX || self.own.outbox.bytes() > UNSENT_MAX
+    }
+
+    fn await_memory(&mut self) {
+        self.own.hungry = true;
+    }
+
+    fn await_turn(&mut self) {
+        self.own.due = true;
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        self.own.address
+    }
+
+    fn bytes(&self, part: BufRef) -> &[u8] {
+        let memory = self.around.users.memory(part.buf);
+        memory.slice(part.offset as usize, part.bytes as usize)
+    }
+
+    fn fill(&mut self, part: BufRef, bytes: &[u8]) {
+        let bytes = &bytes[..bytes.len().min(part.bytes as usize)];
+        let memory = self.around.users.memory(part.buf);
+        memory.fill(part.offset as usize, bytes);
+    }
+
+    fn number(&self) -> u32 {
+        self.around.number
+    }
+
+    fn nudge(&mut self, connection: u32, how: Nudge) {
+        self.around.nudges.push((connection, how));
+    }
+
     fn submit(&mut self, ask: Ask) {
         self.own.in_flight += 1;
         self.around.asks.push(ask);
@@ -490,6 +561,12 @@ impl Link for Live<'_, '_> {
 
     fn send(&mut self, bytes: &[u8]) {
         self.own.outbox.push(bytes);
+    }
+
+    fn send_part(&mut self, part: BufRef) {
+        let memory = self.around.users.memory(part.buf).clone();
+        let piece = Piece::new(memory, part.offset, part.bytes);
+        self.own.outbox.push_piece(piece);
     }
 
     fn send_buffer(&mut self, buf: BufRef) {

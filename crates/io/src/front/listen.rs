@@ -152,6 +152,15 @@ impl Wire {
         }
     }
 
+    /// The address at which a client of TCP reached us.
+    pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        let [fd] = self._fds.as_slice() else {
+            return None;
+        };
+        let copy = TcpListener::from(fd.try_clone().ok()?);
+        copy.local_addr().ok()
+    }
+
     /// Ends both directions, so that operations in flight come back.
     pub(crate) fn shut(&self) {
         for stream in [self.input, self.output] {

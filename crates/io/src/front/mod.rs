@@ -13,7 +13,8 @@ pub mod nbd;
 pub(crate) mod outbox;
 
 use restripe_array::report::MapExtent;
-use restripe_array::{BufRef, Nanos, RequestError, RequestOp};
+use restripe_array::{BufRef, Nanos, RequestError, RequestOp, Uuid};
+use std::net::SocketAddr;
 
 /// One connection of a protocol.
 pub trait Protocol {
@@ -32,6 +33,27 @@ pub trait Protocol {
     /// How long the peer may go without progress (of a half-received message, or of sending what waits for it) before
     /// the connection is closed; `None` while it may rest as long as it likes.
     fn patience(&self) -> Option<Nanos>;
+
+    /// The answer to [`Link::await_memory`] and [`Link::await_turn`].
+    fn memory(&mut self, _link: &mut dyn Link) {}
+
+    /// Another connection of this protocol asked for this call, by [`Link::nudge`].
+    fn woken(&mut self, _link: &mut dyn Link) {}
+
+    /// Whether it holds memory for data that the peer has yet to send. Without progress such a connection is
+    /// closed early when others wait for memory.
+    fn awaits_data(&self) -> bool {
+        false
+    }
+}
+
+/// What one connection does to another of its protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Nudge {
+    /// Calls [`Protocol::woken`].
+    Wake,
+    /// Ends it at once.
+    End,
 }
 
 /// What became of received bytes.
@@ -46,7 +68,7 @@ pub struct Received {
 pub enum Then {
     /// More bytes. At most [`MESSAGE_BYTES_MAX`] of them may stay unconsumed.
     More,
-    /// The next `buf.bytes` bytes belong into this buffer; [`Protocol::filled`] tells when they are there.
+    /// The next `buf.bytes` bytes belong into this buffer, or part of a buffer; [`Protocol::filled`] follows.
     Payload(BufRef),
     /// Nothing until something of this connection has been answered or sent ([`Link::full`] was true).
     Hold,
@@ -68,6 +90,8 @@ pub const BUFFER_BYTES_MAX: u32 = 32 << 20;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Export {
     pub name: String,
+    /// Of the array.
+    pub uuid: Uuid,
     pub description: String,
     pub size_bytes: u64,
     pub logical_block: u32,
@@ -127,12 +151,42 @@ pub trait Link {
     /// reactor. To be asked before each message is taken up, also during a handshake.
     fn full(&self) -> bool;
 
+    /// Whether as many bytes are unsent as one connection may have: its peer does not read.
+    fn unread(&self) -> bool;
+
+    /// Has [`Protocol::memory`] called when this connection's turn for memory comes. Unlike with
+    /// [`Then::Memory`] the connection receives meanwhile.
+    fn await_memory(&mut self);
+
+    /// Has [`Protocol::memory`] called when something of this connection was sent or answered: the answer to
+    /// [`Link::full`] may have changed.
+    fn await_turn(&mut self);
+
+    /// The bytes of a buffer, or of part of one, that no request uses.
+    fn bytes(&self, part: BufRef) -> &[u8];
+
+    /// Copies `bytes` to the beginning of a part that no request uses. They are no more than the part has.
+    fn fill(&mut self, part: BufRef, bytes: &[u8]);
+
+    /// The address at which the peer reached us, if it has one.
+    fn local_address(&self) -> Option<SocketAddr>;
+
+    /// The number of this connection. No other has it until the protocol's state machine was dropped.
+    fn number(&self) -> u32;
+
+    /// Acts on another connection, soon after this call.
+    fn nudge(&mut self, connection: u32, how: Nudge);
+
     /// Hands a request in. Its reply comes through [`Protocol::replied`], never from within this call.
     fn submit(&mut self, ask: Ask);
 
     /// Queues bytes for the peer.
     fn send(&mut self, bytes: &[u8]);
 
-    /// Queues a buffer's bytes for the peer; the buffer is released when they are sent.
+    /// Queues part of a buffer for the peer. The buffer stays until a later [`Link::send_buffer`].
+    fn send_part(&mut self, part: BufRef);
+
+    /// Queues bytes of a buffer for the peer: all, or a last part. When they are sent, the whole buffer is
+    /// released.
     fn send_buffer(&mut self, buf: BufRef);
 }

@@ -164,6 +164,7 @@ impl Host {
         let durable = self.is_durable(&status);
         let read_only = refuses_for_good(&status);
         Export {
+            uuid: status.uuid,
             description: describe("", &self.beneath(status.uuid)),
             size_bytes: status.size_bytes,
             logical_block: status.logical_block,

@@ -16,7 +16,7 @@ use crate::backend::{self, Backend, BackendChoice, Completion, Op};
 use crate::fleet::WatchLimits;
 use crate::front::connection::{Attached, Catalogue, Connection, Surroundings};
 use crate::front::listen::{Listener, Wire};
-use crate::front::{Ask, Export};
+use crate::front::{Ask, Export, Nudge};
 use crate::host::{Host, Outcome, World};
 use crate::member::OpenMember;
 use crate::memory::{USER_BYTES_MAX, UserMemory};
@@ -117,6 +117,8 @@ pub struct Shell {
     /// Connections to look after at the end of the turn.
     dirty: Vec<u32>,
     asks: Vec<Ask>,
+    /// What connections did to one another in this round.
+    nudges: Vec<(u32, Nudge)>,
     outcomes: Vec<(usize, Outcome)>,
     release: Vec<BufRef>,
     done: Vec<Completion>,
@@ -190,6 +192,7 @@ impl Shell {
             refused: Vec::new(),
             dirty: Vec::new(),
             asks: Vec::new(),
+            nudges: Vec::new(),
             outcomes: Vec::new(),
             release: Vec::new(),
             done: Vec::new(),
@@ -379,6 +382,12 @@ impl Shell {
             let mut stirred = self.feed_starved();
             stirred |= self.feed_borrowers();
             stirred |= self.answer_refused();
+            for (number, how) in std::mem::take(&mut self.nudges) {
+                if self.connections.get(number).is_some() {
+                    self.with(number, |c, around| c.nudged(how, around));
+                    stirred = true;
+                }
+            }
             stirred |= self.begin_looks();
             self.answer_taken_back();
             self.quiet = outcomes.is_empty() && !stirred;
@@ -445,6 +454,7 @@ impl Shell {
             number,
             memory_reserved,
             asks: &mut self.asks,
+            nudges: &mut self.nudges,
         };
         let before = connection.attached();
         let result = call(connection, &mut around);

@@ -2,9 +2,11 @@
 //! test says so. It checks what the seam demands of a connection on every call.
 
 use restripe_array::report::{Health, MapExtent};
-use restripe_array::{Buf, BufRef, RequestError, RequestOp, SECTOR_BYTES};
+use restripe_array::{Buf, BufRef, RequestError, RequestOp, SECTOR_BYTES, Uuid};
 use restripe_io::front::nbd::Connection;
-use restripe_io::front::{Ask, BUFFER_BYTES_MAX, Export, Link, MESSAGE_BYTES_MAX, Protocol, Then};
+use restripe_io::front::{
+    Ask, BUFFER_BYTES_MAX, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
+};
 use std::collections::{BTreeMap, VecDeque};
 
 /// A small generator of reproducible numbers (xorshift).
@@ -49,12 +51,18 @@ pub struct World {
     /// The peer takes no more than this before requests are held back.
     pub unsent_max: usize,
     pub memory_peak: usize,
+    /// It is to be called when memory is free.
+    pub hungry: bool,
+    /// Its number as a connection, and what it did to others.
+    pub number: u32,
+    pub nudges: Vec<(u32, Nudge)>,
 }
 
 impl World {
     pub fn new(size: usize) -> World {
         let export = Export {
             name: "disk".to_owned(),
+            uuid: Uuid([7; 16]),
             description: "a test".to_owned(),
             size_bytes: size as u64,
             logical_block: 512,
@@ -80,6 +88,9 @@ impl World {
             sent: Vec::new(),
             unsent_max: 1 << 20,
             memory_peak: 0,
+            hungry: false,
+            number: 0,
+            nudges: Vec::new(),
         }
     }
 
@@ -90,7 +101,6 @@ impl World {
     fn execute(&mut self, ask: &Ask) -> Result<(), RequestError> {
         let range = ask.offset as usize..(ask.offset + ask.bytes) as usize;
         assert!(range.end <= self.disk.len(), "nothing beyond the end");
-        let buf = ask.buf.map(|buf| buf.buf.0);
         match ask.op {
             RequestOp::Read => {
                 if let Some((from, until)) = self.lost
@@ -101,11 +111,13 @@ impl World {
                     let sectors = (until - from) / SECTOR_BYTES;
                     return Err(RequestError::Lost { lba, sectors });
                 }
-                let buffer = self.buffers.get_mut(&buf.expect("reads have memory"));
-                buffer.expect("known").copy_from_slice(&self.disk[range]);
+                let part = ask.buf.expect("reads have memory");
+                let buffer = self.buffers.get_mut(&part.buf.0).expect("known");
+                buffer[self::range(part)].copy_from_slice(&self.disk[range]);
             }
             RequestOp::Write => {
-                let buffer = &self.buffers[&buf.expect("writes have memory")];
+                let part = ask.buf.expect("writes have memory");
+                let buffer = &self.buffers[&part.buf.0][self::range(part)];
                 self.disk[range].copy_from_slice(buffer);
             }
             RequestOp::Trim | RequestOp::WriteZeroes { fast: false } => self.disk[range].fill(0),
@@ -160,15 +172,47 @@ impl Link for World {
     fn release(&mut self, buf: BufRef) {
         let found = self.buffers.remove(&buf.buf.0);
         assert!(found.is_some(), "released once");
-        let used = self
-            .asks
-            .iter()
-            .any(|ask| ask.buf.is_some_and(|b| b.buf == buf.buf));
+        let used = self.asks.iter().any(|ask| uses(ask, buf));
         assert!(!used, "not while a request uses it");
     }
 
     fn full(&self) -> bool {
         self.asks.len() >= self.in_flight_max || self.sent.len() >= self.unsent_max
+    }
+
+    fn unread(&self) -> bool {
+        self.sent.len() >= self.unsent_max
+    }
+
+    fn await_memory(&mut self) {
+        self.hungry = true;
+    }
+
+    fn await_turn(&mut self) {
+        self.hungry = true;
+    }
+
+    fn local_address(&self) -> Option<std::net::SocketAddr> {
+        None
+    }
+
+    fn bytes(&self, part: BufRef) -> &[u8] {
+        &self.buffers[&part.buf.0][range(part)]
+    }
+
+    fn fill(&mut self, part: BufRef, bytes: &[u8]) {
+        let used = self.asks.iter().any(|ask| uses(ask, part));
+        assert!(!used, "not while a request uses it");
+        let buffer = self.buffers.get_mut(&part.buf.0).expect("known");
+        buffer[range(part)][..bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn number(&self) -> u32 {
+        self.number
+    }
+
+    fn nudge(&mut self, connection: u32, how: Nudge) {
+        self.nudges.push((connection, how));
     }
 
     fn submit(&mut self, ask: Ask) {
@@ -182,15 +226,29 @@ impl Link for World {
         self.sent.extend_from_slice(bytes);
     }
 
+    fn send_part(&mut self, part: BufRef) {
+        let bytes = &self.buffers[&part.buf.0][range(part)];
+        self.sent.extend_from_slice(bytes);
+    }
+
     fn send_buffer(&mut self, buf: BufRef) {
-        let bytes = self.buffers.remove(&buf.buf.0).expect("known");
-        self.sent.extend_from_slice(&bytes);
+        self.send_part(buf);
+        self.release(buf);
     }
 }
 
+fn range(part: BufRef) -> std::ops::Range<usize> {
+    let start = part.offset as usize;
+    start..start + part.bytes as usize
+}
+
+fn uses(ask: &Ask, part: BufRef) -> bool {
+    ask.buf.is_some_and(|buf| buf.buf == part.buf)
+}
+
 /// A connection in its world, fed with whatever pieces a test likes.
-pub struct Peer {
-    pub connection: Connection,
+pub struct Peer<P = Connection> {
+    pub connection: P,
     pub world: World,
     inbox: Vec<u8>,
     /// The buffer that is being filled, and how far it is.
@@ -200,8 +258,14 @@ pub struct Peer {
 
 impl Peer {
     pub fn new(world: World) -> Peer {
+        Peer::of(Connection::new(), world)
+    }
+}
+
+impl<P: Protocol> Peer<P> {
+    pub fn of(connection: P, world: World) -> Peer<P> {
         let mut peer = Peer {
-            connection: Connection::new(),
+            connection,
             world,
             inbox: Vec::new(),
             payload: None,
@@ -231,7 +295,8 @@ impl Peer {
             let whole = buf.bytes as usize;
             let count = (whole - filled).min(self.inbox.len());
             let memory = self.world.buffers.get_mut(&buf.buf.0).expect("held");
-            memory[filled..filled + count].copy_from_slice(&self.inbox[..count]);
+            let at = buf.offset as usize + filled;
+            memory[at..at + count].copy_from_slice(&self.inbox[..count]);
             self.inbox.drain(..count);
             if filled + count < whole {
                 self.payload = Some((buf, filled + count));
@@ -270,6 +335,7 @@ impl Peer {
         let ask = self.world.asks.remove(place).expect("a request in flight");
         let result = self.world.execute(&ask);
         self.connection.replied(ask.tag, result, &mut self.world);
+        self.feed_hungry();
         self.pump();
     }
 
@@ -283,8 +349,24 @@ impl Peer {
     /// Takes what was sent, and goes on if that was waited for.
     pub fn take(&mut self) -> Vec<u8> {
         let sent = std::mem::take(&mut self.world.sent);
+        self.feed_hungry();
         self.pump();
         sent
+    }
+
+    /// Something was answered or sent: memory may be free.
+    fn feed_hungry(&mut self) {
+        if std::mem::take(&mut self.world.hungry) {
+            self.connection.memory(&mut self.world);
+        }
+    }
+
+    /// The socket is closed, and the shell gives back what the protocol still holds. No request may be left.
+    pub fn abandon(mut self) -> World {
+        self.then = Then::Abort;
+        self.settle();
+        self.world.buffers.clear();
+        self.world
     }
 
     /// The socket is closed: what a shell then does, and the check that nothing stays behind.
