@@ -8,9 +8,11 @@
 //! refuses when the budget is used up), and its time without progress ([`Protocol::patience`]).
 
 pub(crate) mod connection;
+pub mod iscsi;
 pub mod listen;
 pub mod nbd;
 pub(crate) mod outbox;
+pub(crate) mod scsi;
 
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos, RequestError, RequestOp, Uuid};

@@ -8,6 +8,7 @@ use restripe_array::report::ArrayState;
 use restripe_array::{
     CacheLimits, Command, Fact, Limits, Member, Nanos, StartMode, TaskKind, TaskOutcome, Uuid,
 };
+use restripe_io::front::iscsi::{self, hub};
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd::Connection;
 use restripe_io::member::{OpenOptions, open, open_members};
@@ -150,6 +151,21 @@ impl Array {
             export: "disk".to_owned(),
             size: self.size,
         }
+    }
+
+    /// Serves the array over iSCSI as well: the URI of its logical unit.
+    pub fn serve_iscsi(&self, targets: Vec<hub::Target>) -> String {
+        let name = match targets.first() {
+            Some(target) => target.name.clone(),
+            None => format!("{}disk", hub::NAME_PREFIX),
+        };
+        let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).expect("a port");
+        let address = listener.address().expect("it has one");
+        let hub = Arc::new(hub::Hub::new(targets));
+        let protocol = Arc::new(move || Box::new(iscsi::Connection::new(hub.clone())) as Box<_>);
+        let listening = self.remote().listen(listener, protocol);
+        listening.expect("a reactor that runs");
+        format!("iscsi://{address}/{name}/0")
     }
 
     pub fn remote(&self) -> &Remote {

@@ -5,7 +5,7 @@
 //! through kills of the server ([`crash`]). A tool that is not installed
 //! is skipped with a message that counts the skips.
 
-mod array;
+pub mod array;
 mod checks;
 mod crash;
 mod faults;
@@ -14,7 +14,7 @@ mod hostile;
 mod levels;
 mod memory_server;
 mod server;
-mod tools;
+pub mod tools;
 
 use checks::Check;
 use memory_server::{Access, MemoryServer};

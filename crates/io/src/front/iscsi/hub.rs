@@ -1,0 +1,176 @@
+//! What the connections of one portal share: its targets, their logical units, and the sessions.
+
+use super::chap::Secrets;
+use crate::front::scsi::{Initiator, Nexus, Unit};
+use crate::front::{Link, Nudge};
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// The names of targets that nothing else names begin with this; the array's name follows.
+pub const NAME_PREFIX: &str = "iqn.2026-11.restripe:";
+/// Sessions at once.
+const SESSIONS_MAX: usize = 1024;
+
+/// A target as it is configured.
+#[derive(Clone, Default, Debug)]
+pub struct Target {
+    pub name: String,
+    /// Names of exports; the place is the number of the logical unit.
+    pub luns: Vec<String>,
+    /// Names of the initiators that may log in. Empty: all may.
+    pub initiators: Vec<String>,
+    /// With them an initiator must prove who it is.
+    pub secrets: Option<Secrets>,
+}
+
+impl Target {
+    pub(crate) fn admits(&self, initiator: &str) -> bool {
+        let same = |one: &String| one.eq_ignore_ascii_case(initiator);
+        self.initiators.is_empty() || self.initiators.iter().any(same)
+    }
+}
+
+/// A session that is logged in.
+struct Registered {
+    handle: u16,
+    initiator: Initiator,
+    target: String,
+    connection: u32,
+    /// Its ends at the logical units, by export.
+    nexuses: Vec<(usize, Nexus)>,
+}
+
+#[derive(Default)]
+pub(crate) struct State {
+    units: BTreeMap<usize, Unit>,
+    sessions: Vec<Registered>,
+    last_handle: u16,
+}
+
+/// The portal. Each connection has a reference to it.
+pub struct Hub {
+    /// Empty: each array is a target of its own.
+    targets: Vec<Target>,
+    /// Fills bytes with what no peer can foresee.
+    pub(crate) random: fn(&mut [u8]),
+    state: Mutex<State>,
+}
+
+impl Hub {
+    pub fn new(targets: Vec<Target>) -> Hub {
+        Hub {
+            targets,
+            random: entropy,
+            state: Mutex::default(),
+        }
+    }
+
+    /// The reactor's thread alone calls it, so it never waits.
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// All targets, as they are configured or by default.
+    pub(crate) fn targets(&self, link: &dyn Link) -> Vec<Target> {
+        if !self.targets.is_empty() {
+            return self.targets.clone();
+        }
+        let exports = (0..link.exports()).filter_map(|index| link.export(index));
+        let shared = exports.filter(|export| !export.exclusive);
+        shared
+            .map(|export| Target {
+                name: format!("{NAME_PREFIX}{}", export.name),
+                luns: vec![export.name],
+                ..Target::default()
+            })
+            .collect()
+    }
+
+    pub(crate) fn target(&self, name: &str, link: &dyn Link) -> Option<Target> {
+        let mut targets = self.targets(link).into_iter();
+        targets.find(|target| target.name.eq_ignore_ascii_case(name))
+    }
+}
+
+impl State {
+    pub(crate) fn unit(&mut self, export: usize) -> &mut Unit {
+        self.units.entry(export).or_default()
+    }
+
+    /// Registers a session and gives its handle. An older session of this initiator with this target ends
+    /// (RFC 7143 section 6.3.5: reinstatement). `None`: there are too many.
+    pub(crate) fn register(
+        &mut self,
+        initiator: &Initiator,
+        target: &str,
+        link: &mut dyn Link,
+    ) -> Option<u16> {
+        let same = |one: &Registered| one.initiator == *initiator && one.target == target;
+        let old: Vec<Registered> = self.sessions.extract_if(.., |one| same(one)).collect();
+        for old in old {
+            link.nudge(old.connection, Nudge::End);
+            self.detach(&old);
+        }
+        if self.sessions.len() >= SESSIONS_MAX {
+            return None;
+        }
+        let handle = self.next_handle();
+        self.sessions.push(Registered {
+            handle,
+            initiator: initiator.clone(),
+            target: target.to_owned(),
+            connection: link.number(),
+            nexuses: Vec::new(),
+        });
+        Some(handle)
+    }
+
+    /// A handle that no session has; never zero.
+    pub(crate) fn next_handle(&mut self) -> u16 {
+        loop {
+            self.last_handle = self.last_handle.checked_add(1).unwrap_or(1);
+            let handle = self.last_handle;
+            if self.sessions.iter().all(|one| one.handle != handle) {
+                return handle;
+            }
+        }
+    }
+
+    pub(crate) fn has_session(&self, handle: u16) -> bool {
+        self.sessions.iter().any(|one| one.handle == handle)
+    }
+
+    /// Attaches a session to a logical unit.
+    pub(crate) fn attach(&mut self, handle: u16, export: usize) -> Option<Nexus> {
+        let session = self.sessions.iter_mut().find(|one| one.handle == handle)?;
+        let unit = self.units.entry(export).or_default();
+        let nexus = unit.attach(session.initiator.clone(), session.connection);
+        session.nexuses.push((export, nexus));
+        Some(nexus)
+    }
+
+    fn detach(&mut self, session: &Registered) {
+        for (export, nexus) in &session.nexuses {
+            self.unit(*export).detach(*nexus);
+        }
+    }
+
+    /// A session has ended, if it is still there.
+    pub(crate) fn end(&mut self, handle: u16) {
+        if let Some(place) = self.sessions.iter().position(|one| one.handle == handle) {
+            let session = self.sessions.swap_remove(place);
+            self.detach(&session);
+        }
+    }
+}
+
+/// Random bytes from the kernel. It blocks only early in the boot of the machine, before there are any.
+fn entropy(bytes: &mut [u8]) {
+    let mut filled = 0;
+    while filled < bytes.len() {
+        let rest = &mut bytes[filled..];
+        // SAFETY: the pointer and length are those of a slice that nothing else uses.
+        let count = unsafe { libc::getrandom(rest.as_mut_ptr().cast(), rest.len(), 0) };
+        filled += usize::try_from(count).unwrap_or(0);
+    }
+}

@@ -1,0 +1,149 @@
+//! Task management (RFC 7143 sections 11.5 and 11.6). A function is answered once no command that it ended is
+//! in the engine any more.
+
+use super::pdu::{self, FINAL, Header, opcode};
+use super::session::Session;
+use super::tasks::{Pending, Until, Wait};
+use crate::front::{Link, Nudge};
+
+const ABORT_TASK: u8 = 1;
+const ABORT_TASK_SET: u8 = 2;
+const CLEAR_TASK_SET: u8 = 4;
+const UNIT_RESET: u8 = 5;
+const WARM_RESET: u8 = 6;
+const COLD_RESET: u8 = 7;
+const REASSIGN: u8 = 8;
+
+const COMPLETE: u8 = 0;
+const NO_SUCH_TASK: u8 = 1;
+const NO_SUCH_UNIT: u8 = 2;
+const NO_REASSIGNMENT: u8 = 4;
+const NOT_SUPPORTED: u8 = 5;
+const REJECTED: u8 = 255;
+
+/// Functions that wait at once.
+const PENDING_MAX: usize = 64;
+
+/// Takes up a function.
+pub(super) fn manage(session: &mut Session, header: &Header, link: &mut dyn Link) {
+    let tag = header.task_tag();
+    if session.managed.len() >= PENDING_MAX {
+        return respond(session, tag, REJECTED, link);
+    }
+    let function = header.flags() & 0x7f;
+    let lun = session.lun(header);
+    let until = match (function, lun) {
+        (ABORT_TASK | ABORT_TASK_SET | CLEAR_TASK_SET | UNIT_RESET, None) => Err(NO_SUCH_UNIT),
+        (ABORT_TASK, Some(_)) => abort_task(session, header, link),
+        (ABORT_TASK_SET, Some(_)) => Ok(abort_all(session, header.unit(), link)),
+        (CLEAR_TASK_SET, Some(lun)) => {
+            let others = {
+                let mut state = session.hub.state();
+                state.unit(lun.export).clear_task_set(lun.nexus)
+            };
+            Ok(cleared(session, vec![lun.export], others, link))
+        }
+        (UNIT_RESET, Some(lun)) => {
+            let others = session.hub.state().unit(lun.export).reset(lun.nexus);
+            Ok(cleared(session, vec![lun.export], others, link))
+        }
+        (WARM_RESET | COLD_RESET, _) => Ok(reset_target(session, link)),
+        (REASSIGN, _) => Err(NO_REASSIGNMENT),
+        _ => Err(NOT_SUPPORTED),
+    };
+    match until {
+        Ok(until) => session.managed.push(Pending { tag, until }),
+        Err(response) => respond(session, tag, response, link),
+    }
+    look(session, link);
+}
+
+/// Answers the functions that need not wait any more.
+pub(super) fn look(session: &mut Session, link: &mut dyn Link) {
+    if session.managed.is_empty() {
+        return;
+    }
+    let (mut done, mut left) = (Vec::new(), Vec::new());
+    for pending in std::mem::take(&mut session.managed) {
+        match is_over(session, &pending.until) {
+            true => done.push(pending.tag),
+            false => left.push(pending),
+        }
+    }
+    session.managed = left;
+    for tag in done {
+        respond(session, tag, COMPLETE, link);
+    }
+}
+
+fn is_over(session: &mut Session, until: &Until) -> bool {
+    match until {
+        Until::Gone(tasks) => tasks.iter().all(|(slot, tag)| {
+            let task = session.tasks.get(*slot);
+            task.is_none_or(|task| task.tag != *tag || !task.aborted)
+        }),
+        Until::Cleared(exports) => {
+            let mut state = session.hub.state();
+            exports.iter().all(|export| !state.unit(*export).clearing())
+        }
+    }
+}
+
+fn respond(session: &mut Session, tag: u32, response: u8, link: &mut dyn Link) {
+    let mut header = Header::new(opcode::TASK_MANAGEMENT_RESPONSE, FINAL).with(16, tag);
+    header.0[2] = response;
+    session.sender.send(header, &[], true, link);
+}
+
+fn abort_task(session: &mut Session, header: &Header, link: &mut dyn Link) -> Result<Until, u8> {
+    let named = header.number(20);
+    let found = session.tasks.named(named);
+    let slot = found.ok_or(NO_SUCH_TASK)?;
+    let wait = session.tasks.get(slot).map_or(Wait::Data, |task| task.wait);
+    session.clear(slot, wait, link);
+    Ok(Until::Gone(vec![(slot, named)]))
+}
+
+/// The initiator's own tasks of a unit.
+fn abort_all(session: &mut Session, unit: u64, link: &mut dyn Link) -> Until {
+    let unit = pdu::single_level(unit);
+    let tasks = session.tasks.slots();
+    let of_unit = tasks.filter(|(_, task)| pdu::single_level(task.unit) == unit);
+    let slots: Vec<_> = of_unit
+        .map(|(slot, task)| (slot, task.tag, task.wait))
+        .collect();
+    for (slot, _, wait) in &slots {
+        session.clear(*slot, *wait, link);
+    }
+    Until::Gone(
+        slots
+            .into_iter()
+            .map(|(slot, tag, _)| (slot, tag))
+            .collect(),
+    )
+}
+
+/// The tasks of these exports, of all sessions, were cleared.
+fn cleared(
+    session: &mut Session,
+    exports: Vec<usize>,
+    others: Vec<u32>,
+    link: &mut dyn Link,
+) -> Until {
+    for connection in others {
+        link.nudge(connection, Nudge::Wake);
+    }
+    session.drop_cleared(link);
+    Until::Cleared(exports)
+}
+
+fn reset_target(session: &mut Session, link: &mut dyn Link) -> Until {
+    let mut others = Vec::new();
+    let exports: Vec<usize> = session.luns().iter().map(|lun| lun.export).collect();
+    for lun in session.luns().to_vec() {
+        others.extend(session.hub.state().unit(lun.export).reset(lun.nexus));
+    }
+    others.sort_unstable();
+    others.dedup();
+    cleared(session, exports, others, link)
+}

@@ -1,0 +1,200 @@
+//! The iSCSI target: one connection, which is one session, as a state machine without I/O of its own (RFC
+//! 7143).
+//!
+//! ```text
+//! Login --operational keys agreed--> Full --logout--> Finished
+//!   '--refused: Finished               '--broken digest, gap of numbers: aborted
+//! ```
+//!
+//! | file | part |
+//! |---|---|
+//! | `pdu` | headers, padding, digests |
+//! | `keys` | text keys and their results |
+//! | `login`, `chap` | the login phase |
+//! | `hub` | what connections share: targets, logical units, sessions |
+//! | `full` | the full feature phase: PDUs to where they belong |
+//! | `session`, `tasks` | commands on their way |
+//! | `transfer`, `send` | data in and out, answers |
+//! | `management`, `text` | task management; which targets there are |
+//!
+//! The SCSI commands themselves are in [`crate::front::scsi`]. A session has one connection, and error
+//! recovery level 0.
+
+pub mod chap;
+mod full;
+pub mod hub;
+mod keys;
+mod login;
+mod management;
+mod pdu;
+mod send;
+mod session;
+mod tasks;
+mod text;
+mod transfer;
+
+use crate::front::{Link, Protocol, Received, Then};
+use hub::Hub;
+use login::Login;
+use pdu::{HEADER_BYTES, Header, opcode, padding};
+use restripe_array::{Nanos, RequestError};
+use session::{Session, Step};
+use std::sync::Arc;
+
+/// How long a peer may take from one request of the login to the next.
+pub(crate) const LOGIN_PATIENCE: Nanos = Nanos::from_secs(10);
+/// How long a peer may take for the rest of a PDU, or for data that it was asked for.
+pub(crate) const DATA_PATIENCE: Nanos = Nanos::from_secs(30);
+/// The slowest that data may come.
+pub(crate) const DATA_RATE_BYTES_MIN: u64 = 256 * 1024;
+
+/// One initiator's connection.
+pub struct Connection {
+    hub: Arc<Hub>,
+    phase: Phase,
+    /// Part of a PDU has come and the rest has not.
+    partial: bool,
+}
+
+enum Phase {
+    Login(Box<Login>),
+    Full(Box<Session>),
+    /// Nothing is read any more; what is in flight comes back.
+    Finished(Option<Box<Session>>),
+}
+
+impl Connection {
+    pub fn new(hub: Arc<Hub>) -> Connection {
+        Connection {
+            hub,
+            phase: Phase::Login(Box::new(Login::new())),
+            partial: false,
+        }
+    }
+
+    fn step(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
+        match &mut self.phase {
+            Phase::Login(_) => self.log_in(bytes, link),
+            Phase::Full(session) => session.step(bytes, link),
+            Phase::Finished(_) => Step::Stop(0, Then::Finish),
+        }
+    }
+
+    /// A request of the login: read whole, because it is short.
+    fn log_in(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
+        let Phase::Login(login) = &mut self.phase else {
+            return Step::Went(0);
+        };
+        if link.full() {
+            return Step::Stop(0, Then::Hold);
+        }
+        let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else {
+            return Step::Stop(0, Then::More);
+        };
+        let header = Header(*header);
+        let data_bytes = header.data_bytes();
+        if header.opcode() != opcode::LOGIN || data_bytes > login::SEGMENT_BYTES_MAX {
+            return Step::Stop(HEADER_BYTES, Then::Abort);
+        }
+        let start = HEADER_BYTES + header.additional_bytes();
+        let end = start + data_bytes as usize;
+        let whole = end + padding(data_bytes);
+        let Some(data) = bytes.get(start..end).filter(|_| bytes.len() >= whole) else {
+            return Step::Stop(0, Then::More);
+        };
+        match login.step(&header, data, &self.hub, link) {
+            login::Step::More => Step::Went(whole),
+            login::Step::Refused => Step::Stop(whole, Then::Finish),
+            login::Step::Done(agreed) => {
+                let session = Session::new(*agreed, Arc::clone(&self.hub), link);
+                self.phase = Phase::Full(Box::new(session));
+                Step::Went(whole)
+            }
+        }
+    }
+
+    fn stopped(&mut self, left: usize, then: Then, link: &mut dyn Link) {
+        self.partial = then == Then::More && left > 0;
+        if matches!(then, Then::Finish | Then::Abort) {
+            let phase = std::mem::replace(&mut self.phase, Phase::Finished(None));
+            self.phase = match phase {
+                Phase::Full(mut session) => {
+                    session.abandon(link);
+                    Phase::Finished(Some(session))
+                }
+                Phase::Finished(session) => Phase::Finished(session),
+                Phase::Login(_) => Phase::Finished(None),
+            };
+        }
+    }
+
+    fn session(&mut self) -> Option<&mut Session> {
+        match &mut self.phase {
+            Phase::Full(session) | Phase::Finished(Some(session)) => Some(session),
+            Phase::Login(_) | Phase::Finished(None) => None,
+        }
+    }
+}
+
+impl Protocol for Connection {
+    /// The initiator speaks first.
+    fn opened(&mut self, _link: &mut dyn Link) {}
+
+    fn received(&mut self, bytes: &[u8], link: &mut dyn Link) -> Received {
+        let mut consumed = 0;
+        loop {
+            match self.step(&bytes[consumed..], link) {
+                Step::Went(used) => consumed += used,
+                Step::Stop(used, then) => {
+                    consumed += used;
+                    self.stopped(bytes.len() - consumed, then, link);
+                    return Received { consumed, then };
+                }
+            }
+        }
+    }
+
+    fn filled(&mut self, link: &mut dyn Link) {
+        if let Some(session) = self.session() {
+            session.filled(link);
+        }
+    }
+
+    fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link) {
+        if let Some(session) = self.session() {
+            session.replied(tag, result, link);
+            management::look(session, link);
+        }
+    }
+
+    fn memory(&mut self, link: &mut dyn Link) {
+        if let Some(session) = self.session() {
+            session.feed(link);
+        }
+    }
+
+    fn woken(&mut self, link: &mut dyn Link) {
+        if let Some(session) = self.session() {
+            session.drop_cleared(link);
+            management::look(session, link);
+        }
+    }
+
+    fn awaits_data(&self) -> bool {
+        matches!(&self.phase, Phase::Full(session) if session.awaits_data())
+    }
+
+    fn patience(&self) -> Option<Nanos> {
+        let session = match &self.phase {
+            Phase::Login(_) => return Some(LOGIN_PATIENCE),
+            Phase::Finished(_) => return None,
+            Phase::Full(session) => session,
+        };
+        let due = session.bytes_due();
+        if due == 0 && !self.partial && !session.awaits_data() {
+            return None;
+        }
+        let transfer = Nanos::from_secs(due / DATA_RATE_BYTES_MIN);
+        Some(DATA_PATIENCE.after(transfer))
+    }
+}

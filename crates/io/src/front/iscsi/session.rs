@@ -1,0 +1,355 @@
+//! A session that is logged in: its commands, from memory over data and the engine to an answer.
+//!
+//! Memory: a command that needs some waits in a queue. While it waits, the connection goes on receiving,
+//! because data of earlier commands, which hold memory until it has come, is behind it in the stream. Data
+//! that comes without being asked for needs memory at once. If there is none, the connection waits; but while
+//! other commands wait for data, the answer is TASK SET FULL instead.
+
+use super::hub::Hub;
+use super::login::Agreed;
+use super::pdu::{self, DIGEST_BYTES, FINAL, Header, opcode};
+use super::send::{Answered, Sender};
+use super::tasks::{Burst, Incoming, Pending, Task, Tasks, Wait};
+use super::text::TextAnswer;
+use crate::front::scsi::{Answer, Around, Data, Next, Nexus, Status};
+use crate::front::{Ask, Link, Then};
+use restripe_array::RequestError;
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A logical unit of the session's target.
+#[derive(Clone, Copy)]
+pub(crate) struct Lun {
+    pub(crate) export: usize,
+    pub(crate) nexus: Nexus,
+}
+
+pub(crate) struct Session {
+    pub(super) hub: Arc<Hub>,
+    handle: u16,
+    pub(super) initiator: String,
+    /// `None`: a discovery session.
+    pub(super) target: Option<String>,
+    luns: Vec<Lun>,
+    pub(super) numbers: Vec<u16>,
+    pub(super) sender: Sender,
+    pub(super) tasks: Tasks,
+    /// Tasks that wait for memory, the first first.
+    pub(super) queue: VecDeque<usize>,
+    /// The segment that is being received into a task's memory.
+    pub(super) incoming: Option<Incoming>,
+    /// Bytes to be passed over.
+    pub(super) skip: u64,
+    /// Task management that waits for the engine.
+    pub(super) managed: Vec<Pending>,
+    pub(super) text: TextAnswer,
+    /// The initiator logs out: nothing is answered any more.
+    pub(super) left: bool,
+}
+
+/// What a PDU, or a piece of one, came to.
+pub(super) enum Step {
+    Went(usize),
+    Stop(usize, Then),
+}
+
+impl Session {
+    pub(super) fn new(agreed: Agreed, hub: Arc<Hub>, link: &mut dyn Link) -> Session {
+        let mut luns = Vec::new();
+        let mut numbers = Vec::new();
+        if let Some(target) = &agreed.target {
+            let find = |name: &String| {
+                let named = |index: &usize| link.export(*index).is_some_and(|it| it.name == *name);
+                (0..link.exports()).find(named)
+            };
+            let mut state = hub.state();
+            let exports: Vec<usize> = target.luns.iter().filter_map(find).collect();
+            for (number, export) in (0..).zip(exports) {
+                if let Some(nexus) = state.attach(agreed.handle, export) {
+                    luns.push(Lun { export, nexus });
+                    numbers.push(number);
+                }
+            }
+        }
+        Session {
+            hub,
+            handle: agreed.handle,
+            initiator: agreed.initiator.name,
+            target: agreed.target.map(|target| target.name),
+            luns,
+            numbers,
+            sender: Sender::new(agreed.parameters, agreed.status, agreed.command),
+            tasks: Tasks::default(),
+            queue: VecDeque::new(),
+            incoming: None,
+            skip: 0,
+            managed: Vec::new(),
+            text: TextAnswer::default(),
+            left: false,
+        }
+    }
+
+    /// Bytes that the peer owes before the next PDU can begin.
+    pub(super) fn bytes_due(&self) -> u64 {
+        let segment = self
+            .incoming
+            .as_ref()
+            .map_or(0, |incoming| incoming.part.bytes);
+        self.skip + u64::from(segment)
+    }
+
+    /// Whether it holds memory for data that has yet to come.
+    pub(super) fn awaits_data(&self) -> bool {
+        self.tasks.gathers()
+    }
+
+    /// Padding and digest behind the data segment of this PDU.
+    pub(super) fn tail(&self, data_bytes: u32) -> usize {
+        let digest = self.sender.parameters.data_digest && data_bytes > 0;
+        pdu::padding(data_bytes) + if digest { DIGEST_BYTES } else { 0 }
+    }
+
+    /// Passes over the data segment of a PDU.
+    pub(super) fn pass_over(&mut self, header: &Header, used: usize) -> Step {
+        let bytes = header.data_bytes();
+        self.skip = u64::from(bytes) + self.tail(bytes) as u64;
+        Step::Went(used)
+    }
+
+    pub(super) fn luns(&self) -> &[Lun] {
+        &self.luns
+    }
+
+    pub(super) fn lun(&self, header: &Header) -> Option<Lun> {
+        let number = pdu::single_level(header.unit())?;
+        self.luns.get(usize::from(number)).copied()
+    }
+
+    pub(super) fn insert(&mut self, task: Task) -> usize {
+        let slot = self.tasks.insert(task);
+        self.sender.on_their_way = self.tasks.numbered();
+        slot
+    }
+
+    pub(super) fn remove(&mut self, slot: usize) -> Option<Task> {
+        let task = self.tasks.remove(slot);
+        self.sender.on_their_way = self.tasks.numbered();
+        task
+    }
+
+    /// Gives memory to the tasks that wait for it.
+    pub(super) fn feed(&mut self, link: &mut dyn Link) {
+        while let Some(&slot) = self.queue.front() {
+            let Some(task) = self.tasks.get(slot) else {
+                self.queue.pop_front();
+                continue;
+            };
+            if link.full() {
+                return link.await_turn();
+            }
+            let Some(buf) = link.buffer(task.job.memory()) else {
+                return link.await_memory();
+            };
+            task.buf = Some(buf);
+            self.queue.pop_front();
+            self.go_on(slot, link);
+        }
+    }
+
+    /// The task is no longer in the queue.
+    pub(super) fn leave_queue(&mut self, slot: usize) {
+        self.queue.retain(|one| *one != slot);
+    }
+
+    /// The next thing that a task with its memory needs: data, or the engine.
+    pub(super) fn go_on(&mut self, slot: usize, link: &mut dyn Link) {
+        let Some(task) = self.tasks.get(slot) else {
+            return;
+        };
+        if task.unsolicited || task.filled < task.wants() {
+            let asked = task.unsolicited || task.burst.is_some();
+            self.tasks.wait(slot, Wait::Data);
+            if !asked {
+                self.ask_for_data(slot, link);
+            }
+            return;
+        }
+        self.tasks.wait(slot, Wait::Engine);
+        self.work(slot, None, link);
+    }
+
+    /// Lets a task's job do its next step. `result`: the engine's answer to the last one.
+    fn work(&mut self, slot: usize, result: Option<Result<(), RequestError>>, link: &mut dyn Link) {
+        let Some(task) = self.tasks.get(slot) else {
+            return;
+        };
+        let next = {
+            let mut state = self.hub.state();
+            let mut around = Around {
+                unit: state.unit(task.export),
+                nexus: task.nexus,
+                export: task.export,
+                buf: task.buf,
+                link,
+            };
+            match result {
+                None => task.job.start(&mut around),
+                Some(result) => task.job.replied(result, &mut around),
+            }
+        };
+        match next {
+            Next::Done(answer) => self.done(slot, answer, link),
+            Next::Ask(request) => {
+                let part = |(at, bytes)| task.buf.map(|buf| buf.part(at, bytes));
+                self.hub.state().unit(task.export).went(task.nexus);
+                link.submit(Ask {
+                    tag: slot as u64,
+                    export: task.export,
+                    op: request.op,
+                    offset: request.offset,
+                    bytes: request.bytes,
+                    buf: request.part.and_then(part),
+                    fua: request.fua,
+                });
+            }
+        }
+    }
+
+    pub(super) fn replied(
+        &mut self,
+        tag: u64,
+        result: Result<(), RequestError>,
+        link: &mut dyn Link,
+    ) {
+        let slot = usize::try_from(tag).unwrap_or(usize::MAX);
+        let Some(task) = self.tasks.get(slot) else {
+            return;
+        };
+        let cleared = {
+            let mut state = self.hub.state();
+            let unit = state.unit(task.export);
+            unit.came(task.nexus, task.epoch);
+            task.aborted || unit.cleared(task.nexus, task.epoch)
+        };
+        match cleared {
+            true => self.drop_task(slot, link),
+            false => self.work(slot, Some(result), link),
+        }
+        self.feed(link);
+    }
+
+    pub(super) fn done(&mut self, slot: usize, answer: Answer, link: &mut dyn Link) {
+        self.leave_queue(slot);
+        let Some(task) = self.remove(slot) else {
+            return;
+        };
+        let transferred = match &answer.data {
+            Data::Bytes(bytes) => bytes.len() as u64,
+            Data::Buffer(bytes) => u64::from(*bytes),
+            Data::Nothing if answer.status == Status::Good => u64::from(task.full),
+            Data::Nothing => u64::from(task.filled),
+        };
+        let sense = self.encoded(task.export, &answer);
+        let command = Answered {
+            tag: task.tag,
+            expected: task.expected,
+            reads: task.reads,
+        };
+        let sense = sense.as_deref();
+        self.sender
+            .answer(command, &answer, transferred, sense, task.buf, link);
+    }
+
+    /// Gives back what a task has. It is not answered.
+    pub(super) fn drop_task(&mut self, slot: usize, link: &mut dyn Link) {
+        self.leave_queue(slot);
+        if let Some(buf) = self.remove(slot).and_then(|task| task.buf) {
+            link.release(buf);
+        }
+    }
+
+    pub(super) fn encoded(&self, export: usize, answer: &Answer) -> Option<Vec<u8>> {
+        let sense = answer.sense.as_ref()?;
+        Some(self.hub.state().unit(export).encode(sense))
+    }
+
+    /// The session is over: nothing more is sent.
+    pub(super) fn abandon(&mut self, link: &mut dyn Link) {
+        self.left = true;
+        self.incoming = None;
+        self.managed.clear();
+        let slots: Vec<(usize, Wait)> = self
+            .tasks
+            .slots()
+            .map(|(slot, task)| (slot, task.wait))
+            .collect();
+        for (slot, wait) in slots {
+            match (wait, self.tasks.get(slot)) {
+                (Wait::Engine, Some(task)) => task.aborted = true,
+                _ => self.drop_task(slot, link),
+            }
+        }
+    }
+
+    pub(super) fn end(&mut self) {
+        self.hub.state().end(self.handle);
+    }
+
+    /// A task is to end without an answer.
+    pub(super) fn clear(&mut self, slot: usize, wait: Wait, link: &mut dyn Link) {
+        let receiving = self
+            .incoming
+            .as_ref()
+            .is_some_and(|incoming| incoming.slot == slot);
+        match (wait, self.tasks.get(slot)) {
+            // The engine, or the socket, still uses its memory.
+            (Wait::Engine, Some(task)) => task.aborted = true,
+            (_, Some(task)) if receiving => task.aborted = true,
+            _ => self.drop_task(slot, link),
+        }
+    }
+
+    /// Drops the commands that a session, this or another, has cleared.
+    pub(super) fn drop_cleared(&mut self, link: &mut dyn Link) {
+        let cleared: Vec<(usize, Wait)> = {
+            let mut state = self.hub.state();
+            let mut is_cleared =
+                |task: &Task| state.unit(task.export).cleared(task.nexus, task.epoch);
+            let tasks = self.tasks.slots().filter(|(_, task)| is_cleared(task));
+            tasks.map(|(slot, task)| (slot, task.wait)).collect()
+        };
+        for (slot, wait) in cleared {
+            self.clear(slot, wait, link);
+        }
+    }
+
+    /// Asks for a task's next data: as much as one burst may have.
+    pub(super) fn ask_for_data(&mut self, slot: usize, link: &mut dyn Link) {
+        let tag = self.tasks.burst_tag(slot);
+        let most = self.sender.parameters.max_burst;
+        let Some(task) = self.tasks.get(slot) else {
+            return;
+        };
+        let bytes = (task.wants() - task.filled).min(most);
+        task.burst = Some(Burst {
+            tag,
+            end: task.filled + bytes,
+            next: 0,
+        });
+        let mut header = Header::new(opcode::READY_TO_TRANSFER, FINAL)
+            .with(16, task.tag)
+            .with(20, tag)
+            .with(36, task.requests)
+            .with(40, task.filled)
+            .with(44, bytes);
+        header.0[8..16].copy_from_slice(&task.unit.to_be_bytes());
+        task.requests += 1;
+        self.sender.send(header, &[], false, link);
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.end();
+    }
+}

@@ -1,0 +1,94 @@
+//! Text requests: which targets there are (RFC 7143 appendix C).
+
+use super::hub::Hub;
+use super::keys;
+use super::pdu::{FINAL, Header, NO_TAG, opcode};
+use crate::front::Link;
+
+const CONTINUE: u8 = 0x40;
+/// The target's tag while an answer goes on.
+const MORE_TAG: u32 = 1;
+
+/// What is left of an answer that did not fit into one PDU.
+#[derive(Default)]
+pub(super) struct TextAnswer {
+    rest: Vec<u8>,
+}
+
+impl TextAnswer {
+    /// The answer to a request, `most` bytes of it. `known`: the initiator's name, and the target of a normal
+    /// session. `None`: the request is malformed.
+    pub(super) fn answer(
+        &mut self,
+        header: &Header,
+        data: &[u8],
+        most: usize,
+        known: (&str, Option<&str>),
+        hub: &Hub,
+        link: &dyn Link,
+    ) -> Option<(Header, Vec<u8>)> {
+        let goes_on = header.number(20) == MORE_TAG && data.is_empty();
+        if !goes_on {
+            // Requests of several PDUs have no use here.
+            if header.flags() & CONTINUE != 0 || header.number(20) != NO_TAG {
+                return None;
+            }
+            self.rest = answer_all(&keys::parse(data)?, known, hub, link);
+        }
+        let after = self.rest.split_off(self.rest.len().min(most));
+        let part = std::mem::replace(&mut self.rest, after);
+        let (flags, tag) = match self.rest.is_empty() {
+            true => (FINAL, NO_TAG),
+            false => (CONTINUE, MORE_TAG),
+        };
+        let mut answer = Header::new(opcode::TEXT_RESPONSE, flags)
+            .with(16, header.task_tag())
+            .with(20, tag);
+        answer.0[8..16].copy_from_slice(&header.0[8..16]);
+        Some((answer, part))
+    }
+}
+
+fn answer_all(
+    pairs: &[(&str, &str)],
+    known: (&str, Option<&str>),
+    hub: &Hub,
+    link: &dyn Link,
+) -> Vec<u8> {
+    let mut answer = Vec::new();
+    for (key, value) in pairs {
+        match *key {
+            "SendTargets" => send_targets(value, known, hub, link, &mut answer),
+            _ => keys::append(&mut answer, key, "NotUnderstood"),
+        }
+    }
+    answer
+}
+
+/// `All` is for discovery sessions; the empty name means the session's own target. Targets that the initiator
+/// may not use are not shown to it.
+fn send_targets(
+    which: &str,
+    (initiator, own): (&str, Option<&str>),
+    hub: &Hub,
+    link: &dyn Link,
+    answer: &mut Vec<u8>,
+) {
+    let name = match (which, own) {
+        ("All", _) => None,
+        ("", own) => own,
+        (name, _) => Some(name),
+    };
+    if which.is_empty() && own.is_none() {
+        return keys::append(answer, "SendTargets", "Reject");
+    }
+    for target in hub.targets(link) {
+        let meant = name.is_none_or(|name| target.name.eq_ignore_ascii_case(name));
+        if meant && target.admits(initiator) {
+            keys::append(answer, "TargetName", &target.name);
+            if let Some(address) = link.local_address() {
+                keys::append(answer, "TargetAddress", &format!("{address},1"));
+            }
+        }
+    }
+}

@@ -1,0 +1,557 @@
+//! A command on its way: the data it wants, the requests it makes of the engine, and its answer.
+//!
+//! | command | requests, one after the other |
+//! |---|---|
+//! | READ, WRITE, SYNCHRONIZE CACHE | one |
+//! | VERIFY | reads, piece by piece, each compared |
+//! | WRITE AND VERIFY | a write with FUA, then as VERIFY |
+//! | WRITE SAME | zeros: one; another pattern: writes, piece by piece |
+//! | UNMAP | one for each descriptor: zeros |
+//! | MODE SELECT, PERSISTENT RESERVE OUT, GET LBA STATUS, PRE-FETCH | none |
+
+use super::answer::{Answer, BLOCK_BYTES, Data};
+use super::cdb::{Command, Compare, Extent, PersistentOut, WriteSame};
+use super::inquiry::{TRANSFER_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, WRITE_SAME_BLOCKS_MAX};
+use super::mode::Medium;
+use super::sense::{self, Sense};
+use super::thin;
+use super::unit::{Nexus, Unit};
+use crate::front::{Export, Link};
+use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
+
+/// Bytes that are read, compared or written at once, where a command is done in pieces.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Parts of a buffer that the engine uses begin at multiples of this.
+const ALIGNMENT: u64 = 4096;
+/// Longest list of parameters.
+const LIST_BYTES_MAX: u32 = 8 + 16 * UNMAP_DESCRIPTORS_MAX;
+
+/// A request to the engine. `part` is where its data is in the job's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Request {
+    pub(crate) op: RequestOp,
+    pub(crate) offset: u64,
+    pub(crate) bytes: u64,
+    pub(crate) part: Option<(u32, u32)>,
+    pub(crate) fua: bool,
+}
+
+/// What a job does next.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Next {
+    Ask(Request),
+    Done(Answer),
+}
+
+/// What a job works with, for the time of a call.
+pub(crate) struct Around<'a> {
+    pub(crate) unit: &'a mut Unit,
+    pub(crate) nexus: Nexus,
+    /// Index of the export.
+    pub(crate) export: usize,
+    /// As long as [`Job::memory`]; the data from the initiator is at its beginning.
+    pub(crate) buf: Option<BufRef>,
+    pub(crate) link: &'a mut dyn Link,
+}
+
+pub(crate) struct Job {
+    work: Work,
+    /// Bytes that the initiator is to send.
+    data_out: u32,
+    /// Bytes of its buffer; 0: it needs none.
+    memory: u32,
+}
+
+enum Work {
+    Read(Extent),
+    Write(Extent),
+    Verify(Verify),
+    /// First the write, which is done when it is `written`.
+    WriteAndVerify {
+        verify: Verify,
+        written: bool,
+    },
+    Flush,
+    Zero(Extent),
+    Pattern {
+        extent: Extent,
+        done: u64,
+    },
+    /// The pattern of a WRITE SAME has yet to be looked at. Zeros are unmapped, another pattern is written,
+    /// whether or not the initiator asked to unmap (SBC-3 section 5.43).
+    WriteSame(Extent),
+    /// The list has yet to be read: the blocks of the medium.
+    Unmap(u64),
+    Zeros(Vec<Extent>),
+    Select {
+        long: bool,
+    },
+    Persist(PersistentOut),
+    LbaStatus {
+        lba: u64,
+        length: u32,
+        blocks: u64,
+    },
+    Nothing,
+}
+
+struct Verify {
+    extent: Extent,
+    compare: Compare,
+    /// Bytes that were verified.
+    done: u64,
+}
+
+impl Job {
+    /// Checks a command against the medium.
+    pub(super) fn new(command: Command, medium: Medium, export: &Export) -> Result<Job, Answer> {
+        if !export.serving {
+            return Err(sense::NOT_READY.into());
+        }
+        if medium.read_only && changes(&command) {
+            return Err(sense::WRITE_PROTECTED.into());
+        }
+        let job = Job::checked(command, medium)?;
+        let within = u64::from(job.memory) <= u64::from(crate::front::BUFFER_BYTES_MAX);
+        within.then_some(job).ok_or(sense::INVALID_FIELD.into())
+    }
+
+    fn checked(command: Command, medium: Medium) -> Result<Job, Sense> {
+        match command {
+            Command::Read(extent) => {
+                let bytes = transfer(extent, medium, extent.blocks)?;
+                durable(extent.fua, medium)?;
+                Ok(Job::of(Work::Read(extent), 0, bytes.into()))
+            }
+            Command::Write(extent) => {
+                let bytes = transfer(extent, medium, extent.blocks)?;
+                durable(extent.fua, medium)?;
+                Ok(Job::of(Work::Write(extent), bytes, bytes.into()))
+            }
+            Command::Verify(extent, compare) => verify(extent, compare, medium),
+            Command::WriteAndVerify(extent, compare) => write_and_verify(extent, compare, medium),
+            Command::WriteSame(command) => write_same(&command, medium),
+            Command::Synchronize(extent) => {
+                within(extent, medium)?;
+                durable(true, medium)?;
+                Ok(Job::of(Work::Flush, 0, 0))
+            }
+            Command::Prefetch(extent) => {
+                within(extent, medium)?;
+                Ok(Job::of(Work::Nothing, 0, 0))
+            }
+            Command::LbaStatus { lba, length } => {
+                if lba >= medium.blocks {
+                    return Err(sense::BEYOND_THE_END);
+                }
+                let blocks = medium.blocks;
+                Ok(Job::of(
+                    Work::LbaStatus {
+                        lba,
+                        length,
+                        blocks,
+                    },
+                    0,
+                    0,
+                ))
+            }
+            Command::Unmap { length } => Job::with_list(Work::Unmap(medium.blocks), length),
+            Command::ModeSelect { save: true, .. } => Err(sense::INVALID_FIELD),
+            Command::ModeSelect { long, length, .. } => {
+                Job::with_list(Work::Select { long }, length)
+            }
+            Command::PersistentOut(command) => {
+                Job::with_list(Work::Persist(command), command.length)
+            }
+            _ => Err(sense::INVALID_OPCODE),
+        }
+    }
+
+    fn of(work: Work, data_out: u32, memory: u64) -> Job {
+        Job {
+            work,
+            data_out,
+            memory: u32::try_from(memory).unwrap_or(u32::MAX),
+        }
+    }
+
+    fn with_list(work: Work, length: u32) -> Result<Job, Sense> {
+        match length {
+            0..=LIST_BYTES_MAX => Ok(Job::of(work, length, length.into())),
+            _ => Err(sense::PARAMETER_LIST_LENGTH),
+        }
+    }
+
+    pub(crate) fn data_out(&self) -> u32 {
+        self.data_out
+    }
+
+    /// Whether the initiator may expect to send neither more nor less than what the command wants.
+    pub(crate) fn is_exact(&self) -> bool {
+        matches!(self.work, Work::WriteSame(_))
+    }
+
+    /// Makes a write end early, after the first bytes of its data: the initiator sends no more. Whether that
+    /// can be done.
+    pub(crate) fn shorten(&mut self, bytes: u32) -> bool {
+        let whole = u64::from(bytes).is_multiple_of(BLOCK_BYTES);
+        let blocks = u64::from(bytes) / BLOCK_BYTES;
+        match &mut self.work {
+            Work::Write(extent) if whole => extent.blocks = blocks,
+            Work::WriteAndVerify { verify, .. } if whole => verify.extent.blocks = blocks,
+            _ => return false,
+        }
+        self.data_out = bytes;
+        true
+    }
+
+    pub(crate) fn memory(&self) -> u32 {
+        self.memory
+    }
+
+    // -------------------------------------------------------------------------------------------- on its way
+
+    /// The first step, when all data is there.
+    pub(crate) fn start(&mut self, around: &mut Around<'_>) -> Next {
+        match &mut self.work {
+            Work::Read(extent) => ask(RequestOp::Read, *extent, around, false),
+            Work::Write(extent) => {
+                let fua = extent.fua || !around.unit.settings.write_cache;
+                ask(RequestOp::Write, *extent, around, fua)
+            }
+            Work::WriteAndVerify { verify, .. } => {
+                let extent = verify.extent;
+                ask(RequestOp::Write, extent, around, extent.fua)
+            }
+            Work::Verify(verify) => verify.next(self.memory),
+            Work::Flush => Next::Ask(Request {
+                op: RequestOp::Flush,
+                offset: 0,
+                bytes: 0,
+                part: None,
+                fua: false,
+            }),
+            Work::Zero(extent) => zeros(*extent, around),
+            Work::WriteSame(extent) => {
+                let extent = *extent;
+                self.look_at_pattern(extent, around)
+            }
+            Work::Pattern { .. } => self.next_pattern(around),
+            Work::Unmap(blocks) => match thin::unmap_list(list(around), *blocks) {
+                Ok(extents) => {
+                    self.work = Work::Zeros(extents);
+                    self.next_zeros(around)
+                }
+                Err(sense) => Next::Done(sense.into()),
+            },
+            Work::Zeros(_) => self.next_zeros(around),
+            Work::Select { long } => {
+                let (long, list) = (*long, list(around).to_vec());
+                Next::Done(around.unit.select(around.nexus, &list, long))
+            }
+            Work::Persist(command) => {
+                let list = list(around).to_vec();
+                Next::Done(around.unit.persist(around.nexus, command, &list))
+            }
+            Work::LbaStatus {
+                lba,
+                length,
+                blocks,
+            } => {
+                let data = thin::status(*lba, *blocks, around.export, around.link);
+                Next::Done(Answer::bytes(data, *length))
+            }
+            Work::Nothing => Next::Done(Answer::GOOD),
+        }
+    }
+
+    /// The engine has answered the last request.
+    pub(crate) fn replied(
+        &mut self,
+        result: Result<(), RequestError>,
+        around: &mut Around<'_>,
+    ) -> Next {
+        if let Err(error) = result {
+            let reads = matches!(
+                self.work,
+                Work::Read(_) | Work::Verify(_) | Work::WriteAndVerify { written: true, .. }
+            );
+            return Next::Done(failed(error, reads).into());
+        }
+        match &mut self.work {
+            Work::Read(_) => Next::Done(Answer {
+                data: Data::Buffer(self.memory),
+                ..Answer::GOOD
+            }),
+            Work::Verify(verify) => verify.verified(self.memory, around),
+            Work::WriteAndVerify { verify, written } => match std::mem::replace(written, true) {
+                true => verify.verified(self.memory, around),
+                false => verify.next(self.memory),
+            },
+            Work::Pattern { .. } => self.next_pattern(around),
+            Work::Zeros(_) => self.next_zeros(around),
+            _ => Next::Done(Answer::GOOD),
+        }
+    }
+
+    fn look_at_pattern(&mut self, extent: Extent, around: &mut Around<'_>) -> Next {
+        let block = list(around)[..BLOCK_BYTES as usize].to_vec();
+        if block.iter().all(|byte| *byte == 0) {
+            self.work = Work::Zero(extent);
+            return zeros(extent, around);
+        }
+        if let Some(buf) = around.buf {
+            for at in (0..buf.bytes).step_by(BLOCK_BYTES as usize) {
+                let part = buf.part(at, BLOCK_BYTES as u32);
+                around.link.fill(part, &block);
+            }
+        }
+        self.work = Work::Pattern { extent, done: 0 };
+        self.next_pattern(around)
+    }
+
+    fn next_pattern(&mut self, around: &mut Around<'_>) -> Next {
+        let Work::Pattern { extent, done } = &mut self.work else {
+            return Next::Done(Answer::GOOD);
+        };
+        let left = extent.blocks * BLOCK_BYTES - *done;
+        let bytes = left.min(u64::from(self.memory));
+        if bytes == 0 {
+            return Next::Done(Answer::GOOD);
+        }
+        let offset = extent.lba * BLOCK_BYTES + *done;
+        *done += bytes;
+        Next::Ask(Request {
+            op: RequestOp::Write,
+            offset,
+            bytes,
+            part: Some((0, bytes as u32)),
+            fua: !around.unit.settings.write_cache,
+        })
+    }
+
+    fn next_zeros(&mut self, around: &mut Around<'_>) -> Next {
+        let Work::Zeros(extents) = &mut self.work else {
+            return Next::Done(Answer::GOOD);
+        };
+        match extents.pop() {
+            Some(extent) => zeros(extent, around),
+            None => Next::Done(Answer::GOOD),
+        }
+    }
+}
+
+impl Verify {
+    /// Where the medium's bytes are read to: behind the initiator's.
+    fn scratch(&self) -> u64 {
+        let given = match self.compare {
+            Compare::Nothing => 0,
+            Compare::All => self.extent.blocks * BLOCK_BYTES,
+            Compare::OneBlock => BLOCK_BYTES,
+        };
+        given.next_multiple_of(ALIGNMENT)
+    }
+
+    fn piece(&self, memory: u32) -> u64 {
+        let left = self.extent.blocks * BLOCK_BYTES - self.done;
+        left.min(u64::from(memory).saturating_sub(self.scratch()))
+    }
+
+    /// The next piece to read; the end, if there is none.
+    fn next(&self, memory: u32) -> Next {
+        let bytes = self.piece(memory);
+        if bytes == 0 {
+            return Next::Done(Answer::GOOD);
+        }
+        Next::Ask(Request {
+            op: RequestOp::Read,
+            offset: self.extent.lba * BLOCK_BYTES + self.done,
+            bytes,
+            part: Some((self.scratch() as u32, bytes as u32)),
+            fua: false,
+        })
+    }
+
+    /// A piece was read: compares it.
+    fn verified(&mut self, memory: u32, around: &mut Around<'_>) -> Next {
+        let bytes = self.piece(memory);
+        if let Some(buf) = around.buf
+            && let Some(at) = self.differs(buf, bytes, &*around.link)
+        {
+            return Next::Done(sense::MISCOMPARE.at(at).into());
+        }
+        self.done += bytes;
+        self.next(memory)
+    }
+
+    /// The offset of the first byte that differs.
+    fn differs(&self, buf: BufRef, bytes: u64, link: &dyn Link) -> Option<u64> {
+        let read = link.bytes(buf.part(self.scratch() as u32, bytes as u32));
+        match self.compare {
+            Compare::Nothing => None,
+            Compare::All => {
+                let given = link.bytes(buf.part(self.done as u32, bytes as u32));
+                first_difference(read, given).map(|at| self.done + at)
+            }
+            Compare::OneBlock => {
+                let given = link.bytes(buf.part(0, BLOCK_BYTES as u32));
+                let mut blocks = read.chunks(BLOCK_BYTES as usize);
+                blocks.find_map(|block| first_difference(block, given))
+            }
+        }
+    }
+}
+
+fn first_difference(one: &[u8], other: &[u8]) -> Option<u64> {
+    if one == other {
+        return None;
+    }
+    let at = one.iter().zip(other).position(|(a, b)| a != b);
+    at.map(|at| at as u64)
+}
+
+// ---------------------------------------------------------------------------------------------------- checks
+
+fn changes(command: &Command) -> bool {
+    matches!(
+        command,
+        Command::Write(_)
+            | Command::WriteAndVerify(..)
+            | Command::WriteSame(_)
+            | Command::Unmap { .. }
+    )
+}
+
+/// An extent lies within the medium.
+fn within(extent: Extent, medium: Medium) -> Result<(), Sense> {
+    let end = extent.lba.checked_add(extent.blocks);
+    match end.is_some_and(|end| end <= medium.blocks) {
+        true => Ok(()),
+        false => Err(sense::BEYOND_THE_END),
+    }
+}
+
+/// The bytes of a transfer of this number of blocks, for an extent that lies within the medium.
+fn transfer(extent: Extent, medium: Medium, blocks: u64) -> Result<u32, Sense> {
+    within(extent, medium)?;
+    match blocks <= u64::from(TRANSFER_BLOCKS_MAX) {
+        true => Ok((blocks * BLOCK_BYTES) as u32),
+        false => Err(sense::INVALID_FIELD),
+    }
+}
+
+/// Durable writes, where members make none, are refused.
+fn durable(asked: bool, medium: Medium) -> Result<(), Sense> {
+    match asked && !medium.durable {
+        true => Err(sense::INVALID_FIELD),
+        false => Ok(()),
+    }
+}
+
+fn verify(extent: Extent, compare: Compare, medium: Medium) -> Result<Job, Sense> {
+    within(extent, medium)?;
+    let data_out = match compare {
+        Compare::Nothing => 0,
+        Compare::All => transfer(extent, medium, extent.blocks)?,
+        Compare::OneBlock => BLOCK_BYTES as u32,
+    };
+    let verify = Verify {
+        extent,
+        compare,
+        done: 0,
+    };
+    let memory = verify.scratch() + PIECE_BYTES.min(extent.blocks * BLOCK_BYTES);
+    Ok(Job::of(Work::Verify(verify), data_out, memory))
+}
+
+fn write_and_verify(extent: Extent, compare: Compare, medium: Medium) -> Result<Job, Sense> {
+    let bytes = transfer(extent, medium, extent.blocks)?;
+    let verify = Verify {
+        extent: Extent {
+            fua: medium.durable,
+            ..extent
+        },
+        compare: match compare {
+            Compare::Nothing => Compare::All,
+            compare => compare,
+        },
+        done: 0,
+    };
+    let memory = verify.scratch() + PIECE_BYTES.min(u64::from(bytes));
+    let work = Work::WriteAndVerify {
+        verify,
+        written: false,
+    };
+    Ok(Job::of(work, bytes, memory))
+}
+
+fn write_same(command: &WriteSame, medium: Medium) -> Result<Job, Sense> {
+    let mut extent = command.extent;
+    within(extent, medium)?;
+    if extent.blocks == 0 {
+        extent.blocks = medium.blocks - extent.lba;
+    }
+    if extent.blocks > WRITE_SAME_BLOCKS_MAX {
+        return Err(sense::INVALID_FIELD);
+    }
+    if command.without_data {
+        return Ok(Job::of(Work::Zero(extent), 0, 0));
+    }
+    let bytes = (extent.blocks * BLOCK_BYTES).clamp(BLOCK_BYTES, PIECE_BYTES);
+    let work = Work::WriteSame(extent);
+    Ok(Job::of(work, BLOCK_BYTES as u32, bytes))
+}
+
+// -------------------------------------------------------------------------------------------------- requests
+
+/// The data of the initiator.
+fn list<'a>(around: &'a Around<'_>) -> &'a [u8] {
+    around.buf.map_or(&[], |buf| around.link.bytes(buf))
+}
+
+fn ask(op: RequestOp, extent: Extent, around: &Around<'_>, fua: bool) -> Next {
+    let bytes = extent.blocks * BLOCK_BYTES;
+    if bytes == 0 || around.buf.is_none() {
+        return Next::Done(Answer::GOOD);
+    }
+    Next::Ask(Request {
+        op,
+        offset: extent.lba * BLOCK_BYTES,
+        bytes,
+        part: Some((0, bytes as u32)),
+        fua,
+    })
+}
+
+fn zeros(extent: Extent, around: &Around<'_>) -> Next {
+    if extent.blocks == 0 {
+        return Next::Done(Answer::GOOD);
+    }
+    Next::Ask(Request {
+        op: RequestOp::WriteZeroes { fast: false },
+        offset: extent.lba * BLOCK_BYTES,
+        bytes: extent.blocks * BLOCK_BYTES,
+        part: None,
+        fua: !around.unit.settings.write_cache,
+    })
+}
+
+/// Why the engine failed a request, as sense data.
+fn failed(error: RequestError, reads: bool) -> Sense {
+    match error {
+        RequestError::OutOfRange { .. } => sense::BEYOND_THE_END,
+        RequestError::Lost { lba, .. } => {
+            let lba = lba.saturating_mul(SECTOR_BYTES) / BLOCK_BYTES;
+            let what = if reads {
+                sense::READ_ERROR
+            } else {
+                sense::WRITE_ERROR
+            };
+            what.at(lba)
+        }
+        RequestError::ReadOnly => sense::WRITE_PROTECTED,
+        RequestError::NoSpace => sense::NO_SPACE,
+        RequestError::NotFast | RequestError::NotWholeSectors => sense::INVALID_FIELD,
+        RequestError::Unavailable => sense::NOT_READY,
+    }
+}

@@ -1,0 +1,234 @@
+//! A logical unit: what all its sessions share.
+
+use super::answer::{Answer, BLOCK_BYTES};
+use super::cdb::PersistentOut;
+use super::mode::{self, Medium, Settings};
+use super::reserve::{Attention, Initiator, Reservations};
+use super::sense::{self, Sense};
+use crate::front::Export;
+use std::collections::VecDeque;
+
+/// Unit attentions that wait for one nexus at most: of more, the oldest stay.
+const ATTENTIONS_MAX: usize = 8;
+
+/// Names an attached nexus of a unit: a session's end at it. Never reused.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Nexus(u64);
+
+pub(crate) struct Attached {
+    nexus: Nexus,
+    initiator: Initiator,
+    /// The connection that is to be woken when its commands are cleared by others.
+    connection: u32,
+    attentions: VecDeque<Sense>,
+    /// Its commands that began before are cleared.
+    since: u64,
+    /// Requests in the engine of commands that began before `since`, and of later ones.
+    running: Running,
+}
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Running {
+    cleared: u32,
+    live: u32,
+}
+
+/// One array, as a disk.
+#[derive(Default)]
+pub(crate) struct Unit {
+    pub(super) settings: Settings,
+    pub(super) reservations: Reservations,
+    nexuses: Vec<Attached>,
+    nexuses_made: u64,
+    size_bytes: Option<u64>,
+    /// Counts resets and other events that clear commands.
+    epoch: u64,
+}
+
+impl Unit {
+    // ----------------------------------------------------------------------------------------------- nexuses
+
+    pub(crate) fn attach(&mut self, initiator: Initiator, connection: u32) -> Nexus {
+        self.nexuses_made += 1;
+        let nexus = Nexus(self.nexuses_made);
+        self.nexuses.push(Attached {
+            nexus,
+            initiator,
+            connection,
+            attentions: VecDeque::new(),
+            since: self.epoch,
+            running: Running::default(),
+        });
+        nexus
+    }
+
+    /// The nexus is lost. Persistent reservations stay.
+    pub(crate) fn detach(&mut self, nexus: Nexus) {
+        let place = self.nexuses.iter().position(|one| one.nexus == nexus);
+        if let Some(place) = place {
+            let gone = self.nexuses.swap_remove(place);
+            self.reservations.lost(&gone.initiator);
+        }
+    }
+
+    fn attached(&mut self, nexus: Nexus) -> Option<&mut Attached> {
+        self.nexuses.iter_mut().find(|one| one.nexus == nexus)
+    }
+
+    pub(super) fn initiator(&self, nexus: Nexus) -> Option<Initiator> {
+        let mut nexuses = self.nexuses.iter();
+        let found = nexuses.find(|one| one.nexus == nexus);
+        found.map(|one| one.initiator.clone())
+    }
+
+    fn notify_others(&mut self, nexus: Option<Nexus>, sense: Sense) {
+        let others = self
+            .nexuses
+            .iter_mut()
+            .filter(|one| Some(one.nexus) != nexus);
+        others.for_each(|one| one.notify(sense));
+    }
+
+    pub(super) fn notify(&mut self, attentions: Vec<Attention>) {
+        for (initiator, sense) in attentions {
+            let meant = self
+                .nexuses
+                .iter_mut()
+                .filter(|one| one.initiator == initiator);
+            meant.for_each(|one| one.notify(sense));
+        }
+    }
+
+    // -------------------------------------------------------------------------------- commands in the engine
+
+    /// The epoch in which commands begin now. Those of an earlier epoch are cleared.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether a command that began in this epoch was cleared since.
+    pub(crate) fn cleared(&self, nexus: Nexus, epoch: u64) -> bool {
+        let mut nexuses = self.nexuses.iter();
+        nexuses.any(|one| one.nexus == nexus && epoch < one.since)
+    }
+
+    /// A request of a command goes to the engine.
+    pub(crate) fn went(&mut self, nexus: Nexus) {
+        if let Some(one) = self.attached(nexus) {
+            one.running.live += 1;
+        }
+    }
+
+    /// It is back.
+    pub(crate) fn came(&mut self, nexus: Nexus, epoch: u64) {
+        if let Some(one) = self.attached(nexus) {
+            let old = epoch < one.since;
+            let count = match old {
+                true => &mut one.running.cleared,
+                false => &mut one.running.live,
+            };
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Clears the commands of all nexuses, and gives the connections that have some to look after. `by` is
+    /// not notified.
+    pub(crate) fn clear_commands(&mut self, by: Nexus) -> Vec<u32> {
+        self.epoch += 1;
+        for one in &mut self.nexuses {
+            one.since = self.epoch;
+            one.running.cleared += std::mem::take(&mut one.running.live);
+        }
+        let others = self.nexuses.iter().filter(|one| one.nexus != by);
+        others.map(|one| one.connection).collect()
+    }
+
+    /// Whether requests of cleared commands are still in the engine.
+    pub(crate) fn clearing(&self) -> bool {
+        self.nexuses.iter().any(|one| one.running.cleared > 0)
+    }
+
+    /// CLEAR TASK SET: other initiators are notified that their commands were cleared.
+    pub(crate) fn clear_task_set(&mut self, by: Nexus) -> Vec<u32> {
+        self.notify_others(Some(by), sense::COMMANDS_CLEARED);
+        self.clear_commands(by)
+    }
+
+    /// LOGICAL UNIT RESET (SAM-5 section 6.3.3).
+    pub(crate) fn reset(&mut self, by: Nexus) -> Vec<u32> {
+        self.reservations.reset();
+        self.settings = Settings::default();
+        self.notify_others(None, sense::RESET);
+        self.clear_commands(by)
+    }
+
+    // ------------------------------------------------------------------------------------------ for commands
+
+    pub(super) fn look_at_size(&mut self, size_bytes: u64) {
+        if self
+            .size_bytes
+            .replace(size_bytes)
+            .is_some_and(|before| before != size_bytes)
+        {
+            self.notify_others(None, sense::CAPACITY_CHANGED);
+        }
+    }
+
+    pub(super) fn take_attention(&mut self, nexus: Nexus) -> Option<Sense> {
+        self.attached(nexus)?.attentions.pop_front()
+    }
+
+    pub(super) fn medium(&self, export: &Export) -> Medium {
+        Medium {
+            blocks: export.size_bytes / BLOCK_BYTES,
+            read_only: export.read_only || self.settings.write_protect,
+            durable: export.durable,
+        }
+    }
+
+    /// MODE SELECT with its parameters.
+    pub(super) fn select(&mut self, nexus: Nexus, list: &[u8], long: bool) -> Answer {
+        match mode::select(list, long, self.settings) {
+            Ok(changed) => {
+                if std::mem::replace(&mut self.settings, changed) != changed {
+                    self.notify_others(Some(nexus), sense::MODE_CHANGED);
+                }
+                Answer::GOOD
+            }
+            Err(sense) => sense.into(),
+        }
+    }
+
+    /// PERSISTENT RESERVE OUT with its parameters.
+    pub(super) fn persist(&mut self, nexus: Nexus, command: &PersistentOut, list: &[u8]) -> Answer {
+        let Some(who) = self.initiator(nexus) else {
+            return sense::NOT_READY.into();
+        };
+        let mut attentions = Vec::new();
+        let changed = self
+            .reservations
+            .change(&who, command, list, &mut attentions);
+        self.notify(attentions);
+        match changed {
+            Ok(()) => Answer::GOOD,
+            Err(refusal) => refusal.into(),
+        }
+    }
+
+    pub(super) fn sense_is_in_descriptors(&self) -> bool {
+        self.settings.descriptor_sense
+    }
+
+    /// A sense, encoded as initiators asked for.
+    pub(crate) fn encode(&self, sense: &Sense) -> Vec<u8> {
+        sense.encode(self.sense_is_in_descriptors())
+    }
+}
+
+impl Attached {
+    fn notify(&mut self, sense: Sense) {
+        if self.attentions.len() < ATTENTIONS_MAX && !self.attentions.contains(&sense) {
+            self.attentions.push_back(sense);
+        }
+    }
+}

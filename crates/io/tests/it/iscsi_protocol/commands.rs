@@ -1,0 +1,240 @@
+//! Commands and their data: lengths, digests, sequences, and what is refused.
+
+use super::initiator::{Initiator, cdb_10, header, hub, put, read_10, write_10};
+use crate::nbd_protocol::world::{Random, World};
+use restripe_array::RequestOp;
+
+const SIZE: usize = 4 << 20;
+
+fn initiator(keys: &[&str]) -> Initiator {
+    Initiator::logged_in(&hub(), World::new(SIZE), keys)
+}
+
+fn pattern(bytes: usize) -> Vec<u8> {
+    let mut data = vec![0; bytes];
+    Random::new(bytes as u64).fill(&mut data);
+    data
+}
+
+/// Writes come with their command, unsolicited, or as they are asked for; reads in segments and bursts.
+#[test]
+fn data_comes_back_whatever_way_it_went() {
+    for keys in [
+        &["ImmediateData=No", "InitialR2T=Yes"][..],
+        &[
+            "ImmediateData=Yes",
+            "MaxBurstLength=16384",
+            "MaxRecvDataSegmentLength=1024",
+        ],
+        &[
+            "HeaderDigest=CRC32C,None",
+            "DataDigest=CRC32C,None",
+            "MaxBurstLength=8192",
+        ],
+        &["HeaderDigest=CRC32C", "DataDigest=None"],
+    ] {
+        let mut one = initiator(keys);
+        let immediate_allowed = !keys.contains(&"ImmediateData=No");
+        for (lba, blocks, segment) in [(0, 1, 8192), (3, 64, 4096), (100, 333, 1000), (7, 8, 513)] {
+            one.segment = segment;
+            let data = pattern(blocks * 512);
+            let immediate = if immediate_allowed {
+                data.len().min(777)
+            } else {
+                0
+            };
+            let write = one.write(&write_10(lba, blocks as u16), &data, immediate);
+            assert_eq!((write.status, write.residual), (0, 0), "{keys:?}");
+            let read = one.read(&read_10(lba, blocks as u16), data.len());
+            assert!(read.data == data && read.status == 0, "{keys:?} {lba}");
+        }
+        assert!(one.peer.close().buffers.is_empty());
+    }
+}
+
+#[test]
+fn unsolicited_data_follows_its_command() {
+    let mut one = initiator(&["InitialR2T=No", "FirstBurstLength=4096"]);
+    let data = pattern(8192);
+    let mut request = one.scsi(&write_10(0, 16), 0, data.len());
+    request[1] &= !0x80;
+    one.send(request, &data[..1000]);
+    for (number, at) in [1000, 3000].into_iter().enumerate() {
+        let until = if number == 0 { 3000 } else { 4096 };
+        let last = if number == 1 { 0x80 } else { 0 };
+        let mut pdu = header(0x05, last, one.tag);
+        put(&mut pdu, 20, u32::MAX);
+        put(&mut pdu, 36, number as u32);
+        put(&mut pdu, 40, at as u32);
+        one.send(pdu, &data[at..until]);
+    }
+    assert_eq!(one.finish(&data).status, 0);
+    assert!(one.read(&read_10(0, 16), 8192).data == data);
+}
+
+#[test]
+fn a_flipped_bit_ends_the_session() {
+    for (digest, at) in [("HeaderDigest=CRC32C", 35), ("DataDigest=CRC32C", 60)] {
+        let mut one = initiator(&[digest]);
+        let data = pattern(512);
+        let request = one.scsi(&write_10(0, 1), 0, 512);
+        let mut bytes = one.encode(request, &data);
+        bytes[at] ^= 4;
+        one.peer.feed(&bytes);
+        one.peer.settle();
+        assert!(one.peer.ended(), "{digest}");
+        let world = one.peer.close();
+        assert!(world.log.is_empty(), "nothing was written");
+    }
+}
+
+#[test]
+fn a_wrong_sequence_of_data_ends_its_command() {
+    for (field, value) in [(36, 1), (40, 512)] {
+        let mut one = initiator(&["ImmediateData=No"]);
+        let request = one.scsi(&write_10(0, 2), 0, 1024);
+        one.send(request, &[]);
+        let asked = one.receive().expect("data is asked for");
+        assert_eq!((asked.opcode(), asked.number(44)), (0x31, 1024));
+        let mut pdu = header(0x05, 0x80, one.tag);
+        put(&mut pdu, 20, asked.number(20));
+        put(&mut pdu, field, value);
+        one.send(pdu, &[1; 1024]);
+        let outcome = one.finish(&[]);
+        assert_eq!((outcome.status, outcome.sense), (2, Some((0x0b, 0x4b, 0))));
+        // What follows is of a task that is gone.
+        one.send(pdu, &[1; 1024]);
+        assert_eq!(one.read(&[0; 6], 0).status, 0);
+        let world = one.peer.close();
+        assert!(world.log.is_empty(), "nothing was written");
+    }
+}
+
+#[test]
+fn lengths_that_do_not_fit_are_residuals() {
+    let mut one = initiator(&[]);
+    let read = one.read(&read_10(0, 2), 512);
+    assert_eq!((read.status, read.data.len(), read.residual), (0, 512, 512));
+    let read = one.read(&read_10(0, 1), 2048);
+    assert_eq!(
+        (read.status, read.data.len(), read.residual),
+        (0, 512, -1536)
+    );
+    let write = one.write(&write_10(0, 2), &[7; 512], 512);
+    assert_eq!((write.status, write.residual), (0, 512));
+    assert_eq!(
+        one.peer.world.disk[500..520],
+        [[7; 12], [0; 12]].concat()[..20]
+    );
+    let write = one.write(&write_10(0, 1), &[8; 2000], 2000);
+    assert_eq!((write.status, write.residual), (0, -1488));
+    assert_eq!(one.peer.world.disk[511..513], [8, 0]);
+}
+
+#[test]
+fn what_cannot_be_is_a_check_condition() {
+    let mut one = initiator(&[]);
+    let sense = |one: &mut Initiator, cdb: &[u8], bytes: usize| {
+        let outcome = one.read(cdb, bytes);
+        assert_eq!(outcome.status, 2, "{cdb:?}");
+        outcome.sense
+    };
+    let blocks = (SIZE / 512) as u32;
+    assert_eq!(
+        sense(&mut one, &read_10(blocks, 1), 512),
+        Some((5, 0x21, 0))
+    );
+    assert_eq!(
+        sense(&mut one, &read_10(u32::MAX, 1), 512),
+        Some((5, 0x21, 0))
+    );
+    assert_eq!(sense(&mut one, &[0x89], 0), Some((5, 0x20, 0)));
+    assert_eq!(
+        sense(&mut one, &[0x12, 1, 0xcc, 0, 255], 255),
+        Some((5, 0x24, 0))
+    );
+    let short = one.write(&write_10(0, 1), &[0; 100], 100);
+    assert_eq!(short.sense, Some((5, 0x0e, 3)));
+    one.peer.world.lost = Some((1024, 2048));
+    let lost = one.read(&read_10(0, 8), 4096);
+    assert_eq!((lost.status, lost.sense), (2, Some((3, 0x11, 0))));
+    assert!(one.peer.close().buffers.is_empty());
+}
+
+#[test]
+fn commands_beyond_the_window_are_ignored_and_a_gap_ends_the_session() {
+    let mut one = initiator(&[]);
+    let now = one.command;
+    for number in [
+        now.wrapping_sub(1),
+        now.wrapping_add(128),
+        now.wrapping_add(1 << 30),
+    ] {
+        one.command = number;
+        let request = one.scsi(&[0; 6], 0, 0);
+        one.send(request, &[]);
+        assert_eq!(one.receive(), None);
+    }
+    one.command = now;
+    assert_eq!(one.read(&[0; 6], 0).status, 0);
+    one.command += 1;
+    let request = one.scsi(&[0; 6], 0, 0);
+    one.send(request, &[]);
+    assert!(one.peer.ended());
+}
+
+#[test]
+fn writes_wait_for_memory_without_stopping_the_data_of_others() {
+    let mut world = World::new(SIZE);
+    world.budget = 64 << 10;
+    let mut one = Initiator::logged_in(&hub(), world, &["ImmediateData=No"]);
+    let mut requests = Vec::new();
+    for lba in 0..4 {
+        let request = one.scsi(&write_10(lba * 96, 96), 0, 48 << 10);
+        one.send(request, &[]);
+        requests.push(one.tag);
+    }
+    for (lba, tag) in (0..4_u8).zip(requests) {
+        one.tag = tag;
+        let data = vec![lba + 1; 48 << 10];
+        assert_eq!(one.finish(&data).status, 0, "one after the other");
+    }
+    let world = one.peer.close();
+    let firsts = [0, 1, 2, 3].map(|lba| world.disk[lba * 96 * 512]);
+    assert_eq!(firsts, [1, 2, 3, 4]);
+    assert!(world.memory_peak <= 64 << 10);
+}
+
+#[test]
+fn fua_a_pattern_and_zeros_reach_the_engine() {
+    let mut one = initiator(&[]);
+    let mut cdb = write_10(8, 1);
+    cdb[1] = 0x08;
+    assert_eq!(one.write(&cdb, &[1; 512], 512).status, 0);
+    assert_eq!(one.read(&cdb_10(0x35, 0, 0), 0).status, 0);
+    assert_eq!(one.write(&cdb_10(0x41, 16, 4), &[9; 512], 512).status, 0);
+    assert_eq!(one.write(&cdb_10(0x41, 20, 4), &[0; 512], 512).status, 0);
+    let zero = RequestOp::WriteZeroes { fast: false };
+    let world = one.peer.close();
+    let expected = [
+        (RequestOp::Write, 4096, 512, true),
+        (RequestOp::Flush, 0, 0, false),
+        (RequestOp::Write, 8192, 2048, false),
+        (zero, 10240, 2048, false),
+    ];
+    assert_eq!(world.log, expected);
+    assert_eq!(world.disk[8192..10240], [9; 2048]);
+}
+
+#[test]
+fn verification_finds_the_byte_that_differs() {
+    let mut one = initiator(&[]);
+    let mut data = pattern(4096);
+    assert_eq!(one.write(&cdb_10(0x2e, 0, 8), &data, 4096).status, 0);
+    let mut verify = cdb_10(0x2f, 0, 8);
+    verify[1] = 0x02;
+    assert_eq!(one.write(&verify, &data, 0).status, 0);
+    data[4000] ^= 1;
+    let differs = one.write(&verify, &data, 0);
+    assert_eq!((differs.status, differs.sense), (2, Some((0x0e, 0x1d, 0))));
+}

@@ -1,0 +1,171 @@
+//! Logins: who may, how it is proved, and what is agreed on.
+
+use super::initiator::{Initiator, NAME, hub, read_10};
+use crate::nbd_protocol::world::World;
+use restripe_io::front::Nudge;
+use restripe_io::front::iscsi::chap::Secrets;
+use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
+use std::sync::Arc;
+
+fn world() -> World {
+    World::new(1 << 20)
+}
+
+fn refused(keys: &[&str]) -> (u8, u8) {
+    let answer = Initiator::new(&hub(), world()).log_in(1, 3, keys);
+    (answer.header[36], answer.header[37])
+}
+
+#[test]
+fn a_login_agrees_on_lengths_and_starts_a_session() {
+    let keys = [
+        "MaxRecvDataSegmentLength=4096",
+        "InitialR2T=No",
+        "ImmediateData=Yes",
+        "MaxBurstLength=65536",
+        "X-org.example=1",
+    ];
+    let mut initiator = Initiator::new(&hub(), world());
+    let names = [
+        format!("InitiatorName={NAME}"),
+        format!("TargetName={NAME_PREFIX}disk"),
+    ];
+    let all: Vec<&str> = names.iter().map(String::as_str).chain(keys).collect();
+    let answer = initiator.log_in(1, 3, &all);
+    assert_eq!(answer.header[1], 0x87, "transit to the full feature phase");
+    let text = answer.text();
+    for line in [
+        "TargetPortalGroupTag=1",
+        "MaxRecvDataSegmentLength=262144",
+        "InitialR2T=No",
+        "MaxBurstLength=65536",
+        "X-org.example=NotUnderstood",
+    ] {
+        assert!(text.contains(line), "{line} is missing in {text}");
+    }
+    assert_ne!(&answer.header[14..16], [0, 0], "the session has a handle");
+    let read = initiator.read(&read_10(0, 32), 32 * 512);
+    assert_eq!((read.status, read.data.len()), (0, 32 * 512));
+}
+
+#[test]
+fn whoever_is_not_right_is_refused_by_its_status() {
+    let me = format!("InitiatorName={NAME}");
+    let nowhere = format!("TargetName={NAME_PREFIX}nowhere");
+    let disk = format!("TargetName={NAME_PREFIX}disk");
+    assert_eq!(refused(&[&disk]), (2, 7));
+    assert_eq!(refused(&[&me]), (2, 7));
+    assert_eq!(refused(&[&me, &nowhere]), (2, 3));
+    assert_eq!(refused(&[&me, &disk, "SessionType=Odd"]), (2, 9));
+    assert_eq!(
+        refused(&[&me, &disk, "MaxBurstLength=1", "MaxBurstLength=1"]),
+        (2, 0)
+    );
+    assert_eq!(refused(&[&me, &disk, "no key"]), (2, 0));
+}
+
+#[test]
+fn only_initiators_of_the_list_log_in_and_see_the_target() {
+    let target = Target {
+        name: "iqn.2026-11.test:listed".to_owned(),
+        luns: vec!["disk".to_owned()],
+        initiators: vec!["iqn.2026-11.test:other".to_owned()],
+        secrets: None,
+    };
+    let hub = Arc::new(Hub::new(vec![target]));
+    let mut initiator = Initiator::new(&hub, world());
+    let me = format!("InitiatorName={NAME}");
+    let answer = initiator.log_in(1, 3, &[&me, "TargetName=iqn.2026-11.test:listed"]);
+    assert_eq!((answer.header[36], answer.header[37]), (2, 2));
+    assert!(initiator.peer.ended());
+    let mut initiator = Initiator::new(&hub, world());
+    let other = [
+        "InitiatorName=IQN.2026-11.test:other",
+        "TargetName=iqn.2026-11.test:listed",
+    ];
+    assert_eq!(initiator.log_in(1, 3, &other).header[36], 0);
+}
+
+fn with_secrets() -> Arc<Hub> {
+    let text = "initiator alice wonderland-1865\ntarget tank looking-glass-1871";
+    let target = Target {
+        name: "iqn.2026-11.test:secret".to_owned(),
+        luns: vec!["disk".to_owned()],
+        secrets: Some(Secrets::parse(text).expect("they are right")),
+        ..Target::default()
+    };
+    Arc::new(Hub::new(vec![target]))
+}
+
+const SECRET: [&str; 2] = [
+    "InitiatorName=iqn.2026-11.test:one",
+    "TargetName=iqn.2026-11.test:secret",
+];
+
+#[test]
+fn a_target_with_secrets_lets_nobody_in_without() {
+    let status = |stage: u8, keys: &[&str]| {
+        let all: Vec<&str> = SECRET.iter().chain(keys).copied().collect();
+        let answer = Initiator::new(&with_secrets(), world()).log_in(stage, 3, &all);
+        (answer.header[36], answer.header[37])
+    };
+    assert_eq!(status(1, &[]), (2, 1), "the security stage was left out");
+    assert_eq!(status(0, &[]), (2, 1));
+    assert_eq!(status(0, &["AuthMethod=None"]), (2, 1));
+    assert_eq!(status(0, &["AuthMethod=KRB5"]), (2, 1));
+}
+
+#[test]
+fn a_wrong_response_ends_the_login() {
+    let mut initiator = Initiator::new(&with_secrets(), world());
+    let all: Vec<&str> = SECRET
+        .iter()
+        .copied()
+        .chain(["AuthMethod=CHAP,None"])
+        .collect();
+    let answer = initiator.log_in(0, 1, &all);
+    assert!(answer.text().contains("AuthMethod=CHAP"));
+    assert_eq!(answer.header[1] & 0x80, 0, "no transit yet");
+    let answer = initiator.log_in(0, 0, &["CHAP_A=7"]);
+    assert!(answer.text().contains("CHAP_A=7") && answer.text().contains("CHAP_C=0x"));
+    let wrong = format!("CHAP_R=0x{}", "00".repeat(32));
+    let answer = initiator.log_in(0, 1, &["CHAP_N=alice", &wrong]);
+    assert_eq!((answer.header[36], answer.header[37]), (2, 1));
+    assert!(initiator.peer.ended());
+}
+
+#[test]
+fn a_session_of_the_same_initiator_replaces_the_older_one() {
+    let hub = hub();
+    let mut world_1 = world();
+    world_1.number = 1;
+    let first = Initiator::logged_in(&hub, world_1, &[]);
+    let mut world_2 = world();
+    world_2.number = 2;
+    let second = Initiator::logged_in(&hub, world_2, &[]);
+    assert_eq!(second.peer.world.nudges, [(1, Nudge::End)]);
+    // The end of the older connection is not the end of the newer session.
+    drop(first);
+    let mut second = second;
+    assert_eq!(second.read(&read_10(0, 1), 512).status, 0);
+}
+
+#[test]
+fn discovery_lists_what_there_is() {
+    let mut initiator = Initiator::new(&hub(), world());
+    let me = format!("InitiatorName={NAME}");
+    let answer = initiator.log_in(1, 3, &[&me, "SessionType=Discovery", "MaxBurstLength=512"]);
+    assert_eq!(answer.header[36], 0);
+    assert!(answer.text().contains("MaxBurstLength=Irrelevant"));
+    let mut request = super::initiator::header(0x04, 0x80, 9);
+    super::initiator::put(&mut request, 20, u32::MAX);
+    super::initiator::put(&mut request, 24, 1);
+    initiator.send(request, b"SendTargets=All\0");
+    let answer = initiator.receive().expect("it is answered");
+    assert_eq!(answer.opcode(), 0x24);
+    assert!(
+        answer
+            .text()
+            .contains(&format!("TargetName={NAME_PREFIX}disk"))
+    );
+}

@@ -1,0 +1,8 @@
+//! The iSCSI target's protocol, without sockets: a small initiator against a connection in memory, and hostile
+//! and broken streams.
+
+mod commands;
+mod fuzz;
+mod initiator;
+mod login;
+mod tasks;

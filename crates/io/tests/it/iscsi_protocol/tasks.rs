@@ -1,0 +1,123 @@
+//! Task management, unit attentions and reservations, over two sessions.
+
+use super::initiator::{HEADER, Initiator, NAME, hub, put, read_10, write_10};
+use crate::nbd_protocol::world::World;
+use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
+use restripe_io::front::{Nudge, Protocol};
+use std::sync::Arc;
+
+const ABORT: u8 = 1;
+const RESET: u8 = 5;
+
+fn world(number: u32) -> World {
+    let mut world = World::new(1 << 20);
+    world.number = number;
+    world
+}
+
+/// A second initiator, with a name of its own.
+fn other(hub: &Arc<Hub>) -> Initiator {
+    let mut initiator = Initiator::new(hub, world(2));
+    let names = [
+        format!("InitiatorName={NAME}-other"),
+        format!("TargetName={NAME_PREFIX}disk"),
+    ];
+    let answer = initiator.log_in(1, 3, &names.each_ref().map(String::as_str));
+    assert_eq!(answer.header[36], 0);
+    initiator
+}
+
+fn test_unit_ready(initiator: &mut Initiator) -> (u8, Option<(u8, u8, u8)>) {
+    let outcome = initiator.read(&[0; 6], 0);
+    (outcome.status, outcome.sense)
+}
+
+#[test]
+fn an_aborted_task_is_not_answered() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    let request = one.scsi(&read_10(0, 1), 512, 0);
+    one.send(request, &[]);
+    let task = one.tag;
+    assert_eq!(
+        one.manage(ABORT, task),
+        0,
+        "answered when the engine is done with it"
+    );
+    assert_eq!(one.manage(ABORT, task), 1, "there is no such task any more");
+    assert_eq!(one.receive(), None);
+    assert!(one.peer.close().buffers.is_empty());
+}
+
+#[test]
+fn a_task_that_waits_for_data_is_aborted_with_its_memory() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &["ImmediateData=No"]);
+    let request = one.scsi(&write_10(0, 8), 0, 4096);
+    one.send(request, &[]);
+    let asked = one.receive().expect("data is asked for");
+    let task = one.tag;
+    assert_eq!(one.manage(ABORT, task), 0);
+    assert!(one.peer.world.buffers.is_empty());
+    // The data that was on its way is passed over.
+    let mut pdu = super::initiator::header(0x05, 0x80, task);
+    put(&mut pdu, 20, asked.number(20));
+    one.send(pdu, &[5; 4096]);
+    assert_eq!(test_unit_ready(&mut one).0, 0);
+    assert!(one.peer.world.log.is_empty());
+}
+
+#[test]
+fn a_reset_clears_the_commands_of_all_sessions() {
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    let request = two.scsi(&read_10(0, 1), 512, 0);
+    two.send(request, &[]);
+    one.tag += 1;
+    let mut function = super::initiator::header(0x42, 0x80 | RESET, one.tag);
+    put(&mut function, 24, one.command);
+    one.send(function, &[]);
+    assert_eq!(one.peer.world.nudges, [(2, Nudge::Wake)]);
+    assert_eq!(one.receive(), None, "a command is still in the engine");
+    two.peer.connection.woken(&mut two.peer.world);
+    two.peer.settle();
+    assert_eq!(two.receive(), None, "it was cleared");
+    one.peer.connection.woken(&mut one.peer.world);
+    let answer = one.receive().expect("now it is answered");
+    assert_eq!((answer.opcode(), answer.header[2]), (0x22, 0));
+    one.status_number();
+    let reset = Some((6, 0x29, 3));
+    assert_eq!(test_unit_ready(&mut one), (2, reset));
+    assert_eq!(test_unit_ready(&mut two), (2, reset));
+    assert_eq!(test_unit_ready(&mut one).0, 0);
+    assert_eq!(test_unit_ready(&mut two).0, 0);
+}
+
+#[test]
+fn a_reservation_keeps_others_out_until_its_session_ends() {
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    assert_eq!(one.read(&[0x16, 0, 0, 0, 0, 0], 0).status, 0);
+    assert_eq!(two.read(&read_10(0, 1), 512).status, 0x18);
+    assert_eq!(
+        two.read(&[0x17, 0, 0, 0, 0, 0], 0).status,
+        0,
+        "of no effect"
+    );
+    assert_eq!(two.read(&read_10(0, 1), 512).status, 0x18);
+    let mut logout: [u8; HEADER] = super::initiator::header(0x46, 0x80, 99);
+    put(&mut logout, 24, one.command);
+    one.send(logout, &[]);
+    assert_eq!(one.receive().map(|pdu| pdu.opcode()), Some(0x26));
+    assert!(one.peer.ended());
+    assert_eq!(two.read(&read_10(0, 1), 512).status, 0);
+}
+
+#[test]
+fn a_growth_is_a_unit_attention() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    assert_eq!(test_unit_ready(&mut one).0, 0);
+    one.peer.world.exports[0].size_bytes += 4096;
+    assert_eq!(test_unit_ready(&mut one), (2, Some((6, 0x2a, 9))));
+    assert_eq!(test_unit_ready(&mut one).0, 0);
+}
