@@ -40,12 +40,12 @@ demo: build ## A RAID-5 that loses two disks and its daemon under load, and come
 
 test: ## Every test that needs no minutes: units, laws, swarm, conformance, command line, real clients
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh udevadm qemu-io qemu-img fio
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh udevadm qemu-io qemu-img fio iscsi-test-cu
 	.ci/test
 
 test-deep: build ## The long tests that have not passed for these sources; PART=NAME runs one, PART=list lists them
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse fusermount3 qemu-io qemu-img fio
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse fusermount3 qemu-io qemu-img fio iscsi-test-cu
 	$(CARGO) run --quiet -p xtask -- deep $(PART)
 
 bench: build ## Measurements, side by side with their yardsticks in one run: an hour

@@ -72,7 +72,7 @@ pub(crate) enum Verb {
     Create(Create),
     /// Check members, replay their logs, print the status and exit, without serving
     Assemble(Assemble),
-    /// Serve arrays over NBD until stopped
+    /// Serve arrays over NBD and iSCSI until stopped
     Serve(Serve),
     /// Show an array's state, members, tasks and lost data
     #[command(override_usage = "restripe status [NAME] [OPTIONS] [--offline <MEMBER>...]")]

@@ -26,11 +26,14 @@ use clap::ValueEnum;
 use restripe_array::cache::Rule;
 use restripe_array::{Order, Throttle};
 use restripe_io::control::NamedRating;
+use restripe_io::front::iscsi::chap::Secrets;
+use restripe_io::front::iscsi::hub::Target;
 use restripe_io::member::MemberSource;
 use restripe_tier::{DestageOrder, Redirect};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -41,6 +44,8 @@ pub(crate) struct Config {
     pub arrays: Vec<ArrayConfig>,
     #[serde(default)]
     pub serve: ServeConfig,
+    #[serde(default)]
+    pub iscsi: IscsiConfig,
 }
 
 #[derive(Deserialize, Clone, Debug, Default, PartialEq)]
@@ -161,6 +166,60 @@ pub(crate) struct ServeConfig {
     pub degraded: bool,
 }
 
+/// The iSCSI portal, and the targets that replace those by default.
+#[derive(Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct IscsiConfig {
+    pub listen: Option<String>,
+    pub target: Vec<TargetConfig>,
+}
+
+#[derive(Deserialize, Clone, Debug, Default, PartialEq)]
+#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+pub(crate) struct TargetConfig {
+    pub name: String,
+    /// Names of arrays; the place is the number of the logical unit.
+    pub luns: Vec<String>,
+    /// The initiators that may log in; without it, all.
+    #[serde(default)]
+    pub initiators: Vec<String>,
+    /// A file of secrets for CHAP.
+    #[serde(default)]
+    pub chap: Option<PathBuf>,
+}
+
+impl IscsiConfig {
+    /// The targets with their secrets, which are read from files that only their owner can read.
+    pub fn targets(&self) -> Outcome<Vec<Target>> {
+        self.target.iter().map(TargetConfig::target).collect()
+    }
+}
+
+impl TargetConfig {
+    fn target(&self) -> Outcome<Target> {
+        Ok(Target {
+            name: self.name.clone(),
+            luns: self.luns.clone(),
+            initiators: self.initiators.clone(),
+            secrets: self.chap.as_deref().map(read_secrets).transpose()?,
+        })
+    }
+}
+
+/// Reads a file of secrets. One that others can read is refused.
+fn read_secrets(path: &Path) -> Outcome<Secrets> {
+    let unreadable = |error| failed_at("the secrets cannot be read", path)(error);
+    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
+    if mode & 0o077 != 0 {
+        return Err(Failure::new("other users can read this file of secrets")
+            .at(path.display())
+            .hint(format!("run `chmod 600 {}`", path.display())));
+    }
+    let text = fs::read_to_string(path).map_err(unreadable)?;
+    Secrets::parse(&text)
+        .map_err(|why| Failure::new(format!("the secrets are wrong: {why}")).at(path.display()))
+}
+
 impl Config {
     /// Reads a file. Its relative paths become relative to its folder.
     pub fn read(path: &Path) -> Outcome<Config> {
@@ -194,6 +253,14 @@ impl Config {
         }
         if let Some(unix) = &mut self.serve.unix {
             *unix = folder.join(&unix);
+        }
+        for chap in self
+            .iscsi
+            .target
+            .iter_mut()
+            .filter_map(|it| it.chap.as_mut())
+        {
+            *chap = folder.join(&chap);
         }
     }
 
@@ -323,6 +390,42 @@ mod tests {
             ["/etc/restripe/a.img", "/dev/sdb", "nbd://host/x"]
         );
         assert_eq!(all[3..], ["/etc/restripe/s.img", "/dev/sdc"]);
+    }
+
+    #[test]
+    fn targets_are_read_with_their_secrets() {
+        let folder = std::env::temp_dir().join(format!("restripe-iscsi-{}", std::process::id()));
+        fs::create_dir_all(&folder).expect("a folder");
+        let text = "[[array]]\nname='a'\nmembers=['x']\n[iscsi]\nlisten='3260'\n[[iscsi.target]]
+            name='iqn.2026-11.org.example:a'\nluns=['a']\ninitiators=['iqn.x:y']\nchap='secrets'";
+        let mut config = Config::parse(text).expect("it is right");
+        config.place_in(&folder);
+        let secrets = folder.join("secrets");
+        fs::write(&secrets, "initiator alice wonderland-1865\n").expect("a file");
+        let mode = |mode| fs::set_permissions(&secrets, fs::Permissions::from_mode(mode));
+        mode(0o644).expect("ours");
+        let refused = config.iscsi.targets().expect_err("others can read it");
+        assert!(
+            refused.to_string().contains("other users can read"),
+            "{refused}"
+        );
+        mode(0o600).expect("ours");
+        let targets = config.iscsi.targets().expect("only its owner can read it");
+        let [target] = &targets[..] else {
+            panic!("one target")
+        };
+        assert_eq!(
+            (&target.luns[..], &target.initiators[..]),
+            (&["a".to_owned()][..], &["iqn.x:y".to_owned()][..])
+        );
+        assert!(target.secrets.is_some());
+        fs::write(&secrets, "initiator alice short\n").expect("a file");
+        let wrong = config.iscsi.targets().expect_err("too short").to_string();
+        assert!(
+            wrong.contains("line 1") && !wrong.contains("short\n"),
+            "{wrong}"
+        );
+        fs::remove_dir_all(&folder).expect("ours");
     }
 
     #[test]

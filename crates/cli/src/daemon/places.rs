@@ -4,8 +4,9 @@ use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
+use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
 use restripe_io::front::listen::{Listener, Wire};
-use restripe_io::front::nbd;
+use restripe_io::front::{iscsi, nbd};
 use restripe_io::remote::ProtocolMaker;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -18,6 +19,10 @@ use std::time::{Duration, Instant};
 /// What a killed daemon held stays in use for a moment; longer than this, and somebody lives.
 const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
 
+/// The ports that are registered for the protocols.
+const NBD_PORT: u16 = 10809;
+pub(crate) const ISCSI_PORT: u16 = 3260;
+
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Where clients may connect.
@@ -26,6 +31,20 @@ pub(crate) struct Places {
     tcp: Option<SocketAddr>,
     stdio: bool,
     inherited: Vec<Listener>,
+    iscsi: Option<Portal>,
+}
+
+/// Where initiators may connect, and what is there for them. Without targets each array is one.
+pub(crate) struct Portal {
+    pub address: SocketAddr,
+    pub targets: Vec<Target>,
+}
+
+impl Portal {
+    pub fn new(address: &str, targets: Vec<Target>) -> Outcome<Portal> {
+        let address = tcp_address(address, ISCSI_PORT)?;
+        Ok(Portal { address, targets })
+    }
 }
 
 impl Places {
@@ -34,25 +53,31 @@ impl Places {
         tcp: Option<&str>,
         stdio: bool,
         inherited: Vec<Listener>,
+        iscsi: Option<Portal>,
     ) -> Outcome<Places> {
-        let tcp = tcp.map(tcp_address).transpose()?;
+        let tcp = tcp.map(|text| tcp_address(text, NBD_PORT)).transpose()?;
         Ok(Places {
             unix,
             tcp,
             stdio,
             inherited,
+            iscsi,
         })
     }
 
     /// Takes the addresses: one that cannot be had is a reason not to start any array. Whoever connects waits until the
     /// arrays serve.
     pub fn bind(self, names: &[&str]) -> Outcome<Doors> {
-        let nowhere =
-            self.unix.is_none() && self.tcp.is_none() && !self.stdio && self.inherited.is_empty();
+        let nowhere = self.unix.is_none()
+            && self.tcp.is_none()
+            && !self.stdio
+            && self.inherited.is_empty()
+            && self.iscsi.is_none();
         let mut doors = Doors {
             listeners: self.inherited,
             uris: Vec::new(),
             stdio: self.stdio,
+            iscsi: None,
         };
         let unix = match (nowhere, self.unix) {
             (true, _) => Some(listen_by_default(names[0])?),
@@ -71,6 +96,9 @@ impl Places {
             let uris = names.iter().map(|name| tcp_uri(name, address, names.len()));
             doors.uris.extend(uris);
         }
+        if let Some(portal) = self.iscsi {
+            doors.open_portal(portal, names)?;
+        }
         Ok(doors)
     }
 }
@@ -81,9 +109,28 @@ pub(crate) struct Doors {
     /// By which they are reached.
     uris: Vec<String>,
     pub stdio: bool,
+    iscsi: Option<(Listener, Arc<Hub>)>,
 }
 
 impl Doors {
+    fn open_portal(&mut self, portal: Portal, names: &[&str]) -> Outcome {
+        let wanted = portal.address;
+        let listener = listen_tcp(wanted).map_err(|error| listen_failure(&error, wanted))?;
+        let address = listener.address().unwrap_or(wanted);
+        let targets = portal.targets;
+        let by_default = names.iter().map(|name| format!("{NAME_PREFIX}{name}"));
+        let named: Vec<String> = match targets.is_empty() {
+            true => by_default.collect(),
+            false => targets.iter().map(|target| target.name.clone()).collect(),
+        };
+        let uris = named
+            .iter()
+            .map(|name| format!("iscsi://{address}/{name}/0"));
+        self.uris.extend(uris);
+        self.iscsi = Some((listener, Arc::new(Hub::new(targets))));
+        Ok(())
+    }
+
     /// Lets clients in, and gives the URIs.
     pub fn open(self, running: &Running) -> Outcome<Vec<String>> {
         let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
@@ -91,6 +138,11 @@ impl Doors {
         let ended = |_| Failure::new("the reactor ended unexpectedly");
         for listener in self.listeners {
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
+        }
+        if let Some((listener, hub)) = self.iscsi {
+            let maker: ProtocolMaker =
+                Arc::new(move || Box::new(iscsi::Connection::new(Arc::clone(&hub))));
+            remote.listen(listener, maker).map_err(ended)?;
         }
         if self.stdio {
             let wire = Wire::stdio()
@@ -148,14 +200,15 @@ fn listen_failure(error: &io::Error, at: impl Display) -> Failure {
         .hint(hint)
 }
 
-/// A port, or a host and a port. A port alone is on loopback: whoever wants the world to connect says so.
-fn tcp_address(text: &str) -> Outcome<SocketAddr> {
+/// A port, or a host and a port. A port alone is on loopback: to let the world connect, give the host.
+/// `usual` is the protocol's port.
+fn tcp_address(text: &str, usual: u16) -> Outcome<SocketAddr> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
     let wrong = || {
         Failure::usage(format!("{text:?} is not an address"))
-            .hint("use a port such as 10809, or HOST:PORT")
+            .hint(format!("use a port such as {usual}, or HOST:PORT"))
     };
     let address = text
         .to_socket_addrs()
@@ -209,11 +262,18 @@ mod tests {
     #[test]
     fn a_port_alone_is_on_loopback() {
         assert_eq!(
-            tcp_address("10809").expect("a port").to_string(),
+            tcp_address("10809", NBD_PORT).expect("a port").to_string(),
             "127.0.0.1:10809"
         );
-        assert_eq!(tcp_address("127.0.0.1:0").expect("an address").port(), 0);
-        assert!(tcp_address("nonsense").is_err() && tcp_address("99999").is_err());
+        assert_eq!(
+            tcp_address("127.0.0.1:0", NBD_PORT)
+                .expect("an address")
+                .port(),
+            0
+        );
+        assert!(
+            tcp_address("nonsense", NBD_PORT).is_err() && tcp_address("99999", NBD_PORT).is_err()
+        );
     }
 
     #[test]

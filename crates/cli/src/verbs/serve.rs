@@ -1,12 +1,12 @@
 //! `serve`: the options of a daemon, and what its command line and its configuration come to together.
 
-use crate::args::config::{ArrayConfig, Config, ServeConfig};
+use crate::args::config::{ArrayConfig, Config, IscsiConfig, ServeConfig};
 use crate::args::watts::parse_watts;
 use crate::args::{BackendName, StartOptions};
 use crate::arrays::opening::by_array;
 use crate::arrays::setup::{GivenOption, IO_TIMEOUT, MEMORY_BYTES, PROBE, Setup, heat, read_cache};
 use crate::daemon::control::lifecycle::End;
-use crate::daemon::places::Places;
+use crate::daemon::places::{Places, Portal};
 use crate::daemon::running::Running;
 use crate::daemon::serving::{claim_all, serve_until_told, watch_signals};
 use crate::failure::{Failure, Outcome, failed};
@@ -32,8 +32,8 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Without --unix, --tcp, --stdio or a socket from systemd, the NBD socket is NAME.nbd in the
-runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, else /run/user/UID/restripe if it exists,
+    after_help = "Without --unix, --tcp, --iscsi, --stdio or a socket from systemd, the NBD socket is NAME.nbd in
+the runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, else /run/user/UID/restripe if it exists,
 else /tmp/restripe-UID. If another daemon uses that socket, it is NAME-PID.nbd. A line with the URI is printed
 when clients can connect. SIGTERM and SIGINT complete the requests in flight, flush, and mark the array clean.
 Log lines go to standard error, each with a time and a level; if that is systemd's journal, with its priorities.
@@ -53,8 +53,13 @@ pub(crate) struct Serve {
     /// Listen on this TCP address: PORT, on loopback, or HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
+    /// Serve iSCSI on this TCP address: PORT, on loopback, or HOST:PORT. Each array is a target
+    /// iqn.2026-11.restripe:NAME with logical unit 0, unless the configuration names targets [default without
+    /// ADDRESS: 127.0.0.1:3260]
+    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "3260")]
+    pub iscsi: Option<String>,
     /// Serve one connection on standard input and output, then exit
-    #[arg(long, conflicts_with_all = ["unix", "tcp"])]
+    #[arg(long, conflicts_with_all = ["unix", "tcp", "iscsi"])]
     pub stdio: bool,
     #[command(flatten)]
     pub start: StartOptions,
@@ -165,13 +170,13 @@ pub(crate) struct Serve {
 
 pub(crate) fn run(verb: Serve) -> Outcome {
     let inherited = Listener::systemd();
-    let (groups, file) = what_to_serve(&verb)?;
+    let (groups, file, iscsi) = what_to_serve(&verb)?;
     if verb.record.is_some() && groups.len() > 1 {
         return Err(
             Failure::usage("a record holds one array").hint("serve the other arrays separately")
         );
     }
-    let places = places(&verb, &file, inherited)?;
+    let places = places(&verb, &file, &iscsi, inherited)?;
     let setup = setup(&verb, &file)?;
     let beforehand = |names: &[&str], ends: &Sender<End>| {
         // Until here nothing is written, and a signal may end it at once: a remote member is waited for. From here on
@@ -191,14 +196,20 @@ pub(crate) fn run(verb: Serve) -> Outcome {
     stopped
 }
 
-fn what_to_serve(verb: &Serve) -> Outcome<(Vec<Vec<String>>, ServeConfig)> {
+type ToServe = (Vec<Vec<String>>, ServeConfig, IscsiConfig);
+
+fn what_to_serve(verb: &Serve) -> Outcome<ToServe> {
     let Some(path) = &verb.config else {
         let groups = by_array(verb.members.clone(), verb.start.mode())?;
-        return Ok((groups, ServeConfig::default()));
+        return Ok((groups, ServeConfig::default(), IscsiConfig::default()));
     };
-    let Config { arrays, serve } = Config::read(path)?;
+    let Config {
+        arrays,
+        serve,
+        iscsi,
+    } = Config::read(path)?;
     let groups = arrays.into_iter().map(ArrayConfig::all_members);
-    Ok((groups.collect(), serve))
+    Ok((groups.collect(), serve, iscsi))
 }
 
 fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
@@ -307,12 +318,23 @@ fn given(verb: &Serve, file: &ServeConfig) -> Vec<GivenOption> {
     options.into_iter().flatten().collect()
 }
 
-/// Where clients may connect: places on the command line replace all those of the file.
-fn places(verb: &Serve, file: &ServeConfig, inherited: Vec<Listener>) -> Outcome<Places> {
-    let asked = verb.unix.is_some() || verb.tcp.is_some() || verb.stdio;
-    let (unix, tcp) = match asked {
-        true => (&verb.unix, &verb.tcp),
-        false => (&file.unix, &file.tcp),
+/// Where clients may connect: places on the command line replace all those of the file. Targets are from the
+/// file.
+fn places(
+    verb: &Serve,
+    file: &ServeConfig,
+    iscsi: &IscsiConfig,
+    inherited: Vec<Listener>,
+) -> Outcome<Places> {
+    let on_line = [&verb.tcp, &verb.iscsi].into_iter().any(Option::is_some);
+    let asked = verb.unix.is_some() || on_line || verb.stdio;
+    let (unix, tcp, portal) = match asked {
+        true => (&verb.unix, &verb.tcp, &verb.iscsi),
+        false => (&file.unix, &file.tcp, &iscsi.listen),
     };
-    Places::new(unix.clone(), tcp.as_deref(), verb.stdio, inherited)
+    let portal = match portal {
+        Some(address) => Some(Portal::new(address, iscsi.targets()?)?),
+        None => None,
+    };
+    Places::new(unix.clone(), tcp.as_deref(), verb.stdio, inherited, portal)
 }
