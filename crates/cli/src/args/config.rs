@@ -183,6 +183,9 @@ pub(crate) struct TargetConfig {
     /// The initiators that may log in; without it, all.
     #[serde(default)]
     pub initiators: Vec<String>,
+    /// Initiators can eject and load the medium.
+    #[serde(default)]
+    pub removable: bool,
     /// A file of secrets for CHAP.
     #[serde(default)]
     pub chap: Option<PathBuf>,
@@ -201,6 +204,7 @@ impl TargetConfig {
             name: self.name.clone(),
             luns: self.luns.clone(),
             initiators: self.initiators.clone(),
+            removable: self.removable,
             secrets: self.chap.as_deref().map(read_secrets).transpose()?,
         })
     }

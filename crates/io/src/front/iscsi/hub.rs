@@ -19,6 +19,8 @@ pub struct Target {
     pub luns: Vec<String>,
     /// Names of the initiators that may log in. Empty: all may.
     pub initiators: Vec<String>,
+    /// The medium of its units can be ejected by an initiator, and loaded.
+    pub removable: bool,
     /// With them an initiator must prove who it is.
     pub secrets: Option<Secrets>,
 }
@@ -140,10 +142,11 @@ impl State {
         self.sessions.iter().any(|one| one.handle == handle)
     }
 
-    /// Attaches a session to a logical unit.
-    pub(crate) fn attach(&mut self, handle: u16, export: usize) -> Option<Nexus> {
+    /// Attaches a session to a logical unit, whose medium may be `removable`.
+    pub(crate) fn attach(&mut self, handle: u16, export: usize, removable: bool) -> Option<Nexus> {
         let session = self.sessions.iter_mut().find(|one| one.handle == handle)?;
         let unit = self.units.entry(export).or_default();
+        unit.removable |= removable;
         let nexus = unit.attach(session.initiator.clone(), session.connection);
         session.nexuses.push((export, nexus));
         Some(nexus)

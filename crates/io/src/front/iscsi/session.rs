@@ -65,7 +65,7 @@ impl Session {
             let mut state = hub.state();
             let exports: Vec<usize> = target.luns.iter().filter_map(find).collect();
             for (number, export) in (0..).zip(exports) {
-                if let Some(nexus) = state.attach(agreed.handle, export) {
+                if let Some(nexus) = state.attach(agreed.handle, export, target.removable) {
                     luns.push(Lun { export, nexus });
                     numbers.push(number);
                 }

@@ -2,7 +2,7 @@
 //! nor the medium, or the job that it is.
 
 use super::answer::{Answer, BLOCK_BYTES, Status};
-use super::cdb::{self, Command};
+use super::cdb::{self, Command, StartStop};
 use super::job::Job;
 use super::opcodes::{self, Access, Cdb};
 use super::reserve::{Initiator, Refusal};
@@ -35,7 +35,9 @@ pub(crate) fn begin(cdb: &Cdb, to: &mut Addressed<'_>) -> Result<Job, Answer> {
     if access.is_some_and(|access| reservations.conflicts(&who, access)) {
         return Err(Answer::status(Status::ReservationConflict));
     }
-    let answer = of_reservations(&command, &who, to.unit).or_else(|| of_unit(&command, to));
+    let answer = of_reservations(&command, &who, to.unit)
+        .or_else(|| of_medium(&command, to))
+        .or_else(|| of_unit(&command, to));
     match answer {
         Some(answer) => Err(answer),
         None => Job::new(command, to.unit.medium(to.export), to.export),
@@ -59,6 +61,32 @@ fn of_reservations(command: &Command, who: &Initiator, unit: &mut Unit) -> Optio
     })
 }
 
+/// A medium that can be removed: it is loaded and ejected, and may not be there.
+fn of_medium(command: &Command, to: &mut Addressed<'_>) -> Option<Answer> {
+    let unit = &mut to.unit;
+    match command {
+        Command::PreventAllow { prevent } => {
+            unit.prevent_removal(to.nexus, *prevent);
+            Some(Answer::GOOD)
+        }
+        Command::StartStop(StartStop::Nothing) => Some(Answer::GOOD),
+        Command::StartStop(what) => Some(match unit.load(to.nexus, *what == StartStop::Load) {
+            Ok(()) => Answer::GOOD,
+            Err(sense) => sense.into(),
+        }),
+        Command::RequestSense { .. }
+        | Command::Inquiry { .. }
+        | Command::ReportLuns { .. }
+        | Command::ModeSense(_)
+        | Command::ModeSelect { .. }
+        | Command::PersistentOut(_)
+        | Command::ReportOpcodes(_)
+        | Command::PortGroups { .. } => None,
+        _ if unit.is_ejected() => Some(sense::NO_MEDIUM.into()),
+        _ => None,
+    }
+}
+
 fn of_unit(command: &Command, to: &mut Addressed<'_>) -> Option<Answer> {
     let bytes = |data: Result<Vec<u8>, Sense>, length: u32| match data {
         Ok(data) => Answer::bytes(data, length),
@@ -66,8 +94,14 @@ fn of_unit(command: &Command, to: &mut Addressed<'_>) -> Option<Answer> {
     };
     let export = to.export;
     Some(match command {
-        Command::TestUnitReady | Command::StartStop if !export.serving => sense::NOT_READY.into(),
-        Command::TestUnitReady | Command::StartStop | Command::PreventAllow { .. } => Answer::GOOD,
+        Command::TestUnitReady if !export.serving => sense::NOT_READY.into(),
+        Command::TestUnitReady => Answer::GOOD,
+        Command::PortGroups { length } => Answer::bytes(inquiry::port_groups(), *length),
+        Command::ReadDefects {
+            long,
+            lists,
+            length,
+        } => Answer::bytes(no_defects(*long, *lists), *length),
         Command::RequestSense { descriptor, length } => {
             let sense = to.unit.take_attention(to.nexus);
             let sense = sense.unwrap_or(sense::NO_SENSE);
@@ -75,7 +109,10 @@ fn of_unit(command: &Command, to: &mut Addressed<'_>) -> Option<Answer> {
         }
         Command::Inquiry { page, length } => match page {
             Some(page) => bytes(inquiry::page(*page, export), *length),
-            None => Answer::bytes(inquiry::standard(Some(export)), *length),
+            None => {
+                let removable = to.unit.removable;
+                Answer::bytes(inquiry::standard(Some(export), removable), *length)
+            }
         },
         Command::ReportLuns { select, length } => report_luns(*select, *length, to.luns),
         Command::ReadCapacity10 => Answer::bytes(capacity_10(export), 8),
@@ -109,6 +146,14 @@ fn capacity_16(export: &Export) -> Vec<u8> {
     data
 }
 
+/// READ DEFECT DATA (SBC-3 section 5.17): an array hides the defects of its members, so the lists are empty.
+fn no_defects(long: bool, lists: u8) -> Vec<u8> {
+    match long {
+        true => vec![0, lists, 0, 0, 0, 0, 0, 0],
+        false => vec![0, lists, 0, 0],
+    }
+}
+
 /// The logical unit numbers of a target, as REPORT LUNS has them (SPC-4 section 6.33).
 fn report_luns(select: u8, length: u32, luns: &[u16]) -> Answer {
     let listed: &[u16] = match select {
@@ -134,7 +179,7 @@ fn report_luns(select: u8, length: u32, luns: &[u16]) -> Answer {
 pub(crate) fn without_unit(cdb: &Cdb, luns: &[u16]) -> Answer {
     match cdb::decode(cdb) {
         Ok(Command::Inquiry { page: None, length }) => {
-            Answer::bytes(inquiry::standard(None), length)
+            Answer::bytes(inquiry::standard(None, false), length)
         }
         Ok(Command::ReportLuns { select, length }) => report_luns(select, length, luns),
         Ok(Command::RequestSense { descriptor, length }) => {

@@ -7,27 +7,61 @@ use super::sense::{self, Sense};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Command {
     TestUnitReady,
-    RequestSense { descriptor: bool, length: u32 },
-    Inquiry { page: Option<u8>, length: u32 },
-    ReportLuns { select: u8, length: u32 },
+    RequestSense {
+        descriptor: bool,
+        length: u32,
+    },
+    Inquiry {
+        page: Option<u8>,
+        length: u32,
+    },
+    ReportLuns {
+        select: u8,
+        length: u32,
+    },
     ReadCapacity10,
-    ReadCapacity16 { length: u32 },
-    LbaStatus { lba: u64, length: u32 },
+    ReadCapacity16 {
+        length: u32,
+    },
+    LbaStatus {
+        lba: u64,
+        length: u32,
+    },
     ModeSense(ModeSense),
-    ModeSelect { long: bool, save: bool, length: u32 },
-    StartStop,
-    PreventAllow { prevent: bool },
+    ModeSelect {
+        long: bool,
+        save: bool,
+        length: u32,
+    },
+    StartStop(StartStop),
+    PreventAllow {
+        prevent: bool,
+    },
     Reserve,
     Release,
-    PersistentIn { action: u8, length: u32 },
+    PersistentIn {
+        action: u8,
+        length: u32,
+    },
     PersistentOut(PersistentOut),
     ReportOpcodes(ReportOpcodes),
+    PortGroups {
+        length: u32,
+    },
+    ReadDefects {
+        long: bool,
+        /// Which lists, and in which format.
+        lists: u8,
+        length: u32,
+    },
     Read(Extent),
     Write(Extent),
     Verify(Extent, Compare),
     WriteAndVerify(Extent, Compare),
     WriteSame(WriteSame),
-    Unmap { length: u32 },
+    Unmap {
+        length: u32,
+    },
     Synchronize(Extent),
     Prefetch(Extent),
 }
@@ -56,6 +90,15 @@ pub(crate) struct WriteSame {
     pub(crate) extent: Extent,
     /// No data: zeros.
     pub(crate) without_data: bool,
+}
+
+/// What a START STOP UNIT is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum StartStop {
+    Load,
+    Eject,
+    /// Start, stop, or a power condition: of no effect.
+    Nothing,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -160,7 +203,11 @@ fn decode_other(cdb: &Cdb) -> Result<Command, Sense> {
         code::SERVICE_IN_16 => service_in(cdb),
         code::MODE_SENSE_6 | code::MODE_SENSE_10 => mode_sense(cdb),
         code::MODE_SELECT_6 | code::MODE_SELECT_10 => mode_select(cdb)?,
-        code::START_STOP => Command::StartStop,
+        code::START_STOP => Command::StartStop(match (cdb[4] >> 4, cdb[4] & 3) {
+            (0, 2) => StartStop::Eject,
+            (0, 3) => StartStop::Load,
+            _ => StartStop::Nothing,
+        }),
         code::PREVENT_ALLOW => Command::PreventAllow {
             prevent: cdb[4] & 3 != 0,
         },
@@ -176,13 +223,17 @@ fn decode_other(cdb: &Cdb) -> Result<Command, Sense> {
             kind: cdb[2] & 0xf,
             length: long(cdb, 5),
         }),
-        code::MAINTENANCE_IN => Command::ReportOpcodes(ReportOpcodes {
-            timeouts: cdb[2] & 0x80 != 0,
-            options: cdb[2] & 7,
-            opcode: cdb[3],
-            action: u16::from_be_bytes([cdb[4], cdb[5]]),
+        code::MAINTENANCE_IN => maintenance_in(cdb)?,
+        code::READ_DEFECTS_10 => Command::ReadDefects {
+            long: false,
+            lists: cdb[2] & 0x1f,
+            length: word(cdb, 7),
+        },
+        code::READ_DEFECTS_12 => Command::ReadDefects {
+            long: true,
+            lists: cdb[1] & 0x1f,
             length: long(cdb, 6),
-        }),
+        },
         _ => return Err(sense::INVALID_OPCODE),
     })
 }
@@ -278,6 +329,22 @@ fn service_in(cdb: &Cdb) -> Command {
     }
 }
 
+fn maintenance_in(cdb: &Cdb) -> Result<Command, Sense> {
+    let length = long(cdb, 6);
+    match (cdb[1] & 0x1f, cdb[1] >> 5) {
+        (service::REPORT_OPCODES, _) => Ok(Command::ReportOpcodes(ReportOpcodes {
+            timeouts: cdb[2] & 0x80 != 0,
+            options: cdb[2] & 7,
+            opcode: cdb[3],
+            action: u16::from_be_bytes([cdb[4], cdb[5]]),
+            length,
+        })),
+        (_, 0) => Ok(Command::PortGroups { length }),
+        // The extended format does not exist here.
+        _ => Err(sense::INVALID_FIELD),
+    }
+}
+
 fn mode_sense(cdb: &Cdb) -> Command {
     let long = cdb[0] == code::MODE_SENSE_10;
     Command::ModeSense(ModeSense {
@@ -353,6 +420,15 @@ mod tests {
         assert_eq!(decode(&cdb(&[0x28, 0x20])), Err(sense::INVALID_FIELD));
         assert_eq!(decode(&cdb(&[0x12, 0, 0x80])), Err(sense::INVALID_FIELD));
         assert_eq!(decode(&cdb(&[0x2e, 0x06])), Err(sense::INVALID_FIELD));
+    }
+
+    #[test]
+    fn a_start_stop_loads_and_ejects_without_a_power_condition() {
+        let decoded = |flags: u8| decode(&cdb(&[0x1b, 0, 0, 0, flags]));
+        assert_eq!(decoded(0x02), Ok(Command::StartStop(StartStop::Eject)));
+        assert_eq!(decoded(0x03), Ok(Command::StartStop(StartStop::Load)));
+        assert_eq!(decoded(0x12), Ok(Command::StartStop(StartStop::Nothing)));
+        assert_eq!(decoded(0x01), Ok(Command::StartStop(StartStop::Nothing)));
     }
 
     #[test]

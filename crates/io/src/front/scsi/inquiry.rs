@@ -43,9 +43,12 @@ const PAGES: [u8; 7] = [
 ];
 
 /// The standard data. `None`: there is no unit at this number.
-pub(crate) fn standard(export: Option<&Export>) -> Vec<u8> {
+pub(crate) fn standard(export: Option<&Export>, removable: bool) -> Vec<u8> {
     let mut data = vec![0; 74];
     data[0] = if export.is_some() { DISK } else { NO_UNIT };
+    data[1] = if removable { 0x80 } else { 0 };
+    // Target port groups are implicit (TPGS).
+    data[5] = 0x10;
     // SPC-4; response format 2, with hierarchical addressing; commands are queued.
     (data[2], data[3], data[4], data[7]) = (0x06, 0x12, 74 - 5, 0x02);
     data[8..16].copy_from_slice(VENDOR);
@@ -109,6 +112,14 @@ fn designator(data: &mut Vec<u8>, code_set: u8, kind: u8, value: &[u8]) {
     };
     data.extend_from_slice(&[protocol | code_set, valid | kind, 0, value.len() as u8]);
     data.extend_from_slice(value);
+}
+
+/// The answer to REPORT TARGET PORT GROUPS (SPC-4 section 6.37): one group with one port, which is active and
+/// as good as any.
+pub(crate) fn port_groups() -> Vec<u8> {
+    let group = [0x00, 0x01, 0, 1, 0, 0, 0, 1];
+    let port = [0, 0, 0, 1];
+    [&12_u32.to_be_bytes()[..], &group, &port].concat()
 }
 
 fn extended() -> Vec<u8> {

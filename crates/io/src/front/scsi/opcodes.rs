@@ -27,6 +27,7 @@ pub(crate) mod code {
     pub(crate) const VERIFY_10: u8 = 0x2f;
     pub(crate) const PREFETCH_10: u8 = 0x34;
     pub(crate) const SYNCHRONIZE_10: u8 = 0x35;
+    pub(crate) const READ_DEFECTS_10: u8 = 0x37;
     pub(crate) const WRITE_SAME_10: u8 = 0x41;
     pub(crate) const UNMAP: u8 = 0x42;
     pub(crate) const MODE_SELECT_10: u8 = 0x55;
@@ -49,12 +50,14 @@ pub(crate) mod code {
     pub(crate) const WRITE_12: u8 = 0xaa;
     pub(crate) const WRITE_VERIFY_12: u8 = 0xae;
     pub(crate) const VERIFY_12: u8 = 0xaf;
+    pub(crate) const READ_DEFECTS_12: u8 = 0xb7;
 }
 
 /// Service actions.
 pub(crate) mod service {
     pub(crate) const READ_CAPACITY_16: u8 = 0x10;
     pub(crate) const GET_LBA_STATUS: u8 = 0x12;
+    pub(crate) const PORT_GROUPS: u8 = 0x0a;
     pub(crate) const REPORT_OPCODES: u8 = 0x0c;
 }
 
@@ -157,6 +160,11 @@ pub(crate) const TABLE: &[Opcode] = &[
         code::SYNCHRONIZE_10,
         Access::Write,
         &[0x35, 2, A, A, A, A, 0, A, A, 7],
+    ),
+    op(
+        code::READ_DEFECTS_10,
+        Access::Free,
+        &[0x37, 0, 0x1f, 0, 0, 0, 0, A, A, 7],
     ),
     op(
         code::WRITE_SAME_10,
@@ -308,6 +316,12 @@ pub(crate) const TABLE: &[Opcode] = &[
     ),
     act(
         code::MAINTENANCE_IN,
+        service::PORT_GROUPS,
+        Access::Free,
+        &[0xa3, 0x0a, 0, 0, 0, 0, A, A, A, A, 0, 7],
+    ),
+    act(
+        code::MAINTENANCE_IN,
         service::REPORT_OPCODES,
         Access::Free,
         &[0xa3, 0x0c, 0x87, A, A, A, A, A, A, A, 0, 7],
@@ -331,6 +345,11 @@ pub(crate) const TABLE: &[Opcode] = &[
         code::VERIFY_12,
         Access::Read,
         &[0xaf, 0x16, A, A, A, A, A, A, A, A, 0, 7],
+    ),
+    op(
+        code::READ_DEFECTS_12,
+        Access::Free,
+        &[0xb7, 0x1f, 0, 0, 0, 0, A, A, A, A, 0, 7],
     ),
 ];
 

@@ -47,6 +47,9 @@ senses! {
     INVALID_PARAMETER = IllegalRequest, 0x26, 0x00;
     INVALID_RELEASE = IllegalRequest, 0x26, 0x04;
     NO_SAVED_PAGES = IllegalRequest, 0x39, 0x00;
+    REMOVAL_PREVENTED = IllegalRequest, 0x53, 0x02;
+    NO_MEDIUM = NotReady, 0x3a, 0x00;
+    MEDIUM_CHANGED = UnitAttention, 0x28, 0x00;
     NO_REGISTRATIONS_LEFT = IllegalRequest, 0x55, 0x04;
     WRITE_PROTECTED = DataProtect, 0x27, 0x00;
     NO_SPACE = DataProtect, 0x27, 0x07;

@@ -21,6 +21,8 @@ pub(crate) struct Attached {
     /// The connection that is to be woken when its commands are cleared by others.
     connection: u32,
     attentions: VecDeque<Sense>,
+    /// It prevents the removal of the medium.
+    prevents: bool,
     /// Its commands that began before are cleared.
     since: u64,
     /// Requests in the engine of commands that began before `since`, and of later ones.
@@ -41,6 +43,9 @@ pub(crate) struct Unit {
     nexuses: Vec<Attached>,
     nexuses_made: u64,
     size_bytes: Option<u64>,
+    /// Its medium can be ejected.
+    pub(crate) removable: bool,
+    ejected: bool,
     /// Counts resets and other events that clear commands.
     epoch: u64,
 }
@@ -56,6 +61,7 @@ impl Unit {
             initiator,
             connection,
             attentions: VecDeque::new(),
+            prevents: false,
             since: self.epoch,
             running: Running::default(),
         });
@@ -158,6 +164,7 @@ impl Unit {
     pub(crate) fn reset(&mut self, by: Nexus) -> Vec<u32> {
         self.reservations.reset();
         self.settings = Settings::default();
+        self.nexuses.iter_mut().for_each(|one| one.prevents = false);
         self.notify_others(None, sense::RESET);
         self.clear_commands(by)
     }
@@ -184,6 +191,31 @@ impl Unit {
             read_only: export.read_only || self.settings.write_protect,
             durable: export.durable,
         }
+    }
+
+    pub(super) fn prevent_removal(&mut self, nexus: Nexus, prevent: bool) {
+        if let Some(one) = self.attached(nexus) {
+            one.prevents = prevent;
+        }
+    }
+
+    pub(super) fn is_ejected(&self) -> bool {
+        self.ejected
+    }
+
+    /// Loads or ejects the medium, where that can be done and no nexus prevents it. Others are notified of a
+    /// medium that is there again.
+    pub(super) fn load(&mut self, nexus: Nexus, load: bool) -> Result<(), Sense> {
+        if !self.removable {
+            return Ok(());
+        }
+        if self.nexuses.iter().any(|one| one.prevents) {
+            return Err(sense::REMOVAL_PREVENTED);
+        }
+        if std::mem::replace(&mut self.ejected, !load) && load {
+            self.notify_others(Some(nexus), sense::MEDIUM_CHANGED);
+        }
+        Ok(())
     }
 
     /// MODE SELECT with its parameters.

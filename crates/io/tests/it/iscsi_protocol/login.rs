@@ -70,7 +70,7 @@ fn only_initiators_of_the_list_log_in_and_see_the_target() {
         name: "iqn.2026-11.test:listed".to_owned(),
         luns: vec!["disk".to_owned()],
         initiators: vec!["iqn.2026-11.test:other".to_owned()],
-        secrets: None,
+        ..Target::default()
     };
     let hub = Arc::new(Hub::new(vec![target]));
     let mut initiator = Initiator::new(&hub, world());
