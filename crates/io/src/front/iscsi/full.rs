@@ -13,6 +13,9 @@ use crate::front::{Link, Then};
 
 /// Longest data segment of a PDU that is read as a whole: text, pings.
 const WHOLE_BYTES_MAX: u32 = 32 * 1024;
+/// PDUs that may come while data is awaited and none comes: memory is held for it. Far more than the window
+/// of commands, so only an initiator that keeps its data back sends them.
+const WITHOUT_DATA_MAX: u32 = 4096;
 /// Reasons of a Reject.
 const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
@@ -56,7 +59,18 @@ impl Session {
         if header.data_bytes() > keys::SEGMENT_BYTES_MAX {
             return Step::Stop(whole.len(), Then::Abort);
         }
-        self.header(&header, bytes, whole.len(), link)
+        let used = whole.len();
+        if !self.counts_on(&header) {
+            return Step::Stop(used, Then::Abort);
+        }
+        self.header(&header, bytes, used, link)
+    }
+
+    /// Counts the PDUs between data that was asked for. Whether there may be more.
+    fn counts_on(&mut self, header: &Header) -> bool {
+        let waits = self.awaits_data() && header.opcode() != opcode::DATA_OUT;
+        self.without_data = if waits { self.without_data + 1 } else { 0 };
+        self.without_data <= WITHOUT_DATA_MAX
     }
 
     /// A header of `used` bytes, at the beginning of `bytes`.

@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(super) queue: VecDeque<usize>,
     /// The segment that is being received into a task's memory.
     pub(super) incoming: Option<Incoming>,
+    /// PDUs since data last came, while some is awaited.
+    pub(super) without_data: u32,
     /// Bytes to be passed over.
     pub(super) skip: u64,
     /// Task management that waits for the engine.
@@ -82,6 +84,7 @@ impl Session {
             tasks: Tasks::default(),
             queue: VecDeque::new(),
             incoming: None,
+            without_data: 0,
             skip: 0,
             managed: Vec::new(),
             text: TextAnswer::default(),

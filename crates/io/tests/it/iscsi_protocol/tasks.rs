@@ -65,6 +65,21 @@ fn a_task_that_waits_for_data_is_aborted_with_its_memory() {
     assert!(one.peer.world.log.is_empty());
 }
 
+/// Pings must not keep memory that waits for data from those who have a use for it.
+#[test]
+fn an_initiator_that_keeps_its_data_back_is_cut_off() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &["ImmediateData=No"]);
+    let request = one.scsi(&write_10(0, 8), 0, 4096);
+    one.send(request, &[]);
+    let mut pings = 0;
+    while !one.peer.ended() && pings < 10_000 {
+        let ping = super::initiator::header(0x40, 0x80, u32::MAX);
+        one.send(ping, &[]);
+        pings += 1;
+    }
+    assert_eq!(pings, 4097);
+}
+
 #[test]
 fn a_reset_clears_the_commands_of_all_sessions() {
     let hub = hub();
