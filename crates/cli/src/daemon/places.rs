@@ -45,6 +45,31 @@ impl Portal {
         let address = tcp_address(address, ISCSI_PORT)?;
         Ok(Portal { address, targets })
     }
+
+    /// Each logical unit is an array of this daemon. `names` are those of all its arrays.
+    fn check(&self, names: &[&str]) -> Outcome {
+        for (nth, target) in self.targets.iter().enumerate() {
+            let same = |other: &Target| other.name.eq_ignore_ascii_case(&target.name);
+            let wrong = |what: String| Failure::usage(what).at(format!("target {}", target.name));
+            if self.targets[..nth].iter().any(same) {
+                return Err(wrong("two targets have this name".to_owned()));
+            }
+            if target.luns.is_empty() {
+                return Err(wrong(
+                    "a target needs at least one array in `luns`".to_owned(),
+                ));
+            }
+            let missing = target
+                .luns
+                .iter()
+                .find(|lun| !names.contains(&lun.as_str()));
+            if let Some(lun) = missing {
+                let hint = format!("this daemon serves {}", names.join(", "));
+                return Err(wrong(format!("no array {lun:?} for a logical unit")).hint(hint));
+            }
+        }
+        Ok(())
+    }
 }
 
 impl Places {
@@ -114,6 +139,7 @@ pub(crate) struct Doors {
 
 impl Doors {
     fn open_portal(&mut self, portal: Portal, names: &[&str]) -> Outcome {
+        portal.check(names)?;
         let wanted = portal.address;
         let listener = listen_tcp(wanted).map_err(|error| listen_failure(&error, wanted))?;
         let address = listener.address().unwrap_or(wanted);
@@ -274,6 +300,30 @@ mod tests {
         assert!(
             tcp_address("nonsense", NBD_PORT).is_err() && tcp_address("99999", NBD_PORT).is_err()
         );
+    }
+
+    #[test]
+    fn a_logical_unit_that_is_no_array_is_refused() {
+        let target = |name: &str, luns: &[&str]| Target {
+            name: name.to_owned(),
+            luns: luns.iter().map(|&lun| lun.to_owned()).collect(),
+            ..Target::default()
+        };
+        let check = |targets| {
+            let portal = Portal::new("0", targets).expect("an address");
+            portal.check(&["tank", "vault"])
+        };
+        let refused = |targets| check(targets).expect_err("it is refused").to_string();
+        check(vec![
+            target("a", &["vault", "tank"]),
+            target("b", &["tank"]),
+        ])
+        .expect("sound");
+        let missing = refused(vec![target("a", &["tank", "pool", "vault"])]);
+        assert!(missing.contains("no array \"pool\"") && missing.contains("tank, vault"));
+        assert!(refused(vec![target("a", &[])]).contains("at least one array"));
+        let twice = vec![target("a", &["tank"]), target("A", &["vault"])];
+        assert!(refused(twice).contains("two targets"));
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! that comes without being asked for needs memory at once. If there is none, the connection waits; but while
 //! other commands wait for data, the answer is TASK SET FULL instead.
 
-use super::hub::Hub;
+use super::hub::{Hub, Target};
 use super::login::Agreed;
 use super::pdu::{self, DIGEST_BYTES, FINAL, Header, opcode};
 use super::send::{Answered, Sender};
@@ -20,6 +20,7 @@ use std::sync::Arc;
 /// A logical unit of the session's target.
 #[derive(Clone, Copy)]
 pub(crate) struct Lun {
+    pub(crate) number: u16,
     pub(crate) export: usize,
     pub(crate) nexus: Nexus,
 }
@@ -57,29 +58,17 @@ pub(super) enum Step {
 
 impl Session {
     pub(super) fn new(agreed: Agreed, hub: Arc<Hub>, link: &mut dyn Link) -> Session {
-        let mut luns = Vec::new();
-        let mut numbers = Vec::new();
-        if let Some(target) = &agreed.target {
-            let find = |name: &String| {
-                let named = |index: &usize| link.export(*index).is_some_and(|it| it.name == *name);
-                (0..link.exports()).find(named)
-            };
-            let mut state = hub.state();
-            let exports: Vec<usize> = target.luns.iter().filter_map(find).collect();
-            for (number, export) in (0..).zip(exports) {
-                if let Some(nexus) = state.attach(agreed.handle, export, target.removable) {
-                    luns.push(Lun { export, nexus });
-                    numbers.push(number);
-                }
-            }
-        }
+        let luns = match &agreed.target {
+            Some(target) => attach_all(agreed.handle, target, &hub, link),
+            None => Vec::new(),
+        };
         Session {
             hub,
             handle: agreed.handle,
             initiator: agreed.initiator.name,
             target: agreed.target.map(|target| target.name),
+            numbers: luns.iter().map(|lun| lun.number).collect(),
             luns,
-            numbers,
             sender: Sender::new(agreed.parameters, agreed.status, agreed.command),
             tasks: Tasks::default(),
             queue: VecDeque::new(),
@@ -125,7 +114,7 @@ impl Session {
 
     pub(super) fn lun(&self, header: &Header) -> Option<Lun> {
         let number = pdu::single_level(header.unit())?;
-        self.luns.get(usize::from(number)).copied()
+        self.luns.iter().find(|lun| lun.number == number).copied()
     }
 
     pub(super) fn insert(&mut self, task: Task) -> usize {
@@ -349,6 +338,36 @@ impl Session {
         task.requests += 1;
         self.sender.send(header, &[], false, link);
     }
+}
+
+/// The logical units of a target. The place of a name is the number of its unit, also behind one whose array
+/// is not served.
+fn attach_all(handle: u16, target: &Target, hub: &Hub, link: &mut dyn Link) -> Vec<Lun> {
+    let mut state = hub.state();
+    let mut luns = Vec::new();
+    for (number, name) in (0..).zip(&target.luns) {
+        let Some(export) = find_shared(name, link) else {
+            continue;
+        };
+        if let Some(nexus) = state.attach(handle, export, target.removable) {
+            link.attach(export);
+            luns.push(Lun {
+                number,
+                export,
+                nexus,
+            });
+        }
+    }
+    luns
+}
+
+/// The export of this name, if several clients may have it.
+fn find_shared(name: &str, link: &dyn Link) -> Option<usize> {
+    let named = |index: &usize| {
+        let export = link.export(*index);
+        export.is_some_and(|export| export.name == name && !export.exclusive)
+    };
+    (0..link.exports()).find(named)
 }
 
 impl Drop for Session {

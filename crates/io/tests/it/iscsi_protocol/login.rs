@@ -86,6 +86,45 @@ fn only_initiators_of_the_list_log_in_and_see_the_target() {
     assert_eq!(initiator.log_in(1, 3, &other).header[36], 0);
 }
 
+/// Logical units keep their numbers, whether or not the arrays before them are served. An export for one client
+/// is none of them.
+#[test]
+fn a_unit_that_is_missing_does_not_renumber_those_behind_it() {
+    let luns = ["gone", "disk", "lease", "last"];
+    let target = Target {
+        name: "iqn.2026-11.test:several".to_owned(),
+        luns: luns.map(str::to_owned).to_vec(),
+        ..Target::default()
+    };
+    let mut world = world();
+    for (name, exclusive) in [("lease", true), ("last", false)] {
+        let mut export = world.exports[0].clone();
+        (export.name, export.exclusive) = (name.to_owned(), exclusive);
+        world.exports.push(export);
+    }
+    world.exports[2].size_bytes /= 2;
+    let mut one = Initiator::new(&Arc::new(Hub::new(vec![target])), world);
+    let me = format!("InitiatorName={NAME}");
+    let answer = one.log_in(1, 3, &[&me, "TargetName=iqn.2026-11.test:several"]);
+    assert_eq!(answer.header[36], 0);
+    let mut report = [0; 12];
+    (report[0], report[9]) = (0xa0, 255);
+    let listed = one.read(&report, 255).data;
+    let numbers: Vec<u8> = listed[8..].chunks(8).map(|lun| lun[1]).collect();
+    assert_eq!(numbers, [1, 3]);
+    let mut last_block = |lun: u8| {
+        let mut request = one.scsi(&[0x25], 8, 0);
+        request[9] = lun;
+        one.send(request, &[]);
+        let outcome = one.finish(&[]);
+        (outcome.status == 0).then(|| outcome.data[..4].to_vec())
+    };
+    assert_eq!(last_block(0), None);
+    assert_eq!(last_block(1), Some(2047_u32.to_be_bytes().to_vec()));
+    assert_eq!(last_block(2), None);
+    assert_eq!(last_block(3), Some(1023_u32.to_be_bytes().to_vec()));
+}
+
 fn with_secrets() -> Arc<Hub> {
     let text = "initiator alice wonderland-1865\ntarget tank looking-glass-1871";
     let target = Target {
