@@ -69,8 +69,10 @@ impl Payload {
 struct Linked {
     outbox: Outbox,
     in_flight: u32,
-    /// The export that it has attached to, and the lease that this is.
+    /// What it attached to first.
     attached: Option<Attached>,
+    /// The other exports that it has attached to: a session may have several.
+    others: Vec<usize>,
     /// Bytes mapped since something was last received or sent.
     mapped: u64,
     /// It asked to be called when memory is free, and receives meanwhile.
@@ -159,6 +161,12 @@ impl Connection {
 
     pub fn attached(&self) -> Option<Attached> {
         self.link.attached
+    }
+
+    /// The exports that it has attached to.
+    pub fn exports(&self) -> impl Iterator<Item = usize> {
+        let first = self.link.attached.map(|attached| attached.export);
+        first.into_iter().chain(self.link.others.iter().copied())
     }
 
     /// Whether it is a borrower's, who shares nothing with others.
@@ -488,6 +496,9 @@ impl Link for Live<'_, '_> {
     }
 
     fn attach(&mut self, export: usize) {
+        if self.own.attached.is_some() {
+            return self.own.others.push(export);
+        }
         let lease = self.around.catalogue.is_lease(export);
         self.own.attached = Some(Attached { export, lease });
     }

@@ -135,7 +135,8 @@ pub trait Link {
 
     fn export(&self, index: usize) -> Option<Export>;
 
-    /// This connection has attached to an export, which was not busy.
+    /// This connection has attached to an export, which was not busy. It may attach to several that are not
+    /// exclusive. It counts as a client of each of these arrays, and as one of the users' connections.
     fn attach(&mut self, _export: usize) {}
 
     /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may end early. Its

@@ -168,8 +168,8 @@ impl Shell {
 
     fn has_clients(&self, array: usize) -> bool {
         let of_array = |(_, one): (u32, &Connection)| {
-            let export = one.attached().map(|attached| attached.export);
-            export.and_then(|export| self.host_of(export)) == Some(array)
+            let mut exports = one.exports();
+            exports.any(|export| self.host_of(export) == Some(array))
         };
         self.connections.iter().any(of_array)
     }

@@ -14,6 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 
 mod leases;
+mod sessions;
 mod turns;
 
 const MIB: u64 = 1 << 20;

@@ -107,6 +107,7 @@ fn a_unit_that_is_missing_does_not_renumber_those_behind_it() {
     let me = format!("InitiatorName={NAME}");
     let answer = one.log_in(1, 3, &[&me, "TargetName=iqn.2026-11.test:several"]);
     assert_eq!(answer.header[36], 0);
+    assert_eq!(one.peer.world.attached, [0, 2], "a client of both arrays");
     let mut report = [0; 12];
     (report[0], report[9]) = (0xa0, 255);
     let listed = one.read(&report, 255).data;

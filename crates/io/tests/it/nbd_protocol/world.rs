@@ -53,6 +53,8 @@ pub struct World {
     pub memory_peak: usize,
     /// It is to be called when memory is free.
     pub hungry: bool,
+    /// The exports that it has attached to.
+    pub attached: Vec<usize>,
     /// Its number as a connection, and what it did to others.
     pub number: u32,
     pub nudges: Vec<(u32, Nudge)>,
@@ -89,6 +91,7 @@ impl World {
             unsent_max: 1 << 20,
             memory_peak: 0,
             hungry: false,
+            attached: Vec::new(),
             number: 0,
             nudges: Vec::new(),
         }
@@ -135,6 +138,10 @@ impl Link for World {
 
     fn export(&self, index: usize) -> Option<Export> {
         self.exports.get(index).cloned()
+    }
+
+    fn attach(&mut self, export: usize) {
+        self.attached.push(export);
     }
 
     /// Odd pages are holes; a lost range is lost.
