@@ -215,10 +215,7 @@ impl Job {
     pub(crate) fn start(&mut self, around: &mut Around<'_>) -> Next {
         match &mut self.work {
             Work::Read(extent) => ask(RequestOp::Read, *extent, around, false),
-            Work::Write(extent) => {
-                let fua = extent.fua || !around.unit.settings.write_cache;
-                ask(RequestOp::Write, *extent, around, fua)
-            }
+            Work::Write(extent) => ask(RequestOp::Write, *extent, around, extent.fua),
             Work::WriteAndVerify { verify, .. } => {
                 let extent = verify.extent;
                 ask(RequestOp::Write, extent, around, extent.fua)
@@ -231,20 +228,20 @@ impl Job {
                 part: None,
                 fua: false,
             }),
-            Work::Zero(extent) => zeros(*extent, around),
+            Work::Zero(extent) => zeros(*extent),
             Work::WriteSame(extent) => {
                 let extent = *extent;
                 self.look_at_pattern(extent, around)
             }
-            Work::Pattern { .. } => self.next_pattern(around),
+            Work::Pattern { .. } => self.next_pattern(),
             Work::Unmap(blocks) => match thin::unmap_list(list(around), *blocks) {
                 Ok(extents) => {
                     self.work = Work::Zeros(extents);
-                    self.next_zeros(around)
+                    self.next_zeros()
                 }
                 Err(sense) => Next::Done(sense.into()),
             },
-            Work::Zeros(_) => self.next_zeros(around),
+            Work::Zeros(_) => self.next_zeros(),
             Work::Select { long } => {
                 let (long, list) = (*long, list(around).to_vec());
                 Next::Done(around.unit.select(around.nexus, &list, long))
@@ -288,8 +285,8 @@ impl Job {
                 true => verify.verified(self.memory, around),
                 false => verify.next(self.memory),
             },
-            Work::Pattern { .. } => self.next_pattern(around),
-            Work::Zeros(_) => self.next_zeros(around),
+            Work::Pattern { .. } => self.next_pattern(),
+            Work::Zeros(_) => self.next_zeros(),
             _ => Next::Done(Answer::GOOD),
         }
     }
@@ -298,7 +295,7 @@ impl Job {
         let block = list(around)[..BLOCK_BYTES as usize].to_vec();
         if block.iter().all(|byte| *byte == 0) {
             self.work = Work::Zero(extent);
-            return zeros(extent, around);
+            return zeros(extent);
         }
         if let Some(buf) = around.buf {
             for at in (0..buf.bytes).step_by(BLOCK_BYTES as usize) {
@@ -307,10 +304,10 @@ impl Job {
             }
         }
         self.work = Work::Pattern { extent, done: 0 };
-        self.next_pattern(around)
+        self.next_pattern()
     }
 
-    fn next_pattern(&mut self, around: &mut Around<'_>) -> Next {
+    fn next_pattern(&mut self) -> Next {
         let Work::Pattern { extent, done } = &mut self.work else {
             return Next::Done(Answer::GOOD);
         };
@@ -326,16 +323,16 @@ impl Job {
             offset,
             bytes,
             part: Some((0, bytes as u32)),
-            fua: !around.unit.settings.write_cache,
+            fua: false,
         })
     }
 
-    fn next_zeros(&mut self, around: &mut Around<'_>) -> Next {
+    fn next_zeros(&mut self) -> Next {
         let Work::Zeros(extents) = &mut self.work else {
             return Next::Done(Answer::GOOD);
         };
         match extents.pop() {
-            Some(extent) => zeros(extent, around),
+            Some(extent) => zeros(extent),
             None => Next::Done(Answer::GOOD),
         }
     }
@@ -523,7 +520,7 @@ fn ask(op: RequestOp, extent: Extent, around: &Around<'_>, fua: bool) -> Next {
     })
 }
 
-fn zeros(extent: Extent, around: &Around<'_>) -> Next {
+fn zeros(extent: Extent) -> Next {
     if extent.blocks == 0 {
         return Next::Done(Answer::GOOD);
     }
@@ -532,7 +529,7 @@ fn zeros(extent: Extent, around: &Around<'_>) -> Next {
         offset: extent.lba * BLOCK_BYTES,
         bytes: extent.blocks * BLOCK_BYTES,
         part: None,
-        fua: !around.unit.settings.write_cache,
+        fua: false,
     })
 }
 

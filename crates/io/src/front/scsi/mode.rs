@@ -12,29 +12,18 @@ const ALL_SUBPAGES: u8 = 0xff;
 /// Every page, ascending.
 const PAGES: [u8; 3] = [CACHING, CONTROL, EXCEPTIONS];
 
-/// Bits that can be changed: the write cache (WCE), the format of sense data (D_SENSE), and write protection
-/// (SWP).
+/// Writes may be acknowledged before they are durable (WCE). It cannot be changed: a setting that ends with
+/// the daemon, or with a reset, is no promise.
 const WRITE_CACHE: u8 = 0x04;
+/// Bits that can be changed: the format of sense data (D_SENSE), and write protection (SWP).
 const DESCRIPTOR_SENSE: u8 = 0x04;
 const WRITE_PROTECT: u8 = 0x08;
 
 /// What initiators have set. It holds for all of them, until the daemon ends.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) struct Settings {
-    /// Writes may be acknowledged before they are durable. Without it each has FUA.
-    pub(crate) write_cache: bool,
     pub(crate) descriptor_sense: bool,
     pub(crate) write_protect: bool,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            write_cache: true,
-            descriptor_sense: false,
-            write_protect: false,
-        }
-    }
 }
 
 impl Settings {
@@ -44,7 +33,7 @@ impl Settings {
             CACHING => {
                 let mut data = vec![0; 20];
                 (data[0], data[1]) = (CACHING, 18);
-                data[2] = flag(self.write_cache, WRITE_CACHE);
+                data[2] = WRITE_CACHE;
                 data
             }
             CONTROL => {
@@ -67,13 +56,9 @@ impl Settings {
 
     /// A page as another setting would have it, taken from the bytes of a page.
     fn set(&mut self, page: &[u8]) {
-        match page[0] & 0x3f {
-            CACHING => self.write_cache = page[2] & WRITE_CACHE != 0,
-            CONTROL => {
-                self.descriptor_sense = page[2] & DESCRIPTOR_SENSE != 0;
-                self.write_protect = page[4] & WRITE_PROTECT != 0;
-            }
-            _ => {}
+        if page[0] & 0x3f == CONTROL {
+            self.descriptor_sense = page[2] & DESCRIPTOR_SENSE != 0;
+            self.write_protect = page[4] & WRITE_PROTECT != 0;
         }
     }
 }
@@ -82,10 +67,8 @@ impl Settings {
 fn changeable(page: u8) -> Vec<u8> {
     let mut data = Settings::default().page(page);
     data[2..].fill(0);
-    match page {
-        CACHING => data[2] = WRITE_CACHE,
-        CONTROL => (data[2], data[4]) = (DESCRIPTOR_SENSE, WRITE_PROTECT),
-        _ => {}
+    if page == CONTROL {
+        (data[2], data[4]) = (DESCRIPTOR_SENSE, WRITE_PROTECT);
     }
     data
 }
@@ -225,7 +208,7 @@ mod tests {
         let mut list = sense(&query(CONTROL, 0), settings, MEDIUM).expect("it is there");
         list[4 + 4] |= WRITE_PROTECT;
         let changed = select(&list, false, settings).expect("it can be changed");
-        assert!(changed.write_protect && changed.write_cache);
+        assert!(changed.write_protect && !changed.descriptor_sense);
         let medium = Medium {
             read_only: true,
             ..MEDIUM
@@ -237,10 +220,18 @@ mod tests {
     #[test]
     fn what_cannot_be_changed_is_refused() {
         let settings = Settings::default();
-        let mut list = sense(&query(CACHING, 0), settings, MEDIUM).expect("it is there");
-        list[4 + 2] |= 0x01;
-        let refused = select(&list, false, settings);
-        assert_eq!(refused, Err(sense::INVALID_PARAMETER));
+        let list = sense(&query(CACHING, 0), settings, MEDIUM).expect("it is there");
+        assert_eq!(select(&list, false, settings), Ok(settings), "as it is");
+        assert_eq!(list[4 + 2], WRITE_CACHE);
+        // Without the write cache each write would have to be durable, also after a reset and a restart.
+        for bit in [0x01, WRITE_CACHE] {
+            let mut list = list.clone();
+            list[4 + 2] ^= bit;
+            let refused = select(&list, false, settings);
+            assert_eq!(refused, Err(sense::INVALID_PARAMETER));
+        }
+        let may = sense(&query(CACHING, 1), settings, MEDIUM).expect("it is there");
+        assert_eq!(may[4 + 2..], [0; 18]);
         let saved = sense(&query(CACHING, 3), settings, MEDIUM);
         assert_eq!(saved, Err(sense::NO_SAVED_PAGES));
     }
