@@ -7,7 +7,7 @@
 //! | `Open(Hold)` | nothing | a reply, or something was sent |
 //! | `Open(Memory)` | nothing | memory was released and its turn came |
 //! | `Finishing` | nothing | all is answered and sent |
-//! | `Dead` | nothing | the kernel gave back what was in flight |
+//! | `Dead` | nothing | the kernel gave back what was in flight; of a session, also the engine |
 
 use super::listen::Wire;
 use super::outbox::Outbox;
@@ -103,6 +103,10 @@ pub struct Connection {
     link: Linked,
     receiving: bool,
     sending: bool,
+    /// The protocol knows that it is dead.
+    ended: bool,
+    /// Its requests that had not begun were dropped.
+    cut: bool,
     /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
     /// must not hold memory for ever.
     progress: Nanos,
@@ -150,6 +154,8 @@ impl Connection {
             link,
             receiving: false,
             sending: false,
+            ended: false,
+            cut: false,
             progress: now,
             moved: now,
         }
@@ -188,9 +194,10 @@ impl Connection {
         self.state == State::Dead
     }
 
-    /// Dead, and the kernel uses nothing of it any more.
+    /// Dead, and the kernel uses nothing of it any more. A session's requests are over as well.
     pub fn gone(&self) -> bool {
-        self.dead() && !self.receiving && !self.sending
+        let over = self.link.in_flight == 0 || !self.protocol.is_session();
+        self.dead() && !self.receiving && !self.sending && over
     }
 
     /// Ends it at once. What it has in flight comes back soon.
@@ -198,6 +205,18 @@ impl Connection {
         if !self.dead() {
             self.state = State::Dead;
             self.wire.shut();
+        }
+    }
+
+    /// Notes that its requests that had not begun are dropped now. `false`: none are to be.
+    pub fn cut(&mut self) -> bool {
+        self.dead() && self.protocol.is_session() && !std::mem::replace(&mut self.cut, true)
+    }
+
+    /// Notifies the protocol of the end, once.
+    pub fn end(&mut self, around: &mut Surroundings<'_>) {
+        if self.dead() && !std::mem::replace(&mut self.ended, true) {
+            self.protocol.ended(&mut self.link.live(around));
         }
     }
 
@@ -214,11 +233,15 @@ impl Connection {
         around: &mut Surroundings<'_>,
     ) {
         self.link.in_flight -= 1;
+        if self.dead() && !self.protocol.is_session() {
+            return;
+        }
+        self.end(around);
+        self.protocol
+            .replied(tag, result, &mut self.link.live(around));
         if self.dead() {
             return;
         }
-        self.protocol
-            .replied(tag, result, &mut self.link.live(around));
         self.take_turn(around);
         self.offer_if(Then::Hold, around);
     }
@@ -373,6 +396,7 @@ impl Connection {
         }
         match result {
             count if count > 0 => self.took(count as usize, around),
+            0 if self.protocol.is_session() => self.kill(),
             0 => self.state = State::Finishing,
             again if matches!(-again, libc::EAGAIN | libc::EINTR) => {}
             _ => self.kill(),

@@ -42,6 +42,17 @@ pub trait Protocol {
     /// Another connection of this protocol asked for this call, by [`Link::nudge`].
     fn woken(&mut self, _link: &mut dyn Link) {}
 
+    /// Whether it is a session, whose commands end with it. When the peer closes its side, the connection
+    /// ends at once, and none of its requests begins any more. It stays until those that had begun are
+    /// answered, each by [`Protocol::replied`].
+    fn is_session(&self) -> bool {
+        false
+    }
+
+    /// The connection has ended, and nothing is sent any more: the last call but for those of `replied`. The
+    /// kernel may still receive into a buffer of [`Then::Payload`], which is therefore not to be released.
+    fn ended(&mut self, _link: &mut dyn Link) {}
+
     /// Whether it holds memory for data that the peer has yet to send. Without progress such a connection is
     /// closed early when others wait for memory.
     fn awaits_data(&self) -> bool {

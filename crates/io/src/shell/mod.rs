@@ -542,6 +542,9 @@ impl Shell {
         dirty.sort_unstable();
         dirty.dedup();
         dirty.drain(..).for_each(|number| self.tend_one(number));
+        // What the end of a session has to do with others.
+        self.quiet &= self.dirty.is_empty();
+        dirty.append(&mut self.dirty);
         self.dirty = dirty;
         self.accept_again();
     }
@@ -562,6 +565,13 @@ impl Shell {
             let token = Owner::Receive { connection: number }.token();
             self.backend.submit(token, Op::Receive { stream, pieces });
         }
+        if connection.cut() {
+            self.with(number, |c, around| c.end(around));
+            self.drop_waiting(number);
+        }
+        let Some(connection) = self.connections.get_mut(number) else {
+            return;
+        };
         if connection.gone() {
             self.bury(number);
         } else if connection.dead() {

@@ -3,7 +3,8 @@
 
 use super::pdu::{self, FINAL, Header, opcode};
 use super::session::Session;
-use super::tasks::{Pending, Until, Wait};
+use super::tasks::{Pending, Until, Wait, Whose};
+use crate::front::scsi::Answer;
 use crate::front::{Link, Nudge};
 
 const ABORT_TASK: u8 = 1;
@@ -41,42 +42,74 @@ pub(super) fn manage(session: &mut Session, header: &Header, link: &mut dyn Link
                 let mut state = session.hub.state();
                 state.unit(lun.export).clear_task_set(lun.nexus)
             };
-            Ok(cleared(session, vec![lun.export], others, link))
+            Ok(session.cleared(vec![lun.export], others, link))
         }
         (UNIT_RESET, Some(lun)) => {
             let others = session.hub.state().unit(lun.export).reset(lun.nexus);
-            Ok(cleared(session, vec![lun.export], others, link))
+            Ok(session.cleared(vec![lun.export], others, link))
         }
         (WARM_RESET | COLD_RESET, _) => Ok(reset_target(session, link)),
         (REASSIGN, _) => Err(NO_REASSIGNMENT),
         _ => Err(NOT_SUPPORTED),
     };
     match until {
-        Ok(until) => session.managed.push(Pending { tag, until }),
+        Ok(until) => session.managed.push(Pending {
+            tag,
+            whose: Whose::Function,
+            until,
+        }),
         Err(response) => respond(session, tag, response, link),
     }
-    look(session, link);
+    session.look(link);
 }
 
-/// Answers the functions that need not wait any more.
-pub(super) fn look(session: &mut Session, link: &mut dyn Link) {
-    if session.managed.is_empty() {
-        return;
-    }
-    let (mut done, mut left) = (Vec::new(), Vec::new());
-    for pending in std::mem::take(&mut session.managed) {
-        match is_over(session, &pending.until) {
-            true => done.push(pending.tag),
-            false => left.push(pending),
+impl Session {
+    /// Answers the functions and commands that need not wait any more.
+    pub(super) fn look(&mut self, link: &mut dyn Link) {
+        if self.managed.is_empty() {
+            return;
+        }
+        let (mut done, mut left) = (Vec::new(), Vec::new());
+        for pending in std::mem::take(&mut self.managed) {
+            match is_over(self, &pending.until, link.number()) {
+                true => done.push(pending),
+                false => left.push(pending),
+            }
+        }
+        self.managed = left;
+        for Pending { tag, whose, .. } in done {
+            match whose {
+                Whose::Function => respond(self, tag, COMPLETE, link),
+                Whose::Command(slot) => end_command(self, slot, tag, link),
+            }
         }
     }
-    session.managed = left;
-    for tag in done {
-        respond(session, tag, COMPLETE, link);
+
+    /// Tasks of these exports were cleared, of this session and of those at other connections.
+    pub(super) fn cleared(
+        &mut self,
+        exports: Vec<usize>,
+        others: Vec<u32>,
+        link: &mut dyn Link,
+    ) -> Until {
+        for connection in others {
+            link.nudge(connection, Nudge::Wake);
+        }
+        self.drop_cleared(link);
+        Until::Cleared(exports)
     }
 }
 
-fn is_over(session: &mut Session, until: &Until) -> bool {
+/// A command that waited for the end of others, unless it was ended itself.
+fn end_command(session: &mut Session, slot: usize, tag: u32, link: &mut dyn Link) {
+    let task = session.tasks.get(slot);
+    if task.is_some_and(|task| task.tag == tag && task.wait == Wait::Cleared) {
+        session.done(slot, Answer::GOOD, link);
+    }
+}
+
+/// If it is not over, the connection of this number is to be woken when it may be.
+fn is_over(session: &mut Session, until: &Until, connection: u32) -> bool {
     match until {
         Until::Gone(tasks) => tasks.iter().all(|(slot, tag)| {
             let task = session.tasks.get(*slot);
@@ -84,7 +117,10 @@ fn is_over(session: &mut Session, until: &Until) -> bool {
         }),
         Until::Cleared(exports) => {
             let mut state = session.hub.state();
-            exports.iter().all(|export| !state.unit(*export).clearing())
+            let mut clearing = exports
+                .iter()
+                .filter(|export| state.unit(**export).awaits_cleared(connection));
+            clearing.next().is_none()
         }
     }
 }
@@ -123,20 +159,6 @@ fn abort_all(session: &mut Session, unit: u64, link: &mut dyn Link) -> Until {
     )
 }
 
-/// The tasks of these exports, of all sessions, were cleared.
-fn cleared(
-    session: &mut Session,
-    exports: Vec<usize>,
-    others: Vec<u32>,
-    link: &mut dyn Link,
-) -> Until {
-    for connection in others {
-        link.nudge(connection, Nudge::Wake);
-    }
-    session.drop_cleared(link);
-    Until::Cleared(exports)
-}
-
 fn reset_target(session: &mut Session, link: &mut dyn Link) -> Until {
     let mut others = Vec::new();
     let exports: Vec<usize> = session.luns().iter().map(|lun| lun.export).collect();
@@ -145,5 +167,5 @@ fn reset_target(session: &mut Session, link: &mut dyn Link) -> Until {
     }
     others.sort_unstable();
     others.dedup();
-    cleared(session, exports, others, link)
+    session.cleared(exports, others, link)
 }

@@ -163,7 +163,7 @@ impl Protocol for Connection {
     fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link) {
         if let Some(session) = self.session() {
             session.replied(tag, result, link);
-            management::look(session, link);
+            session.look(link);
         }
     }
 
@@ -173,10 +173,21 @@ impl Protocol for Connection {
         }
     }
 
+    fn is_session(&self) -> bool {
+        true
+    }
+
+    fn ended(&mut self, link: &mut dyn Link) {
+        self.stopped(0, Then::Abort, link);
+        if let Some(session) = self.session() {
+            session.end();
+        }
+    }
+
     fn woken(&mut self, link: &mut dyn Link) {
         if let Some(session) = self.session() {
             session.drop_cleared(link);
-            management::look(session, link);
+            session.look(link);
         }
     }
 

@@ -9,10 +9,10 @@ use super::hub::{Hub, Target};
 use super::login::Agreed;
 use super::pdu::{self, DIGEST_BYTES, FINAL, Header, opcode};
 use super::send::{Answered, Sender};
-use super::tasks::{Burst, Incoming, Pending, Task, Tasks, Wait};
+use super::tasks::{Burst, Incoming, Pending, Task, Tasks, Wait, Whose};
 use super::text::TextAnswer;
 use crate::front::scsi::{Answer, Around, Data, Next, Nexus, Status};
-use crate::front::{Ask, Link, Then};
+use crate::front::{Ask, Link, Nudge, Then};
 use restripe_array::RequestError;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ pub(crate) struct Session {
     pub(super) without_data: u32,
     /// Bytes to be passed over.
     pub(super) skip: u64,
-    /// Task management that waits for the engine.
+    /// Task management, and commands, that wait for commands that they ended.
     pub(super) managed: Vec<Pending>,
     pub(super) text: TextAnswer,
     /// The initiator logs out: nothing is answered any more.
@@ -158,6 +158,14 @@ impl Session {
         let Some(task) = self.tasks.get(slot) else {
             return;
         };
+        // Another session may have cleared it just now.
+        let cleared = {
+            let mut state = self.hub.state();
+            state.unit(task.export).cleared(task.nexus, task.epoch)
+        };
+        if cleared {
+            return self.drop_task(slot, link);
+        }
         if task.unsolicited || task.filled < task.wants() {
             let asked = task.unsolicited || task.burst.is_some();
             self.tasks.wait(slot, Wait::Data);
@@ -220,14 +228,18 @@ impl Session {
         let cleared = {
             let mut state = self.hub.state();
             let unit = state.unit(task.export);
-            unit.came(task.nexus, task.epoch);
+            for connection in unit.came(task.nexus, task.epoch) {
+                link.nudge(connection, Nudge::Wake);
+            }
             task.aborted || unit.cleared(task.nexus, task.epoch)
         };
         match cleared {
             true => self.drop_task(slot, link),
             false => self.work(slot, Some(result), link),
         }
-        self.feed(link);
+        if !self.left {
+            self.feed(link);
+        }
     }
 
     pub(super) fn done(&mut self, slot: usize, answer: Answer, link: &mut dyn Link) {
@@ -268,19 +280,17 @@ impl Session {
     /// The session is over: nothing more is sent.
     pub(super) fn abandon(&mut self, link: &mut dyn Link) {
         self.left = true;
-        self.incoming = None;
         self.managed.clear();
+        self.incoming = self.incoming.filter(|incoming| !incoming.full);
         let slots: Vec<(usize, Wait)> = self
             .tasks
             .slots()
             .map(|(slot, task)| (slot, task.wait))
             .collect();
         for (slot, wait) in slots {
-            match (wait, self.tasks.get(slot)) {
-                (Wait::Engine, Some(task)) => task.aborted = true,
-                _ => self.drop_task(slot, link),
-            }
+            self.clear(slot, wait, link);
         }
+        self.incoming = None;
     }
 
     pub(super) fn end(&mut self) {

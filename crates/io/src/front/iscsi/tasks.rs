@@ -17,6 +17,8 @@ pub(crate) enum Wait {
     Data,
     /// The engine.
     Engine,
+    /// The end of commands that it cleared.
+    Cleared,
 }
 
 /// One command.
@@ -93,10 +95,20 @@ pub(crate) struct Incoming {
     pub(crate) full: bool,
 }
 
-/// A task management function that waits for the engine.
+/// What waits until commands that it ended have left the engine.
 pub(crate) struct Pending {
     pub(crate) tag: u32,
+    pub(crate) whose: Whose,
     pub(crate) until: Until,
+}
+
+/// Who asked for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Whose {
+    /// A task management function.
+    Function,
+    /// The command in this slot.
+    Command(usize),
 }
 
 /// What it waits for.

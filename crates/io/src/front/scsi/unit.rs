@@ -48,6 +48,10 @@ pub(crate) struct Unit {
     ejected: bool,
     /// Counts resets and other events that clear commands.
     epoch: u64,
+    /// Nexuses that are lost, with the number of their requests that are still in the engine.
+    lost: Vec<(Nexus, u32)>,
+    /// Connections to be woken when no request of a cleared command is in the engine any more.
+    waiting: Vec<u32>,
 }
 
 impl Unit {
@@ -68,12 +72,16 @@ impl Unit {
         nexus
     }
 
-    /// The nexus is lost. Persistent reservations stay.
+    /// The nexus is lost, and its commands are cleared. Persistent reservations stay.
     pub(crate) fn detach(&mut self, nexus: Nexus) {
         let place = self.nexuses.iter().position(|one| one.nexus == nexus);
         if let Some(place) = place {
             let gone = self.nexuses.swap_remove(place);
             self.reservations.lost(&gone.initiator);
+            let running = gone.running.cleared + gone.running.live;
+            if running > 0 {
+                self.lost.push((nexus, running));
+            }
         }
     }
 
@@ -112,10 +120,11 @@ impl Unit {
         self.epoch
     }
 
-    /// Whether a command that began in this epoch was cleared since.
+    /// Whether a command that began in this epoch was cleared since, or its nexus is lost.
     pub(crate) fn cleared(&self, nexus: Nexus, epoch: u64) -> bool {
         let mut nexuses = self.nexuses.iter();
-        nexuses.any(|one| one.nexus == nexus && epoch < one.since)
+        let found = nexuses.find(|one| one.nexus == nexus);
+        found.is_none_or(|one| epoch < one.since)
     }
 
     /// A request of a command goes to the engine.
@@ -125,39 +134,57 @@ impl Unit {
         }
     }
 
-    /// It is back.
-    pub(crate) fn came(&mut self, nexus: Nexus, epoch: u64) {
-        if let Some(one) = self.attached(nexus) {
-            let old = epoch < one.since;
-            let count = match old {
-                true => &mut one.running.cleared,
-                false => &mut one.running.live,
-            };
-            *count = count.saturating_sub(1);
+    /// It is back. Gives the connections to be woken.
+    pub(crate) fn came(&mut self, nexus: Nexus, epoch: u64) -> Vec<u32> {
+        let count = match self.nexuses.iter_mut().find(|one| one.nexus == nexus) {
+            Some(one) if epoch < one.since => &mut one.running.cleared,
+            Some(one) => &mut one.running.live,
+            None => match self.lost.iter_mut().find(|one| one.0 == nexus) {
+                Some(one) => &mut one.1,
+                None => return Vec::new(),
+            },
+        };
+        *count = count.saturating_sub(1);
+        self.lost.retain(|(_, running)| *running > 0);
+        match self.clearing() {
+            true => Vec::new(),
+            false => std::mem::take(&mut self.waiting),
         }
     }
 
-    /// Clears the commands of all nexuses, and gives the connections that have some to look after. `by` is
-    /// not notified.
-    pub(crate) fn clear_commands(&mut self, by: Nexus) -> Vec<u32> {
+    /// Clears the commands of some nexuses. Gives the connections of others than `by` that may have some.
+    fn clear_commands(&mut self, by: Nexus, of: impl Fn(&Attached) -> bool) -> Vec<u32> {
         self.epoch += 1;
-        for one in &mut self.nexuses {
+        let mut others = Vec::new();
+        for one in self.nexuses.iter_mut().filter(|one| of(one)) {
             one.since = self.epoch;
             one.running.cleared += std::mem::take(&mut one.running.live);
+            if one.nexus != by {
+                others.push(one.connection);
+            }
         }
-        let others = self.nexuses.iter().filter(|one| one.nexus != by);
-        others.map(|one| one.connection).collect()
+        others
     }
 
     /// Whether requests of cleared commands are still in the engine.
-    pub(crate) fn clearing(&self) -> bool {
-        self.nexuses.iter().any(|one| one.running.cleared > 0)
+    fn clearing(&self) -> bool {
+        let cleared = |one: &Attached| one.running.cleared > 0;
+        !self.lost.is_empty() || self.nexuses.iter().any(cleared)
+    }
+
+    /// Whether requests of cleared commands are still in the engine. If so, the connection is woken later.
+    pub(crate) fn awaits_cleared(&mut self, connection: u32) -> bool {
+        let clearing = self.clearing();
+        if clearing && !self.waiting.contains(&connection) {
+            self.waiting.push(connection);
+        }
+        clearing
     }
 
     /// CLEAR TASK SET: other initiators are notified that their commands were cleared.
     pub(crate) fn clear_task_set(&mut self, by: Nexus) -> Vec<u32> {
         self.notify_others(Some(by), sense::COMMANDS_CLEARED);
-        self.clear_commands(by)
+        self.clear_commands(by, |_| true)
     }
 
     /// LOGICAL UNIT RESET (SAM-5 section 6.3.3).
@@ -166,7 +193,7 @@ impl Unit {
         self.settings = Settings::default();
         self.nexuses.iter_mut().for_each(|one| one.prevents = false);
         self.notify_others(None, sense::RESET);
-        self.clear_commands(by)
+        self.clear_commands(by, |_| true)
     }
 
     // ------------------------------------------------------------------------------------------ for commands

@@ -337,13 +337,13 @@ fn who_borrows_is_what_lies_at_the_start() {
 }
 
 /// A reactor that the test turns by hand, with an array that lends; completions of its members come when it says so.
-struct Bench {
-    shell: Shell,
+pub(super) struct Bench {
+    pub(super) shell: Shell,
     path: PathBuf,
 }
 
 impl Bench {
-    fn new(test: &str) -> Bench {
+    pub(super) fn new(test: &str) -> Bench {
         let members = plain(&["ram:24M".to_owned(), "ram:24M".to_owned()]);
         make(&members);
         let members = members.into_iter().map(Plain::into_member).collect();
@@ -360,7 +360,7 @@ impl Bench {
         bench
     }
 
-    fn turn(&mut self) {
+    pub(super) fn turn(&mut self) {
         let shell = &mut self.shell;
         shell.turn().expect("it turns");
         let moment = Some(Duration::from_millis(1));
@@ -368,7 +368,7 @@ impl Bench {
         waited.expect("it waits");
     }
 
-    fn turn_until(&mut self, wanted: impl Fn(&Bench) -> bool) {
+    pub(super) fn turn_until(&mut self, wanted: impl Fn(&Bench) -> bool) {
         let deadline = std::time::Instant::now() + Duration::from_secs(60);
         while !wanted(self) {
             assert!(std::time::Instant::now() < deadline, "it never comes");
@@ -377,7 +377,10 @@ impl Bench {
     }
 
     /// Turns while something else goes on, on a thread of its own.
-    fn during<T: Send + 'static>(&mut self, other: impl FnOnce() -> T + Send + 'static) -> T {
+    pub(super) fn during<T: Send + 'static>(
+        &mut self,
+        other: impl FnOnce() -> T + Send + 'static,
+    ) -> T {
         let other = std::thread::spawn(other);
         self.turn_until(|_| other.is_finished());
         other.join().expect("it went well")
@@ -424,7 +427,7 @@ impl Bench {
     }
 
     /// What is done to the members from now on waits, or does so no longer.
-    fn hold(&mut self, held: bool) {
+    pub(super) fn hold(&mut self, held: bool) {
         let host = &mut self.shell.hosts[0];
         host.deliver(match held {
             true => Delivery::Held,

@@ -1,5 +1,6 @@
 //! Sessions of the iSCSI target, as the reactor sees them.
 
+use super::leases::Bench;
 use super::*;
 use crate::front::iscsi::{self, hub};
 use crate::remote::NotTaken;
@@ -12,6 +13,12 @@ fn ram_array_named(name: &str) -> ArraySpec {
     let members = plain(&vec!["ram:16M".to_owned(); 3]);
     create_with(&members, RAID5, |options| options.name = name.to_owned());
     spec(members.into_iter().map(Plain::into_member).collect(), None)
+}
+
+/// Each array is a target.
+fn portal() -> ProtocolMaker {
+    let hub = Arc::new(hub::Hub::new(Vec::new()));
+    maker(hub)
 }
 
 fn maker(hub: Arc<hub::Hub>) -> ProtocolMaker {
@@ -92,4 +99,38 @@ fn a_session_is_a_client_of_all_its_arrays() {
     assert_eq!(arrive(2), Err(NotTaken::Promised));
     drop(session);
     stop(running);
+}
+
+/// A reset is answered when no write of the sessions that it cleared can land, also of one whose initiator is gone.
+#[test]
+fn a_lost_session_stays_until_its_writes_are_over() {
+    let mut bench = Bench::new("lost-session");
+    let path = socket("lost");
+    let listener = Listener::unix(&path).expect("a free path");
+    bench.shell.listen(listener, portal());
+    let target = format!("{}test", hub::NAME_PREFIX);
+    let (mut lost, mut other) = bench.during(move || {
+        let session = |name| Session::new(&path, name, &target);
+        (session("iqn.test:one"), session("iqn.test:two"))
+    });
+    bench.hold(true);
+    // WRITE (10) of one block.
+    let write = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    lost.send(0x01, 0xa0, &write, &[0xaa; 512]);
+    bench.turn_until(|bench| !bench.shell.hosts[0].held().is_empty());
+    drop(lost);
+    // LOGICAL UNIT RESET.
+    other.send(0x02, 0x85, &[], &[]);
+    (0..50).for_each(|_| bench.turn());
+    other.stream.set_nonblocking(true).expect("a socket");
+    assert!(
+        other.stream.read(&mut [0; 48]).is_err(),
+        "the write may still land"
+    );
+    assert_eq!(bench.shell.connections.iter().count(), 2);
+    other.stream.set_nonblocking(false).expect("a socket");
+    bench.hold(false);
+    let response = bench.during(move || other.receive());
+    assert_eq!(response.0, 0x22);
+    bench.turn_until(|bench| bench.shell.connections.iter().count() == 0);
 }

@@ -1,6 +1,6 @@
 //! Task management, unit attentions and reservations, over two sessions.
 
-use super::initiator::{HEADER, Initiator, NAME, hub, put, read_10, write_10};
+use super::initiator::{HEADER, Initiator, NAME, Pdu, hub, put, read_10, write_10};
 use crate::nbd_protocol::world::World;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
 use restripe_io::front::{Nudge, Protocol};
@@ -96,6 +96,7 @@ fn a_reset_clears_the_commands_of_all_sessions() {
     two.peer.connection.woken(&mut two.peer.world);
     two.peer.settle();
     assert_eq!(two.receive(), None, "it was cleared");
+    assert_eq!(two.peer.world.nudges, [(1, Nudge::Wake)]);
     one.peer.connection.woken(&mut one.peer.world);
     let answer = one.receive().expect("now it is answered");
     assert_eq!((answer.opcode(), answer.header[2]), (0x22, 0));
@@ -105,6 +106,72 @@ fn a_reset_clears_the_commands_of_all_sessions() {
     assert_eq!(test_unit_ready(&mut two), (2, reset));
     assert_eq!(test_unit_ready(&mut one).0, 0);
     assert_eq!(test_unit_ready(&mut two).0, 0);
+}
+
+/// A task management function without waiting for its answer.
+fn begin(initiator: &mut Initiator, function: u8) {
+    initiator.tag += 1;
+    let mut request = super::initiator::header(0x42, 0x80 | function, initiator.tag);
+    put(&mut request, 24, initiator.command);
+    initiator.send(request, &[]);
+}
+
+/// What one did to others reaches them, and theirs reaches it.
+fn wake(one: &mut Initiator, other: &mut Initiator) {
+    for peer in [&mut other.peer, &mut one.peer] {
+        peer.connection.woken(&mut peer.world);
+    }
+}
+
+/// A write that has no data yet, with what the target asked for.
+fn write_without_data(initiator: &mut Initiator, lba: u32) -> Pdu {
+    let request = initiator.scsi(&write_10(lba, 1), 0, 512);
+    initiator.send(request, &[]);
+    let asked = initiator.receive().expect("data is asked for");
+    assert_eq!(asked.opcode(), 0x31);
+    asked
+}
+
+/// The data of such a write.
+fn data_for(initiator: &mut Initiator, asked: &Pdu) {
+    let mut pdu = super::initiator::header(0x05, 0x80, asked.number(16));
+    put(&mut pdu, 20, asked.number(20));
+    initiator.send(pdu, &[0xbb; 512]);
+}
+
+/// Of another session's command that was cleared, nothing reaches the engine, even if its data comes before that
+/// session has been woken. Nor does it hold up later resets.
+#[test]
+fn data_that_crosses_a_reset_is_not_written() {
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    let asked = write_without_data(&mut two, 0);
+    assert_eq!(one.manage(RESET, 0), 0);
+    data_for(&mut two, &asked);
+    assert!(two.peer.world.asks.is_empty());
+    wake(&mut one, &mut two);
+    assert!(two.peer.close().buffers.is_empty());
+    assert_eq!(one.manage(RESET, 0), 0);
+}
+
+/// The requests of a session whose connection is lost are in the engine until they come back.
+#[test]
+fn a_reset_waits_for_requests_of_a_lost_session() {
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    let request = two.scsi(&write_10(0, 1), 0, 512);
+    two.send(request, &[7; 512]);
+    assert_eq!(two.peer.world.asks.len(), 1);
+    two.peer.end();
+    begin(&mut one, RESET);
+    assert_eq!(one.receive(), None, "its write may still land");
+    two.peer.settle();
+    assert_eq!(two.peer.world.nudges, [(1, Nudge::Wake)]);
+    wake(&mut two, &mut one);
+    assert_eq!(one.receive().map(|pdu| pdu.opcode()), Some(0x22));
+    assert!(two.peer.close().buffers.is_empty());
 }
 
 #[test]

@@ -368,6 +368,12 @@ impl<P: Protocol> Peer<P> {
         }
     }
 
+    /// The peer is gone, and the shell waits for the requests in flight.
+    pub fn end(&mut self) {
+        self.then = Then::Abort;
+        self.connection.ended(&mut self.world);
+    }
+
     /// The socket is closed, and the shell gives back what the protocol still holds. No request may be left.
     pub fn abandon(mut self) -> World {
         self.then = Then::Abort;
