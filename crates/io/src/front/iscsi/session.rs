@@ -199,6 +199,14 @@ impl Session {
         };
         match next {
             Next::Done(answer) => self.done(slot, answer, link),
+            Next::Cleared(others) => {
+                let (tag, export) = (task.tag, task.export);
+                self.tasks.wait(slot, Wait::Cleared);
+                let until = self.cleared(vec![export], others, link);
+                let whose = Whose::Command(slot);
+                self.managed.push(Pending { tag, whose, until });
+                self.look(link);
+            }
             Next::Ask(request) => {
                 let part = |(at, bytes)| task.buf.map(|buf| buf.part(at, bytes));
                 self.hub.state().unit(task.export).went(task.nexus);

@@ -40,7 +40,10 @@ pub(crate) fn begin(cdb: &Cdb, to: &mut Addressed<'_>) -> Result<Job, Answer> {
         .or_else(|| of_unit(&command, to));
     match answer {
         Some(answer) => Err(answer),
-        None => Job::new(command, to.unit.medium(to.export), to.export),
+        None => {
+            let access = access.unwrap_or(Access::Write);
+            Job::new(command, access, to.unit.medium(to.export), to.export)
+        }
     }
 }
 

@@ -9,10 +9,12 @@
 //! | UNMAP | one for each descriptor: zeros |
 //! | MODE SELECT, PERSISTENT RESERVE OUT, GET LBA STATUS, PRE-FETCH | none |
 
-use super::answer::{Answer, BLOCK_BYTES, Data};
+use super::answer::{Answer, BLOCK_BYTES, Data, Status};
 use super::cdb::{Command, Compare, Extent, PersistentOut, WriteSame};
 use super::inquiry::{TRANSFER_BLOCKS_MAX, UNMAP_DESCRIPTORS_MAX, WRITE_SAME_BLOCKS_MAX};
 use super::mode::Medium;
+use super::opcodes::Access;
+use super::reserve;
 use super::sense::{self, Sense};
 use super::thin;
 use super::unit::{Nexus, Unit};
@@ -41,6 +43,9 @@ pub(crate) struct Request {
 pub(crate) enum Next {
     Ask(Request),
     Done(Answer),
+    /// It has cleared commands, some perhaps of other connections, which are named. It ends with GOOD when no
+    /// request of a cleared command is in the engine any more.
+    Cleared(Vec<u32>),
 }
 
 /// What a job works with, for the time of a call.
@@ -56,6 +61,8 @@ pub(crate) struct Around<'a> {
 
 pub(crate) struct Job {
     work: Work,
+    /// For reservations.
+    access: Access,
     /// Bytes that the initiator is to send.
     data_out: u32,
     /// Bytes of its buffer; 0: it needs none.
@@ -103,15 +110,23 @@ struct Verify {
 }
 
 impl Job {
-    /// Checks a command against the medium.
-    pub(super) fn new(command: Command, medium: Medium, export: &Export) -> Result<Job, Answer> {
+    /// Checks a command against the medium. `access`: what it does, for reservations.
+    pub(super) fn new(
+        command: Command,
+        access: Access,
+        medium: Medium,
+        export: &Export,
+    ) -> Result<Job, Answer> {
         if !export.serving {
             return Err(sense::NOT_READY.into());
         }
         if medium.read_only && changes(&command) {
             return Err(sense::WRITE_PROTECTED.into());
         }
-        let job = Job::checked(command, medium)?;
+        let job = Job {
+            access,
+            ..Job::checked(command, medium)?
+        };
         let within = u64::from(job.memory) <= u64::from(crate::front::BUFFER_BYTES_MAX);
         within.then_some(job).ok_or(sense::INVALID_FIELD.into())
     }
@@ -170,6 +185,7 @@ impl Job {
     fn of(work: Work, data_out: u32, memory: u64) -> Job {
         Job {
             work,
+            access: Access::Always,
             data_out,
             memory: u32::try_from(memory).unwrap_or(u32::MAX),
         }
@@ -211,8 +227,12 @@ impl Job {
 
     // -------------------------------------------------------------------------------------------- on its way
 
-    /// The first step, when all data is there.
+    /// The first step, when all data is there. The command is refused if a reservation that was made since it
+    /// began conflicts with it.
     pub(crate) fn start(&mut self, around: &mut Around<'_>) -> Next {
+        if around.unit.conflicts(around.nexus, self.access) {
+            return Next::Done(Answer::status(Status::ReservationConflict));
+        }
         match &mut self.work {
             Work::Read(extent) => ask(RequestOp::Read, *extent, around, false),
             Work::Write(extent) => ask(RequestOp::Write, *extent, around, extent.fua),
@@ -248,7 +268,11 @@ impl Job {
             }
             Work::Persist(command) => {
                 let list = list(around).to_vec();
-                Next::Done(around.unit.persist(around.nexus, command, &list))
+                match around.unit.persist(around.nexus, command, &list) {
+                    Ok(others) if reserve::aborts(command) => Next::Cleared(others),
+                    Ok(_) => Next::Done(Answer::GOOD),
+                    Err(refusal) => Next::Done(refusal.into()),
+                }
             }
             Work::LbaStatus {
                 lba,

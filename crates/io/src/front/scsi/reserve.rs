@@ -43,6 +43,11 @@ mod action {
     pub(crate) const REGISTER_AND_IGNORE: u8 = 6;
 }
 
+/// Whether a PERSISTENT RESERVE OUT ends the commands of those whose registrations it removes.
+pub(crate) fn aborts(command: &PersistentOut) -> bool {
+    command.action == action::PREEMPT_AND_ABORT
+}
+
 /// Bytes of the parameters of PERSISTENT RESERVE OUT.
 const PARAMETER_BYTES: usize = 24;
 

@@ -3,7 +3,8 @@
 use super::answer::{Answer, BLOCK_BYTES};
 use super::cdb::PersistentOut;
 use super::mode::{self, Medium, Settings};
-use super::reserve::{Attention, Initiator, Reservations};
+use super::opcodes::Access;
+use super::reserve::{self, Attention, Initiator, Refusal, Reservations};
 use super::sense::{self, Sense};
 use crate::front::Export;
 use std::collections::VecDeque;
@@ -258,20 +259,33 @@ impl Unit {
         }
     }
 
-    /// PERSISTENT RESERVE OUT with its parameters.
-    pub(super) fn persist(&mut self, nexus: Nexus, command: &PersistentOut, list: &[u8]) -> Answer {
-        let Some(who) = self.initiator(nexus) else {
-            return sense::NOT_READY.into();
-        };
+    /// Whether a reservation keeps a nexus from a command.
+    pub(super) fn conflicts(&self, nexus: Nexus, access: Access) -> bool {
+        let who = self.initiator(nexus);
+        who.is_none_or(|who| self.reservations.conflicts(&who, access))
+    }
+
+    /// PERSISTENT RESERVE OUT with its parameters. PREEMPT AND ABORT clears the commands of those whose
+    /// registrations it removes (SPC-4 section 5.13.11.2.8), and gives their connections.
+    pub(super) fn persist(
+        &mut self,
+        nexus: Nexus,
+        command: &PersistentOut,
+        list: &[u8],
+    ) -> Result<Vec<u32>, Refusal> {
+        let who = self.initiator(nexus).ok_or(sense::NOT_READY)?;
         let mut attentions = Vec::new();
-        let changed = self
-            .reservations
-            .change(&who, command, list, &mut attentions);
-        self.notify(attentions);
-        match changed {
-            Ok(()) => Answer::GOOD,
-            Err(refusal) => refusal.into(),
+        self.reservations
+            .change(&who, command, list, &mut attentions)?;
+        let mut others = Vec::new();
+        if reserve::aborts(command) {
+            let preempted = |(_, sense): &&Attention| *sense == sense::REGISTRATIONS_PREEMPTED;
+            let preempted = attentions.iter().filter(preempted);
+            let victims: Vec<&Initiator> = preempted.map(|(one, _)| one).collect();
+            others = self.clear_commands(nexus, |one| victims.contains(&&one.initiator));
         }
+        self.notify(attentions);
+        Ok(others)
     }
 
     pub(super) fn sense_is_in_descriptors(&self) -> bool {

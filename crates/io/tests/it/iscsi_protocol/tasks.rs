@@ -174,6 +174,92 @@ fn a_reset_waits_for_requests_of_a_lost_session() {
     assert!(two.peer.close().buffers.is_empty());
 }
 
+const REGISTER: u8 = 0;
+const RESERVE: u8 = 1;
+const PREEMPT: u8 = 4;
+const PREEMPT_AND_ABORT: u8 = 5;
+/// Write exclusive, for registrants.
+const REGISTRANTS: u8 = 5;
+
+/// Sends a PERSISTENT RESERVE OUT.
+fn persist(initiator: &mut Initiator, action: u8, key: u64, new: u64) {
+    let mut cdb = [0x5f, action, REGISTRANTS, 0, 0, 0, 0, 0, 24, 0];
+    if action == REGISTER {
+        cdb[2] = 0;
+    }
+    let list = [&key.to_be_bytes()[..], &new.to_be_bytes(), &[0; 8]].concat();
+    let request = initiator.scsi(&cdb, 0, 24);
+    initiator.send(request, &list);
+}
+
+/// Two initiators that are registered with the keys 1 and 2; the second holds the reservation.
+fn registered() -> (Initiator, Initiator) {
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    for (who, key) in [(&mut one, 1), (&mut two, 2)] {
+        persist(who, REGISTER, 0, key);
+        assert_eq!(who.finish(&[]).status, 0);
+    }
+    persist(&mut two, RESERVE, 2, 0);
+    assert_eq!(two.finish(&[]).status, 0);
+    (one, two)
+}
+
+/// A cluster fences a node with it, and writes where the node wrote.
+#[test]
+fn preempt_and_abort_is_answered_when_no_write_of_its_victim_can_land() {
+    for lost in [false, true] {
+        let (mut one, mut two) = registered();
+        let request = two.scsi(&write_10(0, 1), 0, 512);
+        two.send(request, &[0xaa; 512]);
+        let asked = write_without_data(&mut two, 8);
+        assert_eq!(two.peer.world.asks.len(), 1, "one write is in the engine");
+        if lost {
+            two.peer.end();
+        }
+        persist(&mut one, PREEMPT_AND_ABORT, 1, 2);
+        assert_eq!(one.receive(), None, "it may still land");
+        if !lost {
+            assert_eq!(one.peer.world.nudges, [(2, Nudge::Wake)]);
+            data_for(&mut two, &asked);
+            wake(&mut one, &mut two);
+        }
+        two.peer.settle();
+        assert_eq!(two.peer.world.nudges, [(1, Nudge::Wake)]);
+        wake(&mut two, &mut one);
+        assert_eq!(one.finish(&[]).status, 0);
+        assert_eq!(two.receive(), None, "its commands were ended");
+        if !lost {
+            assert_eq!(test_unit_ready(&mut two), (2, Some((6, 0x2a, 5))));
+            assert_eq!(two.write(&write_10(0, 1), &[1; 512], 512).status, 0x18);
+        }
+        let written = two.peer.close().log;
+        assert_eq!(written.len(), 1, "one write began before it was fenced");
+    }
+}
+
+/// A command that waited for its data, or for memory, meets the reservation of the time when it starts.
+#[test]
+fn a_write_that_waits_is_checked_against_later_reservations() {
+    let (mut one, mut two) = registered();
+    let asked = write_without_data(&mut two, 0);
+    persist(&mut one, PREEMPT, 1, 2);
+    assert_eq!(one.finish(&[]).status, 0);
+    data_for(&mut two, &asked);
+    assert_eq!(two.finish(&[]).status, 0x18);
+    assert!(two.peer.close().log.is_empty(), "nothing was written");
+
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    let asked = write_without_data(&mut two, 0);
+    assert_eq!(one.read(&[0x16, 0, 0, 0, 0, 0], 0).status, 0, "RESERVE");
+    data_for(&mut two, &asked);
+    assert_eq!(two.finish(&[]).status, 0x18);
+    assert!(two.peer.close().log.is_empty(), "nothing was written");
+}
+
 #[test]
 fn a_reservation_keeps_others_out_until_its_session_ends() {
     let hub = hub();
