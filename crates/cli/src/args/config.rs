@@ -32,7 +32,8 @@ use restripe_io::member::MemberSource;
 use restripe_tier::{DestageOrder, Redirect};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use std::fs;
+use std::fs::{self, File};
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -213,13 +214,16 @@ impl TargetConfig {
 /// Reads a file of secrets. One that others can read is refused.
 fn read_secrets(path: &Path) -> Outcome<Secrets> {
     let unreadable = |error| failed_at("the secrets cannot be read", path)(error);
-    let mode = fs::metadata(path).map_err(unreadable)?.permissions().mode();
+    // What is checked is the file that is read, whatever its name means by then.
+    let mut file = File::open(path).map_err(unreadable)?;
+    let mode = file.metadata().map_err(unreadable)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(Failure::new("other users can read this file of secrets")
             .at(path.display())
             .hint(format!("run `chmod 600 {}`", path.display())));
     }
-    let text = fs::read_to_string(path).map_err(unreadable)?;
+    let mut text = String::new();
+    file.read_to_string(&mut text).map_err(unreadable)?;
     Secrets::parse(&text)
         .map_err(|why| Failure::new(format!("the secrets are wrong: {why}")).at(path.display()))
 }

@@ -42,8 +42,40 @@ pub(crate) struct Portal {
 
 impl Portal {
     pub fn new(address: &str, targets: Vec<Target>) -> Outcome<Portal> {
-        let address = tcp_address(address, ISCSI_PORT)?;
-        Ok(Portal { address, targets })
+        let address = address_of(address, ISCSI_PORT)?;
+        let portal = Portal { address, targets };
+        portal.warnings().iter().for_each(warn);
+        Ok(portal)
+    }
+
+    /// What the operator should know of a portal that other machines can reach.
+    fn warnings(&self) -> Vec<String> {
+        if self.address.ip().is_loopback() {
+            return Vec::new();
+        }
+        let at = self.address;
+        let anyone = format!("anyone who can reach {at} can read and write");
+        let named = |target: &Target| {
+            let name = &target.name;
+            match (target.secrets.is_some(), target.initiators.is_empty()) {
+                (true, _) => None,
+                (false, true) => Some(format!(
+                    "{anyone} {name}: it has neither `chap` nor `initiators`"
+                )),
+                (false, false) => Some(format!(
+                    "{anyone} {name}: an initiator states its name without proof, so `initiators` without `chap` \
+                     keeps out only mistakes"
+                )),
+            }
+        };
+        let mut warnings: Vec<String> = self.targets.iter().filter_map(named).collect();
+        if self.targets.is_empty() {
+            warnings.push(format!(
+                "{anyone} the arrays: targets with `chap` need a configuration file"
+            ));
+        }
+        warnings.push(format!("the iSCSI connections to {at} are not encrypted"));
+        warnings
     }
 
     /// Each logical unit is an array of this daemon. `names` are those of all its arrays.
@@ -80,7 +112,7 @@ impl Places {
         inherited: Vec<Listener>,
         iscsi: Option<Portal>,
     ) -> Outcome<Places> {
-        let tcp = tcp.map(|text| tcp_address(text, NBD_PORT)).transpose()?;
+        let tcp = tcp.map(tcp_address).transpose()?;
         Ok(Places {
             unix,
             tcp,
@@ -226,9 +258,20 @@ fn listen_failure(error: &io::Error, at: impl Display) -> Failure {
         .hint(hint)
 }
 
+/// The address for NBD.
+fn tcp_address(text: &str) -> Outcome<SocketAddr> {
+    let address = address_of(text, NBD_PORT)?;
+    if !address.ip().is_loopback() {
+        warn(format_args!(
+            "anyone who can reach {address} can read and write the array; the connection is not encrypted"
+        ));
+    }
+    Ok(address)
+}
+
 /// A port, or a host and a port. A port alone is on loopback: to let the world connect, give the host.
 /// `usual` is the protocol's port.
-fn tcp_address(text: &str, usual: u16) -> Outcome<SocketAddr> {
+fn address_of(text: &str, usual: u16) -> Outcome<SocketAddr> {
     if let Ok(port) = text.parse::<u16>() {
         return Ok(SocketAddr::from(([127, 0, 0, 1], port)));
     }
@@ -236,17 +279,8 @@ fn tcp_address(text: &str, usual: u16) -> Outcome<SocketAddr> {
         Failure::usage(format!("{text:?} is not an address"))
             .hint(format!("use a port such as {usual}, or HOST:PORT"))
     };
-    let address = text
-        .to_socket_addrs()
-        .map_err(|_| wrong())?
-        .next()
-        .ok_or_else(wrong)?;
-    if !address.ip().is_loopback() {
-        warn(format_args!(
-            "anyone who can reach {address} can read and write the array; the connection is not encrypted"
-        ));
-    }
-    Ok(address)
+    let mut addresses = text.to_socket_addrs().map_err(|_| wrong())?;
+    addresses.next().ok_or_else(wrong)
 }
 
 /// One array is the default export, so its name is left out.
@@ -284,22 +318,41 @@ fn escaped(path: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use restripe_io::front::iscsi::chap::Secrets;
 
     #[test]
     fn a_port_alone_is_on_loopback() {
         assert_eq!(
-            tcp_address("10809", NBD_PORT).expect("a port").to_string(),
+            tcp_address("10809").expect("a port").to_string(),
             "127.0.0.1:10809"
         );
-        assert_eq!(
-            tcp_address("127.0.0.1:0", NBD_PORT)
-                .expect("an address")
-                .port(),
-            0
-        );
-        assert!(
-            tcp_address("nonsense", NBD_PORT).is_err() && tcp_address("99999", NBD_PORT).is_err()
-        );
+        assert_eq!(tcp_address("127.0.0.1:0").expect("an address").port(), 0);
+        assert!(tcp_address("nonsense").is_err() && tcp_address("99999").is_err());
+    }
+
+    #[test]
+    fn a_portal_for_other_machines_warns_of_what_it_lets_in() {
+        let target = |secret: bool, initiators: &[&str]| Target {
+            name: "iqn.x:a".to_owned(),
+            luns: vec!["tank".to_owned()],
+            initiators: initiators.iter().map(|&name| name.to_owned()).collect(),
+            secrets: secret.then(|| Secrets::parse("initiator a 0123456789abc").expect("sound")),
+            ..Target::default()
+        };
+        let warnings = |address: &str, targets| {
+            let portal = Portal::new(address, targets).expect("an address");
+            portal.warnings()
+        };
+        assert!(warnings("3260", Vec::new()).is_empty());
+        assert!(warnings("127.0.0.1:3260", vec![target(false, &[])]).is_empty());
+        let far = |targets| warnings("192.0.2.1:3260", targets);
+        assert!(far(Vec::new())[0].contains("can read and write the arrays"));
+        assert!(far(vec![target(false, &[])])[0].contains("neither `chap` nor `initiators`"));
+        assert!(far(vec![target(false, &["iqn.x:y"])])[0].contains("without proof"));
+        let [encryption] = &far(vec![target(true, &[])])[..] else {
+            panic!("one warning");
+        };
+        assert!(encryption.contains("not encrypted"));
     }
 
     #[test]
