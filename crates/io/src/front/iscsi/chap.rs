@@ -155,9 +155,18 @@ impl Challenge {
         }
     }
 
-    /// Whether the initiator of this name has answered with its secret. The time it takes does not depend on
-    /// how much of the answer is right.
-    pub(crate) fn is_met(&self, secrets: &Secrets, name: &str, response: &str) -> bool {
+    /// Whether the owner of `name` has answered with its secret, and may log in as `initiator`. The time that
+    /// this takes does not depend on how much of the answer is right.
+    pub(crate) fn is_met(
+        &self,
+        secrets: &Secrets,
+        initiator: &str,
+        name: &str,
+        response: &str,
+    ) -> bool {
+        if is_iscsi_name(name) && !name.eq_ignore_ascii_case(initiator) {
+            return false;
+        }
         let Some(given) = decode(response, RESPONSE_BYTES_MAX) else {
             return false;
         };
@@ -190,6 +199,14 @@ impl Challenge {
         let response = self.algorithm.response(identifier, &target.secret, &bytes);
         Some(encode(&response))
     }
+}
+
+/// Whether a name of CHAP is one of an initiator: then it is proof of no other.
+fn is_iscsi_name(name: &str) -> bool {
+    let kind = name.get(..4).unwrap_or_default();
+    ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|one| kind.eq_ignore_ascii_case(one))
 }
 
 /// Bytes as a text value: hexadecimal.
@@ -275,11 +292,11 @@ mod tests {
             let algorithm = Algorithm::choose(list).expect("one is known");
             let challenge = Challenge::new(algorithm, seven);
             let response = algorithm.response(7, "wonderland-1865", &[7; CHALLENGE_BYTES]);
-            assert!(challenge.is_met(&secrets, "alice", &encode(&response)));
-            assert!(!challenge.is_met(&secrets, "bob", &encode(&response)));
-            assert!(!challenge.is_met(&secrets, "alice", &encode(&response[1..])));
-            assert!(!challenge.is_met(&secrets, "alice", "0x"));
-            assert!(!challenge.is_met(&secrets, "alice", "wonderland-1865"));
+            assert!(challenge.is_met(&secrets, "iqn.x:y", "alice", &encode(&response)));
+            assert!(!challenge.is_met(&secrets, "iqn.x:y", "bob", &encode(&response)));
+            assert!(!challenge.is_met(&secrets, "iqn.x:y", "alice", &encode(&response[1..])));
+            assert!(!challenge.is_met(&secrets, "iqn.x:y", "alice", "0x"));
+            assert!(!challenge.is_met(&secrets, "iqn.x:y", "alice", "wonderland-1865"));
         }
         assert_eq!(Algorithm::choose("56"), None);
         assert_eq!(Algorithm::choose(""), None);

@@ -344,7 +344,8 @@ impl Login {
             Proof::Asked(secrets, challenge) => {
                 let name = value("CHAP_N").ok_or(NOT_AUTHENTIC)?;
                 let response = value("CHAP_R").ok_or(NOT_AUTHENTIC)?;
-                if !challenge.is_met(&secrets, name, response) {
+                let initiator = self.initiator.as_ref().ok_or(MISSING_PARAMETER)?;
+                if !challenge.is_met(&secrets, &initiator.name, name, response) {
                     return Err(NOT_AUTHENTIC);
                 }
                 if let Some(identifier) = value("CHAP_I") {

@@ -1,6 +1,6 @@
 //! Text requests: which targets there are (RFC 7143 appendix C).
 
-use super::hub::Hub;
+use super::hub::{Hub, Target};
 use super::keys;
 use super::pdu::{FINAL, Header, NO_TAG, opcode};
 use crate::front::Link;
@@ -66,7 +66,7 @@ fn answer_all(
 }
 
 /// `All` is for discovery sessions; the empty name means the session's own target. Targets that the initiator
-/// may not use are not shown to it.
+/// may not use are not shown to it, and a name that is none of the others is refused.
 fn send_targets(
     which: &str,
     (initiator, own): (&str, Option<&str>),
@@ -79,16 +79,20 @@ fn send_targets(
         ("", own) => own,
         (name, _) => Some(name),
     };
-    if which.is_empty() && own.is_none() {
+    let meant = |target: &Target| {
+        let same = |name: &str| target.name.eq_ignore_ascii_case(name);
+        target.admits(initiator) && name.is_none_or(same)
+    };
+    let mut targets = hub.targets(link);
+    targets.retain(meant);
+    let nameless = which.is_empty() && own.is_none();
+    if nameless || (targets.is_empty() && which != "All") {
         return keys::append(answer, "SendTargets", "Reject");
     }
-    for target in hub.targets(link) {
-        let meant = name.is_none_or(|name| target.name.eq_ignore_ascii_case(name));
-        if meant && target.admits(initiator) {
-            keys::append(answer, "TargetName", &target.name);
-            if let Some(address) = link.local_address() {
-                keys::append(answer, "TargetAddress", &format!("{address},1"));
-            }
+    for target in targets {
+        keys::append(answer, "TargetName", &target.name);
+        if let Some(address) = link.local_address() {
+            keys::append(answer, "TargetAddress", &format!("{address},1"));
         }
     }
 }

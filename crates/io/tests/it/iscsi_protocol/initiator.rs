@@ -2,6 +2,7 @@
 
 use crate::nbd_protocol::world::{Peer, World};
 use restripe_code::crc32c;
+use restripe_io::front::Protocol;
 use restripe_io::front::iscsi::Connection;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
 use std::sync::Arc;
@@ -254,6 +255,46 @@ impl Initiator {
             self.send(pdu, segment);
             at += segment.len();
         }
+    }
+
+    /// A text request: its answer.
+    pub fn text(&mut self, text: &str) -> Pdu {
+        self.tag += 1;
+        let mut request = header(0x44, 0x80, self.tag);
+        put(&mut request, 20, u32::MAX);
+        put(&mut request, 24, self.command);
+        self.send(request, format!("{text}\0").as_bytes());
+        let answer = self.receive().expect("it is answered");
+        assert_eq!((answer.opcode(), answer.number(16)), (0x24, self.tag));
+        self.status_number();
+        answer
+    }
+
+    /// A ping with data: its answer.
+    pub fn ping(&mut self, data: &[u8]) -> Pdu {
+        self.tag += 1;
+        let mut request = header(0x40, 0x80, self.tag);
+        put(&mut request, 20, u32::MAX);
+        put(&mut request, 24, self.command);
+        self.send(request, data);
+        let answer = self.receive().expect("it is answered");
+        assert_eq!((answer.opcode(), answer.number(16)), (0x20, self.tag));
+        assert_eq!(answer.number(24), self.status_number());
+        answer
+    }
+
+    /// Asks to log out.
+    pub fn log_out(&mut self) {
+        self.tag += 1;
+        let mut request = header(0x46, 0x80, self.tag);
+        put(&mut request, 24, self.command);
+        self.send(request, &[]);
+    }
+
+    /// Seconds pass. Whether the connection goes on.
+    pub fn pass(&mut self, seconds: u32) -> bool {
+        let peer = &mut self.peer;
+        (0..seconds).all(|_| peer.connection.second(&mut peer.world))
     }
 
     /// A task management function: its response.

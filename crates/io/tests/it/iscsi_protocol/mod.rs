@@ -5,4 +5,5 @@ mod commands;
 mod fuzz;
 mod initiator;
 mod login;
+mod newer;
 mod tasks;
