@@ -16,6 +16,7 @@ use crate::memory::{Memory, Piece, UserMemory};
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// Requests in flight of one connection.
 pub const IN_FLIGHT_MAX: u32 = 256;
@@ -133,6 +134,7 @@ pub struct Surroundings<'a> {
 pub trait Catalogue {
     fn exports(&self) -> usize;
     fn export(&self, index: usize) -> Option<Export>;
+    fn view(&self, index: usize) -> Option<Arc<Export>>;
     fn is_lease(&self, index: usize) -> bool;
     fn map(&self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
 }
@@ -517,6 +519,10 @@ impl Link for Live<'_, '_> {
 
     fn export(&self, index: usize) -> Option<Export> {
         self.around.catalogue.export(index)
+    }
+
+    fn view(&self, index: usize) -> Option<Arc<Export>> {
+        self.around.catalogue.view(index)
     }
 
     fn attach(&mut self, export: usize) {

@@ -17,6 +17,7 @@ pub(crate) mod scsi;
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos, RequestError, RequestOp, Uuid};
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 /// One connection of a protocol.
 pub trait Protocol {
@@ -145,6 +146,9 @@ pub trait Link {
     fn exports(&self) -> usize;
 
     fn export(&self, index: usize) -> Option<Export>;
+
+    /// The same for every small command: it costs little, and may be some milliseconds old.
+    fn view(&self, index: usize) -> Option<Arc<Export>>;
 
     /// This connection has attached to an export, which was not busy. It may attach to several that are not
     /// exclusive. It counts as a client of each of these arrays, and as one of the users' connections.

@@ -35,6 +35,7 @@ pub struct Exchange {
 impl Host {
     /// From now on requests wait, or do so no longer. Who connects meanwhile sees the array as it was.
     pub fn hold(&mut self, held: bool) {
+        self.view.forget();
         self.held_as = held.then(|| Export {
             // The new engine may take whole sectors only.
             minimum_block: SECTOR_BYTES as u32,
@@ -56,6 +57,7 @@ impl Host {
     /// Gives the devices to another engine, which has yet to be started. Refused, all is as it was.
     pub fn exchange(&mut self, change: Exchange) -> io::Result<()> {
         self.check_exchange()?;
+        self.view.forget();
         let pool = PoolMemory::new(change.limits.pool)?;
         for member in change.joining {
             self.config.members.push(member.info);

@@ -11,6 +11,7 @@
 
 mod exchange;
 pub mod lanes;
+mod view;
 /// Whether clients are offered an export that cannot be written. One without space may have room again by the next write, which
 /// tries.
 fn refuses_for_good(status: &Status) -> bool {
@@ -43,6 +44,8 @@ use restripe_tier::report::Status;
 use restripe_tier::{Config, Engine};
 use std::collections::VecDeque;
 use std::io;
+use std::sync::Arc;
+use view::View;
 
 /// What a host needs of its surroundings while it works.
 pub struct World<'a> {
@@ -97,6 +100,7 @@ pub struct Host {
     recorder: Option<Recorder>,
     /// While requests wait for another engine: how the array is shown.
     held_as: Option<Export>,
+    view: View,
 }
 
 impl Host {
@@ -121,6 +125,7 @@ impl Host {
             outcomes: Vec::new(),
             recorder: None,
             held_as: None,
+            view: View::default(),
         })
     }
 
@@ -181,6 +186,11 @@ impl Host {
             serving,
             name: status.set.name,
         }
+    }
+
+    /// The same, which may be some milliseconds old: for every small command.
+    pub fn view(&self) -> Arc<Export> {
+        self.view.get(|| self.export())
     }
 
     /// The array and all that lie beneath its members, each once.
@@ -259,6 +269,7 @@ impl Host {
 
     /// Takes a device in while the array runs, and tells its number.
     pub fn arrive(&mut self, member: OpenMember) -> Member {
+        self.view.forget();
         self.inbox.push_back(Event::Arrived(member.info));
         self.config.members.push(member.info);
         self.fleet.arrive(member)
@@ -266,6 +277,7 @@ impl Host {
 
     /// Closes a device once its operations are back. From now on it is gone to the engine.
     pub fn close(&mut self, member: Member) {
+        self.view.forget();
         self.fleet.close(member);
     }
 
@@ -317,6 +329,7 @@ impl Host {
     /// used up, or replies with much data are worth sending first.
     pub fn settle(&mut self, now: Nanos, mut steps: u32, world: &mut World<'_>) {
         let mut bytes = 0;
+        self.view.age(now);
         if self.wake.is_some_and(|time| time <= now) {
             self.wake = None;
             self.inbox.push_back(Event::Timer);
@@ -378,6 +391,12 @@ impl Host {
     }
 
     fn act(&mut self, now: Nanos, action: Action, world: &mut World<'_>) {
+        if matches!(
+            action,
+            Action::CommandReply(..) | Action::Fact(_) | Action::Reply(_, Err(_))
+        ) {
+            self.view.forget();
+        }
         match action {
             Action::Device(io) => self.start(io, world),
             Action::Compute(mut compute) => {

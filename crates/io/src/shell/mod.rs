@@ -36,6 +36,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -697,6 +698,13 @@ impl Catalogue for Shelf<'_> {
         match self.hosts.get(index) {
             Some(host) => Some(host.export()),
             None => self.lease(index)?.export(self.hosts),
+        }
+    }
+
+    fn view(&self, index: usize) -> Option<Arc<Export>> {
+        match self.hosts.get(index) {
+            Some(host) => Some(host.view()),
+            None => self.export(index).map(Arc::new),
         }
     }
 

@@ -182,7 +182,7 @@ impl Session {
         let mut cdb: Cdb = [0; scsi::CDB_BYTES];
         cdb.copy_from_slice(&header.0[32..48]);
         let lun = self.lun(header);
-        let export = lun.and_then(|lun| link.export(lun.export));
+        let export = lun.and_then(|lun| link.view(lun.export));
         let (Some(lun), Some(export)) = (lun, export) else {
             return Err(sized(scsi::without_unit(&cdb, &self.numbers)));
         };

@@ -392,7 +392,7 @@ impl Bench {
         answer
     }
 
-    fn done(&mut self, command: Command) -> Result<(), CommandError> {
+    pub(super) fn done(&mut self, command: Command) -> Result<(), CommandError> {
         let answer = self.order(command);
         loop {
             if let Ok(answer) = answer.try_recv() {

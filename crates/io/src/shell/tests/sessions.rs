@@ -134,3 +134,22 @@ fn a_lost_session_stays_until_its_writes_are_over() {
     assert_eq!(response.0, 0x22);
     bench.turn_until(|bench| bench.shell.connections.iter().count() == 0);
 }
+
+/// What sessions see of an array for every command is kept, and found out anew when the array changes.
+#[test]
+fn a_view_is_kept_until_the_array_changes() {
+    let mut bench = Bench::new("view");
+    let before = bench.shell.hosts[0].view();
+    assert!(Arc::ptr_eq(&before, &bench.shell.hosts[0].view()));
+    assert!(before.serving && before.durable);
+    let member = ram_array_named("spare").members.remove(0);
+    bench.shell.hosts[0].arrive(member);
+    let arrived = bench.shell.hosts[0].view();
+    assert!(!Arc::ptr_eq(&before, &arrived));
+    bench.shell.hosts[0].hold(true);
+    assert_eq!(bench.shell.hosts[0].view().minimum_block, 512);
+    bench.shell.hosts[0].hold(false);
+    assert_eq!(bench.shell.hosts[0].view().minimum_block, 1);
+    bench.done(Command::Stop).expect("it stops");
+    assert!(!bench.shell.hosts[0].view().serving);
+}

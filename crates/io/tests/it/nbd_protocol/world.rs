@@ -8,6 +8,7 @@ use restripe_io::front::{
     Ask, BUFFER_BYTES_MAX, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// A small generator of reproducible numbers (xorshift).
 pub struct Random(u64);
@@ -138,6 +139,10 @@ impl Link for World {
 
     fn export(&self, index: usize) -> Option<Export> {
         self.exports.get(index).cloned()
+    }
+
+    fn view(&self, index: usize) -> Option<Arc<Export>> {
+        self.export(index).map(Arc::new)
     }
 
     fn attach(&mut self, export: usize) {
