@@ -210,6 +210,10 @@ impl Connection {
         }
     }
 
+    pub(crate) fn is_session(&self) -> bool {
+        self.protocol.is_session()
+    }
+
     /// Notes that its requests that had not begun are dropped now. `false`: none are to be.
     pub fn cut(&mut self) -> bool {
         self.dead() && self.protocol.is_session() && !std::mem::replace(&mut self.cut, true)
@@ -260,10 +264,19 @@ impl Connection {
         match how {
             _ if self.dead() => {}
             Nudge::End => self.kill(),
+            Nudge::Finish => self.state = State::Finishing,
             Nudge::Wake => {
                 self.protocol.woken(&mut self.link.live(around));
                 self.offer_if(Then::Hold, around);
             }
+        }
+    }
+
+    /// A second has passed.
+    pub fn second(&mut self, around: &mut Surroundings<'_>) {
+        let open = matches!(self.state, State::Open(_)) && self.protocol.is_session();
+        if open && !self.protocol.second(&mut self.link.live(around)) {
+            self.kill();
         }
     }
 

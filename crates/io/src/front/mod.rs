@@ -54,6 +54,12 @@ pub trait Protocol {
     /// kernel may still receive into a buffer of [`Then::Payload`], which is therefore not to be released.
     fn ended(&mut self, _link: &mut dyn Link) {}
 
+    /// Called about once a second while the connection lives, if it [is a session](Protocol::is_session). Whether
+    /// it may go on; otherwise it ends at once.
+    fn second(&mut self, _link: &mut dyn Link) -> bool {
+        true
+    }
+
     /// Whether it holds memory for data that the peer has yet to send. Without progress such a connection is
     /// closed early when others wait for memory.
     fn awaits_data(&self) -> bool {
@@ -66,6 +72,8 @@ pub trait Protocol {
 pub enum Nudge {
     /// Calls [`Protocol::woken`].
     Wake,
+    /// Has it answer nothing more. It ends once what it sent has gone.
+    Finish,
     /// Ends it at once.
     End,
 }

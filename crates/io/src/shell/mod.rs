@@ -600,6 +600,12 @@ impl Shell {
     fn scan_patience(&mut self) {
         self.next_scan = self.now.after(PATIENCE_SCAN);
         let hurried = !self.starved.is_empty() || !self.local_waiting.is_empty();
+        let sessions = self.connections.iter();
+        let sessions = sessions.filter(|(_, connection)| connection.is_session());
+        let numbers: Vec<u32> = sessions.map(|(number, _)| number).collect();
+        for number in numbers {
+            self.with(number, |c, around| c.second(around));
+        }
         for (number, connection) in self.connections.iter_mut() {
             connection.check_patience(self.now, hurried && !connection.is_borrowers());
             if connection.dead() {

@@ -16,6 +16,8 @@ const WHOLE_BYTES_MAX: u32 = 32 * 1024;
 /// PDUs that may come while data is awaited and none comes: memory is held for it. Far more than the window
 /// of commands, so only an initiator that keeps its data back sends them.
 const WITHOUT_DATA_MAX: u32 = 4096;
+/// The target's tag of its pings.
+const PING_TAG: u32 = 1;
 /// Reasons of a Reject.
 const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
@@ -60,16 +62,19 @@ impl Session {
             return Step::Stop(whole.len(), Then::Abort);
         }
         let used = whole.len();
-        if !self.counts_on(&header) {
+        if !self.counts_on() {
             return Step::Stop(used, Then::Abort);
         }
         self.header(&header, bytes, used, link)
     }
 
-    /// Counts the PDUs between data that was asked for. Whether there may be more.
-    fn counts_on(&mut self, header: &Header) -> bool {
-        let waits = self.awaits_data() && header.opcode() != opcode::DATA_OUT;
-        self.without_data = if waits { self.without_data + 1 } else { 0 };
+    /// Counts the PDUs since data last came for a task. Whether there may be more.
+    fn counts_on(&mut self) -> bool {
+        self.without_data = if self.awaits_data() {
+            self.without_data + 1
+        } else {
+            0
+        };
         self.without_data <= WITHOUT_DATA_MAX
     }
 
@@ -227,6 +232,7 @@ impl Session {
             next: 0,
             requests: 0,
             aborted: false,
+            waited: 0,
         })
     }
 
@@ -297,6 +303,17 @@ impl Session {
             .answer(command, answer, transferred, sense, None, link);
     }
 
+    /// Pings the initiator: it answers with a NOP-Out that has our tag (section 11.19).
+    pub(super) fn ping(&mut self, link: &mut dyn Link) {
+        let mut ping = Header::new(opcode::NOP_IN, FINAL)
+            .with(16, NO_TAG)
+            .with(20, PING_TAG);
+        // With a tag the PDU names a logical unit.
+        let unit = scsi::unit_number(self.numbers.first().copied().unwrap_or(0));
+        ping.0[8..10].copy_from_slice(&unit);
+        self.sender.send(ping, &[], false, link);
+    }
+
     /// The answer to a ping: its data.
     fn pong(&mut self, header: &Header, data: &[u8], link: &mut dyn Link) {
         let most = self.sender.parameters.peer_segment as usize;
@@ -326,12 +343,23 @@ impl Session {
         self.sender.send(answer, &header.0, true, link);
     }
 
-    /// Nothing is answered from now on but what is on its way to the initiator.
+    /// No command is answered from now on. The logout is, once none of them is in the engine: what comes in a
+    /// later session finds nothing of this one under way.
     fn log_out(&mut self, header: &Header, link: &mut dyn Link) {
         self.abandon(link);
-        let answer = Header::new(opcode::LOGOUT_RESPONSE, FINAL).with(16, header.task_tag());
-        self.sender.send(answer, &[], true, link);
         self.end();
+        self.logout = Some(header.task_tag());
+        self.answer_logout(link);
+    }
+
+    pub(super) fn answer_logout(&mut self, link: &mut dyn Link) {
+        if self.tasks.len() > 0 {
+            return;
+        }
+        if let Some(tag) = self.logout.take() {
+            let answer = Header::new(opcode::LOGOUT_RESPONSE, FINAL).with(16, tag);
+            self.sender.send(answer, &[], true, link);
+        }
     }
 }
 

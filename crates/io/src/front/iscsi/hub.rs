@@ -8,8 +8,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The names of targets that nothing else names begin with this; the array's name follows.
 pub const NAME_PREFIX: &str = "iqn.2026-11.restripe:";
-/// Sessions at once.
-const SESSIONS_MAX: usize = 1024;
+/// Sessions at once: half of the connections that the reactor has, so the others are left to NBD.
+pub(crate) const SESSIONS_MAX: usize = 128;
 
 /// A target as it is configured.
 #[derive(Clone, Default, Debug)]
@@ -36,7 +36,8 @@ impl Target {
 struct Registered {
     handle: u16,
     initiator: Initiator,
-    target: String,
+    /// `None`: a discovery session.
+    target: Option<String>,
     connection: u32,
     /// Its ends at the logical units, by export.
     nexuses: Vec<(usize, Nexus)>,
@@ -104,10 +105,12 @@ impl State {
     pub(crate) fn register(
         &mut self,
         initiator: &Initiator,
-        target: &str,
+        target: Option<&str>,
         link: &mut dyn Link,
     ) -> Option<u16> {
-        let same = |one: &Registered| one.initiator == *initiator && one.target == target;
+        let same = |one: &Registered| {
+            target.is_some() && one.target.as_deref() == target && one.initiator == *initiator
+        };
         let old: Vec<Registered> = self.sessions.extract_if(.., |one| same(one)).collect();
         for old in old {
             link.nudge(old.connection, Nudge::End);
@@ -120,15 +123,23 @@ impl State {
         self.sessions.push(Registered {
             handle,
             initiator: initiator.clone(),
-            target: target.to_owned(),
+            target: target.map(str::to_owned),
             connection: link.number(),
             nexuses: Vec::new(),
         });
         Some(handle)
     }
 
+    /// Has all sessions of a target end, once they have sent what they have to send.
+    pub(crate) fn end_all(&self, target: &str, link: &mut dyn Link) {
+        let of_target = |one: &&Registered| one.target.as_deref() == Some(target);
+        for session in self.sessions.iter().filter(of_target) {
+            link.nudge(session.connection, Nudge::Finish);
+        }
+    }
+
     /// A handle that no session has; never zero.
-    pub(crate) fn next_handle(&mut self) -> u16 {
+    fn next_handle(&mut self) -> u16 {
         loop {
             self.last_handle = self.last_handle.checked_add(1).unwrap_or(1);
             let handle = self.last_handle;

@@ -374,13 +374,8 @@ impl Login {
         link: &mut dyn Link,
     ) -> Result<Agreed, Refusal> {
         let initiator = self.initiator.clone().ok_or(MISSING_PARAMETER)?;
-        let handle = {
-            let mut state = hub.state();
-            match &self.target {
-                Some(target) => state.register(&initiator, &target.name, link),
-                None => Some(state.next_handle()),
-            }
-        };
+        let target = self.target.as_ref().map(|target| target.name.as_str());
+        let handle = hub.state().register(&initiator, target, link);
         Ok(Agreed {
             initiator,
             target: self.target.take(),

@@ -55,7 +55,10 @@ pub(super) fn manage(session: &mut Session, header: &Header, link: &mut dyn Link
     match until {
         Ok(until) => session.managed.push(Pending {
             tag,
-            whose: Whose::Function,
+            whose: match function {
+                COLD_RESET => Whose::ColdReset,
+                _ => Whose::Function,
+            },
             until,
         }),
         Err(response) => respond(session, tag, response, link),
@@ -80,6 +83,11 @@ impl Session {
         for Pending { tag, whose, .. } in done {
             match whose {
                 Whose::Function => respond(self, tag, COMPLETE, link),
+                Whose::ColdReset => {
+                    respond(self, tag, COMPLETE, link);
+                    let target = self.target.as_deref().unwrap_or_default();
+                    self.hub.state().end_all(target, link);
+                }
                 Whose::Command(slot) => end_command(self, slot, tag, link),
             }
         }

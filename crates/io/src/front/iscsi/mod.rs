@@ -45,6 +45,12 @@ use std::sync::Arc;
 pub(crate) const LOGIN_PATIENCE: Nanos = Nanos::from_secs(10);
 /// How long a peer may take for the rest of a PDU, or for data that it was asked for.
 pub(crate) const DATA_PATIENCE: Nanos = Nanos::from_secs(30);
+/// How long a login may take, and a discovery session may rest.
+const SHORT_SECONDS: u32 = 60;
+/// How long a command may wait for its data, in seconds. Initiators give a command up after 30 to 180 s.
+const GATHER_SECONDS_MAX: u32 = 180;
+/// After this many seconds of silence an initiator is pinged, and after as many again it is taken for dead.
+const SILENT_SECONDS: u32 = 30;
 /// The slowest that data may come.
 pub(crate) const DATA_RATE_BYTES_MIN: u64 = 256 * 1024;
 
@@ -54,6 +60,10 @@ pub struct Connection {
     phase: Phase,
     /// Part of a PDU has come and the rest has not.
     partial: bool,
+    /// It receives nothing for now, so silence is no sign of a dead peer.
+    holds: bool,
+    /// Seconds since the login began or, of a session, since something was received.
+    seconds: u32,
 }
 
 enum Phase {
@@ -69,6 +79,8 @@ impl Connection {
             hub,
             phase: Phase::Login(Box::new(Login::new())),
             partial: false,
+            holds: false,
+            seconds: 0,
         }
     }
 
@@ -108,6 +120,7 @@ impl Connection {
             login::Step::Done(agreed) => {
                 let session = Session::new(*agreed, Arc::clone(&self.hub), link);
                 self.phase = Phase::Full(Box::new(session));
+                self.seconds = 0;
                 Step::Went(whole)
             }
         }
@@ -115,6 +128,7 @@ impl Connection {
 
     fn stopped(&mut self, left: usize, then: Then, link: &mut dyn Link) {
         self.partial = then == Then::More && left > 0;
+        self.holds = matches!(then, Then::Hold | Then::Memory);
         if matches!(then, Then::Finish | Then::Abort) {
             let phase = std::mem::replace(&mut self.phase, Phase::Finished(None));
             self.phase = match phase {
@@ -141,6 +155,9 @@ impl Protocol for Connection {
     fn opened(&mut self, _link: &mut dyn Link) {}
 
     fn received(&mut self, bytes: &[u8], link: &mut dyn Link) -> Received {
+        if matches!(self.phase, Phase::Full(_)) {
+            self.seconds = 0;
+        }
         let mut consumed = 0;
         loop {
             match self.step(&bytes[consumed..], link) {
@@ -180,6 +197,7 @@ impl Protocol for Connection {
     fn ended(&mut self, link: &mut dyn Link) {
         self.stopped(0, Then::Abort, link);
         if let Some(session) = self.session() {
+            session.logout = None;
             session.end();
         }
     }
@@ -189,6 +207,32 @@ impl Protocol for Connection {
             session.drop_cleared(link);
             session.look(link);
         }
+    }
+
+    fn second(&mut self, link: &mut dyn Link) -> bool {
+        let session = match &mut self.phase {
+            Phase::Login(_) => {
+                self.seconds += 1;
+                return self.seconds <= SHORT_SECONDS;
+            }
+            Phase::Finished(_) => return true,
+            Phase::Full(session) => session,
+        };
+        if session.tasks.second() > GATHER_SECONDS_MAX {
+            return false;
+        }
+        // Within a segment its patience holds.
+        if self.holds || session.bytes_due() > 0 {
+            return true;
+        }
+        self.seconds += 1;
+        if session.target.is_none() {
+            return self.seconds <= SHORT_SECONDS;
+        }
+        if self.seconds == SILENT_SECONDS {
+            session.ping(link);
+        }
+        self.seconds <= 2 * SILENT_SECONDS
     }
 
     fn awaits_data(&self) -> bool {

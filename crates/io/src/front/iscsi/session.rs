@@ -46,8 +46,10 @@ pub(crate) struct Session {
     /// Task management, and commands, that wait for commands that they ended.
     pub(super) managed: Vec<Pending>,
     pub(super) text: TextAnswer,
-    /// The initiator logs out: nothing is answered any more.
+    /// No command is answered any more.
     pub(super) left: bool,
+    /// The tag of a logout that has yet to be answered.
+    pub(super) logout: Option<u32>,
 }
 
 /// What a PDU, or a piece of one, came to.
@@ -78,16 +80,15 @@ impl Session {
             managed: Vec::new(),
             text: TextAnswer::default(),
             left: false,
+            logout: None,
         }
     }
 
     /// Bytes that the peer owes before the next PDU can begin.
     pub(super) fn bytes_due(&self) -> u64 {
-        let segment = self
-            .incoming
-            .as_ref()
-            .map_or(0, |incoming| incoming.part.bytes);
-        self.skip + u64::from(segment)
+        let incoming = self.incoming.as_ref();
+        let segment = incoming.map_or(0, |it| it.part.bytes as usize + it.beyond + it.tail);
+        self.skip + segment as u64
     }
 
     /// Whether it holds memory for data that has yet to come.
@@ -245,8 +246,9 @@ impl Session {
             true => self.drop_task(slot, link),
             false => self.work(slot, Some(result), link),
         }
-        if !self.left {
-            self.feed(link);
+        match self.left {
+            true => self.answer_logout(link),
+            false => self.feed(link),
         }
     }
 

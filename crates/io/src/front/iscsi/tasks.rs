@@ -54,6 +54,8 @@ pub(crate) struct Task {
     pub(crate) requests: u32,
     /// No response is sent: it was aborted.
     pub(crate) aborted: bool,
+    /// Seconds for which it has waited for data.
+    pub(crate) waited: u32,
 }
 
 /// One sequence of Data-Out PDUs.
@@ -88,11 +90,15 @@ pub(crate) struct Incoming {
     pub(crate) slot: usize,
     pub(crate) part: BufRef,
     pub(crate) into: Sequence,
-    /// Bytes behind the part: those beyond what the command wants, padding, and the digest.
+    /// Bytes of the segment.
+    pub(crate) bytes: u32,
+    /// Bytes behind the part that have yet to come: those that the command does not want; padding and digest.
     pub(crate) beyond: usize,
     pub(crate) tail: usize,
     /// The part is full.
     pub(crate) full: bool,
+    /// Of what has come of the segment, if digests were agreed on.
+    pub(crate) digest: u32,
 }
 
 /// What waits until commands that it ended have left the engine.
@@ -107,6 +113,8 @@ pub(crate) struct Pending {
 pub(crate) enum Whose {
     /// A task management function.
     Function,
+    /// One after whose answer all sessions of the target end.
+    ColdReset,
     /// The command in this slot.
     Command(usize),
 }
@@ -165,6 +173,17 @@ impl Tasks {
 
     pub(crate) fn get(&mut self, slot: usize) -> Option<&mut Task> {
         self.slots.get_mut(slot)?.as_mut()
+    }
+
+    /// A second has passed. The longest time that a task has waited for data, in seconds.
+    pub(crate) fn second(&mut self) -> u32 {
+        let tasks = self.slots.iter_mut().flatten();
+        let waiting = tasks.filter(|task| task.wait == Wait::Data);
+        let waited = waiting.map(|task| {
+            task.waited += 1;
+            task.waited
+        });
+        waited.max().unwrap_or(0)
     }
 
     pub(crate) fn wait(&mut self, slot: usize, wait: Wait) {

@@ -6,6 +6,7 @@ use super::session::{Session, Step};
 use super::tasks::{Incoming, Sequence, Wait};
 use crate::front::scsi::DATA_PHASE_ERROR;
 use crate::front::{Link, Then};
+use restripe_code::crc32c;
 
 impl Session {
     /// Receives a segment of `bytes` behind what the task has. What the command does not want is passed over.
@@ -29,9 +30,11 @@ impl Session {
             slot,
             part: buf.part(filled.min(buf.bytes), wanted),
             into,
+            bytes,
             beyond: (bytes - wanted) as usize,
             tail,
             full: wanted == 0,
+            digest: 0,
         };
         self.incoming = Some(incoming);
         match wanted {
@@ -44,29 +47,34 @@ impl Session {
     pub(super) fn filled(&mut self, link: &mut dyn Link) {
         if let Some(incoming) = &mut self.incoming {
             incoming.full = true;
+            if self.sender.parameters.data_digest {
+                incoming.digest = crc32c(0, link.bytes(incoming.part));
+            }
             if incoming.beyond + incoming.tail == 0 {
                 self.delivered(link);
             }
         }
     }
 
-    /// What is behind the part: checks the digest.
+    /// What is behind the part: passes over what the command does not want, and checks the digest of all.
     pub(super) fn end_segment(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
-        let Some(incoming) = self.incoming.filter(|incoming| incoming.full) else {
+        let checked = self.sender.parameters.data_digest;
+        let Some(incoming) = self.incoming.as_mut().filter(|incoming| incoming.full) else {
             return Step::Stop(0, Then::Abort);
         };
-        let Some(behind) = bytes.get(..incoming.beyond + incoming.tail) else {
-            return Step::Stop(0, Then::More);
+        let (beyond, rest) = bytes.split_at(incoming.beyond.min(bytes.len()));
+        incoming.digest = crc32c(incoming.digest, beyond);
+        incoming.beyond -= beyond.len();
+        let Some(tail) = rest.get(..incoming.tail).filter(|_| incoming.beyond == 0) else {
+            return Step::Stop(beyond.len(), Then::More);
         };
-        let padding = pdu::padding(incoming.part.bytes + incoming.beyond as u32);
-        let digest = &behind[incoming.beyond + padding..];
-        // A segment that went beyond what its command wants is in two places: it is not checked.
-        let checked = !digest.is_empty() && incoming.beyond == 0;
-        if checked && digest != pdu::digest(link.bytes(incoming.part), padding) {
-            return Step::Stop(behind.len(), Then::Abort);
+        let (padding, found) = tail.split_at(pdu::padding(incoming.bytes));
+        let digest = crc32c(incoming.digest, padding).to_le_bytes();
+        if checked && incoming.bytes > 0 && found != digest {
+            return Step::Stop(beyond.len() + tail.len(), Then::Abort);
         }
         self.delivered(link);
-        Step::Went(behind.len())
+        Step::Went(beyond.len() + tail.len())
     }
 
     /// A segment has come whole.
@@ -74,6 +82,9 @@ impl Session {
         let Some(incoming) = self.incoming.take() else {
             return;
         };
+        if incoming.part.bytes > 0 {
+            self.without_data = 0;
+        }
         let slot = incoming.slot;
         let Some(task) = self.tasks.get(slot) else {
             return;
@@ -82,7 +93,7 @@ impl Session {
             return self.drop_task(slot, link);
         }
         task.filled += incoming.part.bytes;
-        task.sent += incoming.part.bytes + incoming.beyond as u32;
+        task.sent += incoming.bytes;
         match incoming.into {
             Sequence::Command { last } | Sequence::Unsolicited { last } => task.unsolicited = !last,
             Sequence::Burst { last } => {
@@ -118,17 +129,19 @@ impl Session {
         let in_order = match &mut task.burst {
             Some(burst) if !unsolicited => {
                 let ok = header.number(36) == burst.next && end <= burst.end;
-                burst.next += 1;
+                burst.next = burst.next.wrapping_add(1);
                 ok && (header.is_final() == (end == burst.end))
             }
             None if unsolicited => {
-                task.next += 1;
-                let ok = header.number(36) == task.next - 1;
+                let ok = header.number(36) == task.next;
+                task.next = task.next.wrapping_add(1);
                 ok && task.unsolicited && end <= first_burst
             }
             _ => false,
         };
-        if !in_place || !in_order || task.wait != Wait::Data {
+        // An empty PDU that ends nothing could be sent for ever.
+        let has_use = bytes > 0 || header.is_final();
+        if !in_place || !in_order || !has_use || task.wait != Wait::Data {
             self.done(slot, DATA_PHASE_ERROR.into(), link);
             self.feed(link);
             return self.pass_over(header, used);

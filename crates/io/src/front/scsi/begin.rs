@@ -157,6 +157,13 @@ fn no_defects(long: bool, lists: u8) -> Vec<u8> {
     }
 }
 
+/// The first bytes of a logical unit number: the peripheral device method, or flat space for numbers of more
+/// than one byte (SAM-5 section 4.7). The others are zero.
+pub(crate) fn unit_number(lun: u16) -> [u8; 2] {
+    let flat = if lun > 255 { 0x4000 } else { 0 };
+    (lun | flat).to_be_bytes()
+}
+
 /// The logical unit numbers of a target, as REPORT LUNS has them (SPC-4 section 6.33).
 fn report_luns(select: u8, length: u32, luns: &[u16]) -> Answer {
     let listed: &[u16] = match select {
@@ -170,9 +177,7 @@ fn report_luns(select: u8, length: u32, luns: &[u16]) -> Answer {
     let mut data = ((listed.len() * 8) as u32).to_be_bytes().to_vec();
     data.extend_from_slice(&[0; 4]);
     for lun in listed {
-        // The peripheral device method, or flat space for numbers of more than one byte.
-        let flat = if *lun > 255 { 0x4000 } else { 0 };
-        data.extend_from_slice(&(lun | flat).to_be_bytes());
+        data.extend_from_slice(&unit_number(*lun));
         data.extend_from_slice(&[0; 6]);
     }
     Answer::bytes(data, length)

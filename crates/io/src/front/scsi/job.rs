@@ -532,8 +532,11 @@ fn list<'a>(around: &'a Around<'_>) -> &'a [u8] {
 
 fn ask(op: RequestOp, extent: Extent, around: &Around<'_>, fua: bool) -> Next {
     let bytes = extent.blocks * BLOCK_BYTES;
-    if bytes == 0 || around.buf.is_none() {
+    if bytes == 0 {
         return Next::Done(Answer::GOOD);
+    }
+    if around.buf.is_none() {
+        return Next::Done(sense::INTERNAL_FAILURE.into());
     }
     Next::Ask(Request {
         op,

@@ -27,7 +27,7 @@ mod thin;
 mod unit;
 
 pub(crate) use answer::{Answer, Data, Status};
-pub(crate) use begin::{Addressed, begin, without_unit};
+pub(crate) use begin::{Addressed, begin, unit_number, without_unit};
 pub(crate) use job::{Around, Job, Next};
 pub(crate) use opcodes::{CDB_BYTES, Cdb};
 pub(crate) use reserve::Initiator;

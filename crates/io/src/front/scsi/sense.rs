@@ -10,6 +10,7 @@ pub(crate) enum Key {
     None = 0x0,
     NotReady = 0x2,
     Medium = 0x3,
+    Hardware = 0x4,
     IllegalRequest = 0x5,
     UnitAttention = 0x6,
     DataProtect = 0x7,
@@ -38,6 +39,7 @@ senses! {
     NOT_READY = NotReady, 0x04, 0x00;
     WRITE_ERROR = Medium, 0x0c, 0x00;
     READ_ERROR = Medium, 0x11, 0x00;
+    INTERNAL_FAILURE = Hardware, 0x44, 0x00;
     SHORT_DATA = IllegalRequest, 0x0e, 0x03;
     PARAMETER_LIST_LENGTH = IllegalRequest, 0x1a, 0x00;
     INVALID_OPCODE = IllegalRequest, 0x20, 0x00;

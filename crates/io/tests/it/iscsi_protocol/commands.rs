@@ -88,6 +88,32 @@ fn a_flipped_bit_ends_the_session() {
     }
 }
 
+/// A segment may be far longer than what its command wants of it: the rest is passed over, and checked.
+#[test]
+fn what_a_command_does_not_want_is_passed_over_and_checked() {
+    let keys = ["FirstBurstLength=262144", "DataDigest=CRC32C"];
+    for flip in [None, Some(48 + 100), Some(48 + 150_000)] {
+        let mut one = initiator(&keys);
+        let data = pattern(200_000);
+        let request = one.scsi(&write_10(0, 1), 0, data.len());
+        let mut bytes = one.encode(request, &data);
+        if let Some(at) = flip {
+            bytes[at] ^= 4;
+        }
+        for piece in bytes.chunks(10_000) {
+            one.peer.feed(piece);
+        }
+        if flip.is_some() {
+            assert!(one.peer.ended(), "the digest is wrong");
+            assert!(one.peer.close().log.is_empty(), "nothing was written");
+            continue;
+        }
+        let write = one.finish(&[]);
+        assert_eq!((write.status, write.residual), (0, 512 - 200_000));
+        assert!(one.read(&read_10(0, 1), 512).data == data[..512]);
+    }
+}
+
 #[test]
 fn a_wrong_sequence_of_data_ends_its_command() {
     for (field, value) in [(36, 1), (40, 512)] {

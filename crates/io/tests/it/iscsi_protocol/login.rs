@@ -174,6 +174,43 @@ fn a_wrong_response_ends_the_login() {
     assert!(initiator.peer.ended());
 }
 
+/// Each login has a place and a minute.
+#[test]
+fn logins_and_discoveries_end_in_time() {
+    let mut idle = Initiator::new(&hub(), world());
+    assert!(idle.pass(60) && !idle.pass(1));
+    let mut one = Initiator::new(&hub(), world());
+    let me = format!("InitiatorName={NAME}");
+    let answer = one.log_in(1, 3, &[&me, "SessionType=Discovery"]);
+    assert_eq!(answer.header[36], 0);
+    assert_ne!(&answer.header[14..16], [0, 0], "the session has a handle");
+    assert!(one.pass(59));
+    one.text("SendTargets=All");
+    assert!(one.pass(60) && !one.pass(1));
+}
+
+/// Sessions leave half of the reactor's connections to others.
+#[test]
+fn sessions_are_bounded_over_all_initiators() {
+    let hub = hub();
+    let disk = format!("TargetName={NAME_PREFIX}disk");
+    let log_in = |number: usize| {
+        let mut one = Initiator::new(&hub, world());
+        let me = format!("InitiatorName={NAME}-{number}");
+        let answer = one.log_in(1, 3, &[&me, &disk]);
+        ((answer.header[36], answer.header[37]), one)
+    };
+    let mut sessions: Vec<Initiator> = Vec::new();
+    for number in 0..128 {
+        let (status, one) = log_in(number);
+        assert_eq!(status, (0, 0));
+        sessions.push(one);
+    }
+    assert_eq!(log_in(128).0, (3, 2), "out of resources");
+    sessions.pop();
+    assert_eq!(log_in(128).0, (0, 0));
+}
+
 #[test]
 fn a_session_of_the_same_initiator_replaces_the_older_one() {
     let hub = hub();

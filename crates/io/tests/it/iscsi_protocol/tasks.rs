@@ -1,13 +1,14 @@
 //! Task management, unit attentions and reservations, over two sessions.
 
-use super::initiator::{HEADER, Initiator, NAME, Pdu, hub, put, read_10, write_10};
+use super::initiator::{Initiator, NAME, Pdu, hub, put, read_10, write_10};
 use crate::nbd_protocol::world::World;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
-use restripe_io::front::{Nudge, Protocol};
+use restripe_io::front::{Nudge, Protocol, Then};
 use std::sync::Arc;
 
 const ABORT: u8 = 1;
 const RESET: u8 = 5;
+const COLD_RESET: u8 = 7;
 
 fn world(number: u32) -> World {
     let mut world = World::new(1 << 20);
@@ -273,9 +274,7 @@ fn a_reservation_keeps_others_out_until_its_session_ends() {
         "of no effect"
     );
     assert_eq!(two.read(&read_10(0, 1), 512).status, 0x18);
-    let mut logout: [u8; HEADER] = super::initiator::header(0x46, 0x80, 99);
-    put(&mut logout, 24, one.command);
-    one.send(logout, &[]);
+    one.log_out();
     assert_eq!(one.receive().map(|pdu| pdu.opcode()), Some(0x26));
     assert!(one.peer.ended());
     assert_eq!(two.read(&read_10(0, 1), 512).status, 0);
@@ -288,4 +287,108 @@ fn a_growth_is_a_unit_attention() {
     one.peer.world.exports[0].size_bytes += 4096;
     assert_eq!(test_unit_ready(&mut one), (2, Some((6, 0x2a, 9))));
     assert_eq!(test_unit_ready(&mut one).0, 0);
+}
+
+/// An initiator that is logged out can be sure that none of its writes is under way any more.
+#[test]
+fn a_logout_is_answered_when_the_last_write_is_over() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    for lba in 0..8 {
+        let request = one.scsi(&write_10(lba, 1), 0, 512);
+        one.send(request, &[7; 512]);
+    }
+    write_without_data(&mut one, 100);
+    assert_eq!(one.peer.world.asks.len(), 8);
+    one.log_out();
+    while !one.peer.world.asks.is_empty() {
+        assert_eq!(one.receive(), None);
+        one.peer.answer(0);
+    }
+    let answer = one.receive().expect("it is answered");
+    assert_eq!((answer.opcode(), answer.header[2]), (0x26, 0));
+    assert_eq!(one.receive(), None, "no command is answered");
+    assert_eq!(one.peer.close().log.len(), 8);
+}
+
+/// TARGET COLD RESET: a reset of all units, and the end of all sessions of the target.
+#[test]
+fn a_cold_reset_ends_all_sessions_once_it_is_answered() {
+    let hub = hub();
+    let mut one = Initiator::logged_in(&hub, world(1), &[]);
+    let mut two = other(&hub);
+    let request = two.scsi(&write_10(0, 1), 0, 512);
+    two.send(request, &[7; 512]);
+    begin(&mut one, COLD_RESET);
+    assert_eq!(one.peer.world.nudges, [(2, Nudge::Wake)]);
+    wake(&mut one, &mut two);
+    two.peer.settle();
+    assert_eq!(two.receive(), None, "it was cleared");
+    one.peer.world.nudges.clear();
+    wake(&mut two, &mut one);
+    assert_eq!(one.receive().map(|pdu| pdu.opcode()), Some(0x22));
+    let all = [(1, Nudge::Finish), (2, Nudge::Finish)];
+    assert_eq!(one.peer.world.nudges, all);
+}
+
+#[test]
+fn a_silent_initiator_is_pinged_and_then_dropped() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    for _ in 0..3 {
+        assert!(one.pass(30));
+        let ping = one.receive().expect("it is pinged");
+        assert_eq!((ping.opcode(), ping.number(16)), (0x20, u32::MAX));
+        assert_ne!(ping.number(20), u32::MAX, "an answer is wanted");
+        let mut pong = super::initiator::header(0x40, 0x80, u32::MAX);
+        put(&mut pong, 20, ping.number(20));
+        put(&mut pong, 24, one.command);
+        one.send(pong, &[]);
+        assert_eq!(one.receive(), None);
+        assert_eq!(test_unit_ready(&mut one).0, 0);
+    }
+    assert!(one.pass(60));
+    assert!(!one.pass(1), "it is dead");
+}
+
+/// A peer that we do not receive from has no chance to be heard.
+#[test]
+fn an_initiator_that_is_held_back_is_not_taken_for_dead() {
+    let mut world = world(1);
+    world.unsent_max = 600;
+    let mut one = Initiator::logged_in(&hub(), world, &[]);
+    let request = one.scsi(&read_10(0, 1), 512, 0);
+    one.send(request, &[]);
+    one.peer.settle();
+    let request = one.scsi(&[0; 6], 0, 0);
+    one.send(request, &[]);
+    assert!(matches!(one.peer.then, Then::Hold), "{:?}", one.peer.then);
+    assert!(one.pass(1000));
+}
+
+/// Memory that waits for data is not held for ever by pings, and not by single bytes.
+#[test]
+fn a_command_waits_for_its_data_for_a_bounded_time() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &["ImmediateData=No"]);
+    let request = one.scsi(&write_10(0, 8), 0, 4096);
+    one.send(request, &[]);
+    let asked = one.receive().expect("data is asked for");
+    for number in 0..180 {
+        assert!(one.pass(1), "{number} s");
+        let mut pdu = super::initiator::header(0x05, 0, one.tag);
+        put(&mut pdu, 20, asked.number(20));
+        put(&mut pdu, 36, number);
+        put(&mut pdu, 40, number);
+        one.send(pdu, &[5]);
+        assert!(!one.peer.ended());
+    }
+    assert!(!one.pass(1));
+}
+
+#[test]
+fn an_empty_pdu_that_ends_nothing_is_refused() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &["ImmediateData=No"]);
+    let asked = write_without_data(&mut one, 0);
+    let mut pdu = super::initiator::header(0x05, 0, one.tag);
+    put(&mut pdu, 20, asked.number(20));
+    one.send(pdu, &[]);
+    assert_eq!(one.finish(&[]).sense, Some((0x0b, 0x4b, 0)));
 }
