@@ -574,6 +574,7 @@ fn failed(error: RequestError, reads: bool) -> Sense {
             what.at(lba)
         }
         RequestError::ReadOnly => sense::WRITE_PROTECTED,
+        RequestError::Differs => sense::MISCOMPARE,
         RequestError::NoSpace => sense::NO_SPACE,
         RequestError::NotFast | RequestError::NotWholeSectors => sense::INVALID_FIELD,
         RequestError::Unavailable => sense::NOT_READY,

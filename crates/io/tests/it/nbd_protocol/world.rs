@@ -126,6 +126,17 @@ impl World {
             }
             RequestOp::Trim | RequestOp::WriteZeroes { fast: false } => self.disk[range].fill(0),
             RequestOp::WriteZeroes { fast: true } => return Err(RequestError::NotFast),
+            RequestOp::CompareAndWrite | RequestOp::Or => {
+                let part = ask.buf.expect("three parts, each as long as the request");
+                let buffer = &self.buffers[&part.buf.0][self::range(part)];
+                let (given, rest) = buffer.split_at(ask.bytes as usize);
+                let disk = &mut self.disk[range];
+                match ask.op {
+                    RequestOp::Or => disk.iter_mut().zip(given).for_each(|(a, b)| *a |= b),
+                    _ if disk == given => disk.copy_from_slice(&rest[..given.len()]),
+                    _ => return Err(RequestError::Differs),
+                }
+            }
             RequestOp::Flush => {}
         }
         Ok(())
