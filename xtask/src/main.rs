@@ -2,6 +2,7 @@
 //!
 //! Plain Rust without dependencies, so that the checks run wherever the project builds.
 
+mod apps;
 mod deep;
 mod edges;
 mod links;
@@ -18,6 +19,7 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str =
     "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | golden | deep [list | PART...] | md [PATTERN...] | md-bench [PATTERN...]
+       xtask apps [--quick] [--repetitions N] [--report] [--only NAME]...
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers,
         links of the documents, and the counts that may only fall (xtask/ratchet.txt)
@@ -26,7 +28,9 @@ const USAGE: &str =
   golden  write the golden files of --help from the command table (crates/cli/tests/golden)
   deep  run the long tests that have not passed for these sources, or the named parts
   md    compare with Linux md in a guest, all cases or those whose names contain a pattern
-  md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes";
+  md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes
+  apps  PostgreSQL and PostMark on a mounted array while a member is rebuilt, as in the S2-RAID paper, on simulated
+        drives: with --quick an hour, else a day in parts; needs root and `make build`";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();
@@ -40,6 +44,7 @@ fn main() -> ExitCode {
         ["deep", ref parts @ ..] => deep::run(&root(), parts),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
         ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
+        ["apps", ref arguments @ ..] => apps::run(&root(), arguments),
         _ => {
             eprintln!("{USAGE}");
             ExitCode::from(2)

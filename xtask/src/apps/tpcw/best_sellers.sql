@@ -1,0 +1,2 @@
+\set subject random(0, 23)
+SELECT best_sellers(:subject);
