@@ -18,7 +18,7 @@ mod tools;
 mod undo;
 
 use cell::Setting;
-use plan::{Cell, FULL, QUICK, Scale, Workload, cells};
+use plan::{Cell, FULL, QUICK, Scale, Workload, cells, every_cell};
 use report::Run;
 use results::Figures;
 use std::fs;
@@ -101,7 +101,7 @@ fn measure(root: &Path, asked: &Asked) -> Outcome<ExitCode> {
             unable.len()
         );
     }
-    report(root, &folder, asked, &chosen)?;
+    report(root, &folder, asked)?;
     Ok(match failures {
         0 => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
@@ -210,9 +210,9 @@ fn machine() -> String {
 }
 
 /// Prints the tables of what is there, and leaves them next to the results.
-fn report(root: &Path, folder: &Path, asked: &Asked, chosen: &[Cell]) -> Outcome<()> {
+fn report(root: &Path, folder: &Path, asked: &Asked) -> Outcome<()> {
     let mut runs = Vec::new();
-    for cell in chosen {
+    for cell in every_cell(&asked.patterns, asked.repetitions) {
         let figures = Figures::load(&folder.join(format!("{}.json", cell.name())))?;
         runs.extend(figures.map(|figures| Run {
             workload: cell.workload,

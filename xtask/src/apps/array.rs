@@ -102,7 +102,8 @@ impl Restripe {
             names.push(uri);
         }
         let least = format!("{}K..200M", scheme.least_kib);
-        let mut options = vec!["--rate", &least, "--throttle=md-2.6", "--no-copy-back"];
+        let mut options = vec!["--rate", &least, "--throttle", scheme.throttle];
+        options.push("--no-copy-back");
         if scheme.ido {
             options.extend(["--order=ido", "--redirect=ido"]);
             options.extend(["--heat-zone", scale.ido_zone]);

@@ -95,41 +95,71 @@ impl Layout {
 pub struct Scheme {
     pub name: &'static str,
     pub layout: Layout,
+    pub throttle: &'static str,
     /// The least speed of a rebuild, KiB a second, of all its streams together.
     pub least_kib: u32,
     pub ido: bool,
+    /// The RAID-5 that its ratios are of.
+    pub base: &'static str,
 }
 
 /// md's default least speed, and the paper's.
 const LEAST_KIB: u32 = 1000;
+/// The throttle of the paper's kernel, which yields to clients down to the minimum.
+const PAPERS: &str = "md-2.6";
+/// One that hardly yields: the layout decides, not the minimum.
+const EAGER: &str = "md-6.1";
 
-pub const SCHEMES: [Scheme; 4] = [
-    Scheme {
-        name: "raid5",
-        layout: Layout::Flat,
-        least_kib: LEAST_KIB,
-        ido: false,
-    },
+const RAID5: Scheme = Scheme {
+    name: "raid5",
+    layout: Layout::Flat,
+    throttle: PAPERS,
+    least_kib: LEAST_KIB,
+    ido: false,
+    base: "raid5",
+};
+
+pub const SCHEMES: [Scheme; 6] = [
+    RAID5,
     // The paper runs an md array for each of the three streams, and each keeps the least speed.
     Scheme {
         name: "s2",
         layout: Layout::Skewed,
         least_kib: 3 * LEAST_KIB,
-        ido: false,
+        ..RAID5
     },
     Scheme {
         name: "s2-one-minimum",
         layout: Layout::Skewed,
-        least_kib: LEAST_KIB,
-        ido: false,
+        ..RAID5
     },
     Scheme {
         name: "ido",
-        layout: Layout::Flat,
-        least_kib: LEAST_KIB,
         ido: true,
+        ..RAID5
+    },
+    Scheme {
+        name: "raid5-md-6.1",
+        throttle: EAGER,
+        base: "raid5-md-6.1",
+        ..RAID5
+    },
+    Scheme {
+        name: "s2-md-6.1",
+        layout: Layout::Skewed,
+        throttle: EAGER,
+        base: "raid5-md-6.1",
+        ..RAID5
     },
 ];
+
+impl Scheme {
+    /// Schemes with another throttle than the paper's are run only if they are named.
+    fn is_chosen(&self, patterns: &[String]) -> bool {
+        let named = |pattern: &String| pattern.contains(self.throttle);
+        self.throttle == PAPERS || patterns.iter().any(named)
+    }
+}
 
 /// How large and how long.
 #[derive(Clone, Copy, Debug)]
@@ -220,9 +250,16 @@ impl Cell {
     }
 }
 
-/// Cells whose names contain one of the patterns, or all: workload by workload, and within it the schemes in turn, so
-/// that other work on the machine affects all of them.
+/// Cells to run: those whose names contain one of the patterns, or all of the paper's throttle. Workload by workload,
+/// and within it the schemes in turn, so that other work on the machine affects all of them.
 pub fn cells(patterns: &[String], repetitions: u32) -> Vec<Cell> {
+    let mut cells = every_cell(patterns, repetitions);
+    cells.retain(|cell| cell.scheme.is_chosen(patterns));
+    cells
+}
+
+/// Cells of every throttle.
+pub fn every_cell(patterns: &[String], repetitions: u32) -> Vec<Cell> {
     let mut cells = Vec::new();
     for workload in WORKLOADS {
         for repetition in 1..=repetitions {
@@ -249,12 +286,22 @@ mod tests {
     #[test]
     fn cells_take_turns_within_a_workload() {
         let names: Vec<String> = cells(&["tpcw".into()], 2).iter().map(Cell::name).collect();
-        assert_eq!(names.len(), 2 * SCHEMES.len());
+        assert_eq!(names.len(), 2 * 4);
         assert_eq!(names[0], "tpcw.raid5.1");
         assert_eq!(names[1], "tpcw.s2.1");
         assert_eq!(names[4], "tpcw.raid5.2");
-        assert_eq!(cells(&[], 3).len(), 4 * 3 * SCHEMES.len());
+        assert_eq!(cells(&[], 3).len(), 4 * 3 * 4);
         assert_eq!(cells(&["tpcb.ido.1".into()], 3).len(), 1);
+    }
+
+    #[test]
+    fn another_throttle_is_run_only_if_it_is_named() {
+        let names = |pattern: &str| -> Vec<String> {
+            cells(&[pattern.into()], 1).iter().map(Cell::name).collect()
+        };
+        assert_eq!(names("tpcc.raid5"), ["tpcc.raid5.1"]);
+        assert_eq!(names("tpcc.s2-md-6.1"), ["tpcc.s2-md-6.1.1"]);
+        assert_eq!(names("md-6.1").len(), 2 * WORKLOADS.len());
     }
 
     #[test]

@@ -36,7 +36,6 @@ const RATIOS: [(&str, &str); 3] = [
         "rebuild.device_read_ms",
     ),
 ];
-const BASE: &str = "raid5";
 
 /// Markdown.
 pub fn markdown(runs: &[Run]) -> String {
@@ -81,9 +80,9 @@ fn ratios(runs: &[Run]) -> String {
     );
     let _ = writeln!(text, "|---|---|{}---|", "---|".repeat(RATIOS.len()));
     for workload in WORKLOADS {
-        for scheme in SCHEMES.iter().filter(|scheme| scheme.name != BASE) {
+        for scheme in SCHEMES.iter().filter(|scheme| scheme.name != scheme.base) {
             let of: Vec<&Run> = runs.iter().filter(|run| run.workload == workload).collect();
-            let cells = RATIOS.map(|(_, name)| spread(&paired(&of, scheme.name, name)));
+            let cells = RATIOS.map(|(_, name)| spread(&paired(&of, scheme, name)));
             if cells.iter().all(|cell| cell == NONE) {
                 continue;
             }
@@ -109,7 +108,7 @@ fn values(runs: &[&Run], scheme: &str, name: &str) -> Vec<f64> {
 }
 
 /// RAID-5's figure over the scheme's, of each repetition that has both.
-fn paired(runs: &[&Run], scheme: &str, name: &str) -> Vec<f64> {
+fn paired(runs: &[&Run], scheme: &Scheme, name: &str) -> Vec<f64> {
     let of = |scheme: &str, repetition: u32| {
         let run = runs
             .iter()
@@ -117,8 +116,8 @@ fn paired(runs: &[&Run], scheme: &str, name: &str) -> Vec<f64> {
         run.figures.get(name).filter(|value| *value > 0.0)
     };
     runs.iter()
-        .filter(|run| run.scheme.name == BASE)
-        .filter_map(|run| Some(of(BASE, run.repetition)? / of(scheme, run.repetition)?))
+        .filter(|run| run.scheme.name == scheme.base)
+        .filter_map(|run| Some(of(scheme.base, run.repetition)? / of(scheme.name, run.repetition)?))
         .collect()
 }
 
