@@ -110,6 +110,8 @@ fn measure(root: &Path, asked: &Asked) -> Outcome<ExitCode> {
 
 /// What can be installed is; what is then missing is reported for each run.
 fn install(root: &Path) {
+    // A kernel without the module has no such client.
+    let _ = tools::run("modprobe -q nbd", &[]);
     let needs = ["--optional", "nbdfuse", "postmark"];
     let script = root.join(".ci/need");
     let _ = Command::new(script).args(needs).status();

@@ -1,7 +1,7 @@
 //! A served array as a block device with a file system: by the kernel's NBD client where there is one, else by nbdfuse
 //! and a loop device with direct I/O, so that no data is cached twice.
 
-use super::tools::{Outcome, has, pause, run, text_error, write};
+use super::tools::{Outcome, kernel_client, pause, run, text_error, write};
 use super::undo::{Note, Process, Undo};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,18 +83,17 @@ impl Mounted {
 
 impl Drop for Mounted {
     fn drop(&mut self) {
-        // What cannot be unmounted stays noted for the helper.
-        if self.unmount().is_ok() {
-            let _ = self.device.detach();
-        } else {
+        // What cannot be unmounted, or detached, is left as it is: its notes remain for the helper.
+        if self.unmount().and_then(|()| self.device.detach()).is_err() {
             std::mem::forget(self.note.take());
+            std::mem::forget(std::mem::replace(&mut self.device, Device::nothing()));
         }
     }
 }
 
 impl Device {
     fn attach(undo: &Undo, socket: &Path) -> Outcome<Device> {
-        if has("nbd-client") && Path::new("/sys/block/nbd0").exists() {
+        if kernel_client() {
             return Device::by_kernel(undo, socket);
         }
         let place = undo.folder().join("fuse");
@@ -138,6 +137,12 @@ impl Device {
             note: Some(undo.note(format!("nbd {path}"))?),
             path,
         })
+    }
+
+    /// One that is not attached.
+    fn nothing() -> Device {
+        let (path, note) = (String::new(), None);
+        Device::Kernel { path, note }
     }
 
     fn path(&self) -> &str {

@@ -93,8 +93,7 @@ pub fn postgres_folder() -> Option<PathBuf> {
 /// Why nothing can be measured here; empty if it can.
 pub fn lacking(postgres: bool, postmark: bool) -> Vec<&'static str> {
     let root = run("id -u", &[]).is_ok_and(|id| id == "0");
-    let device =
-        has("nbd-client") || (has("nbdfuse") && Path::new("/dev/fuse").exists() && loops());
+    let device = kernel_client() || (has("nbdfuse") && Path::new("/dev/fuse").exists() && loops());
     let needs = [
         (root, "root, to mount a file system"),
         (
@@ -124,6 +123,11 @@ pub fn lacking(postgres: bool, postmark: bool) -> Vec<&'static str> {
         .filter(|(there, _)| !there)
         .map(|(_, what)| *what)
         .collect()
+}
+
+/// Whether the kernel's own NBD client can attach an export.
+pub fn kernel_client() -> bool {
+    has("nbd-client") && Path::new("/sys/block/nbd0").exists()
 }
 
 fn loops() -> bool {

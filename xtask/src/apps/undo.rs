@@ -34,7 +34,8 @@ read -r _
 done >/dev/null 2>&1
 rm -rf --one-file-system "$2"
 "#;
-const PATIENCE: Duration = Duration::from_secs(20);
+/// A transaction on a busy array takes seconds.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The notes of one run. Cloned handles share them.
 #[derive(Clone)]
