@@ -112,6 +112,7 @@ impl Restripe {
         if scheme.ido {
             for nth in 0..SURROGATE {
                 let path = files.join(format!("surrogate{nth}"));
+                let kib = u64::from(scale.surrogate_mib) * 1024;
                 let (drive, uri) = self.drive(undo, &path, kib)?;
                 drives.push(drive);
                 surrogate.push(uri);

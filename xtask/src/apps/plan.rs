@@ -181,6 +181,8 @@ pub struct Scale {
     pub tpcw_customers: u32,
     pub postmark_files: u32,
     pub ido_zone: &'static str,
+    /// Each of IDO's two drives: more than clients write during a rebuild.
+    pub surrogate_mib: u32,
 }
 
 pub const QUICK: Scale = Scale {
@@ -198,6 +200,7 @@ pub const QUICK: Scale = Scale {
     tpcw_customers: 100_000,
     postmark_files: 600,
     ido_zone: "3M",
+    surrogate_mib: 1024,
 };
 
 /// The paper's data sets, on a hundredth of its drives.
@@ -216,6 +219,7 @@ pub const FULL: Scale = Scale {
     tpcw_customers: 432_000,
     postmark_files: 20_000,
     ido_zone: "12M",
+    surrogate_mib: 16 * 1024,
 };
 
 impl Scale {
