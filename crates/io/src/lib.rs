@@ -15,6 +15,7 @@
 //! | [`host`] | one engine with its members: carries out actions, collects events |
 //! | [`shell`] | the loop: hosts, connections, calls from other threads, time |
 //! | [`front`] | the interface between the reactor and a protocol's connection |
+//! | [`tls`] | TLS over a connection's bytes |
 //! | [`remote`] | calls to a reactor from other threads, and requests of this process |
 //! | [`record`] | a run's events in a file, and their replay |
 
@@ -34,6 +35,7 @@ pub mod record;
 pub mod remote;
 pub mod shell;
 pub mod signals;
+pub mod tls;
 #[doc(hidden)]
 pub mod tokens;
 

@@ -159,6 +159,15 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(start, bytes) }
     }
 
+    /// The same, to be changed in place.
+    #[cfg(feature = "tls")]
+    pub(crate) fn slice_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
+        let start = self.at(offset, bytes);
+        // SAFETY: within the block, initialised, alive as long as `self`, borrowed from it alone; not used
+        // otherwise meanwhile, by the module's rule.
+        unsafe { std::slice::from_raw_parts_mut(start, bytes) }
+    }
+
     /// Copies `source` into the memory.
     pub fn fill(&self, offset: usize, source: &[u8]) {
         let start = self.at(offset, source.len());

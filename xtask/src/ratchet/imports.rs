@@ -91,6 +91,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
         "io",
         &[
             &["memory", "nbd_wire", "record"],
+            &["tls"],
             &["backend", "compute", "signals"],
             &["tokens"],
             &["control"],

@@ -1,8 +1,10 @@
 //! The clients that measure: as many requests in flight as asked for, batched as the replies come. Cheaper than the
 //! servers, so that these are what is measured.
 
+use crate::secure::Wire;
 use restripe_io::nbd_wire::Command;
 use restripe_io::nbd_wire::client::{Client, ClientEvent, ClientRequest, Replies};
+use restripe_io::tls::ClientSide;
 use std::error::Error;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -24,8 +26,22 @@ pub struct Workload {
     pub byte: u8,
 }
 
+impl Workload {
+    /// The same, under another name.
+    pub fn through_tls(self) -> Workload {
+        let name = match self.name {
+            "4 KiB reads, depth 32" => "TLS: 4 KiB reads, depth 32",
+            "4 KiB reads, depth 1" => "TLS: 4 KiB reads, depth 1",
+            "4 KiB writes, depth 32" => "TLS: 4 KiB writes, depth 32",
+            "1 MiB reads, depth 8" => "TLS: 1 MiB reads, depth 8",
+            _ => "TLS: 1 MiB writes, depth 8",
+        };
+        Workload { name, ..self }
+    }
+}
+
 pub struct Load {
-    stream: UnixStream,
+    stream: Wire,
     client: Client,
     inbox: Vec<u8>,
     start: usize,
@@ -36,18 +52,20 @@ pub struct Load {
     blocks: u64,
     state: u64,
     answered: u64,
+    /// TLS is due.
+    secure: bool,
 }
 
 impl Load {
-    pub fn connect(path: &Path, workload: Workload) -> Outcome<Load> {
-        Load::over(UnixStream::connect(path)?, workload)
-    }
-
-    /// Over a connection that is there already.
-    pub fn over(stream: UnixStream, workload: Workload) -> Outcome<Load> {
+    /// `tls`: through TLS.
+    pub fn connect(path: &Path, tls: Option<&ClientSide>, workload: Workload) -> Outcome<Load> {
+        let client = match tls {
+            Some(_) => Client::through_tls("", Replies::Simple),
+            None => Client::new("", Replies::Simple),
+        };
         let mut load = Load {
-            stream,
-            client: Client::new("", Replies::Simple),
+            stream: Wire::new(UnixStream::connect(path)?),
+            client,
             inbox: vec![0; 256 * 1024],
             start: 0,
             end: 0,
@@ -57,9 +75,17 @@ impl Load {
             blocks: 0,
             state: 1,
             answered: 0,
+            secure: false,
         };
         while load.client.info().is_none() {
             load.receive()?;
+            if let Some(tls) = tls.filter(|_| load.secure) {
+                // The server says nothing behind its answer to STARTTLS.
+                load.stream.secure(tls)?;
+                load.client.secured(&mut load.out);
+                load.flush()?;
+                load.secure = false;
+            }
         }
         let size = load.client.info().map_or(0, |info| info.size_bytes);
         load.blocks = size / u64::from(workload.bytes);
@@ -170,6 +196,10 @@ impl Load {
                 self.answered += 1;
             }
             ClientEvent::More => return Ok(step.consumed > 0),
+            ClientEvent::Secure => {
+                self.secure = true;
+                return Ok(false);
+            }
             ClientEvent::Ready | ClientEvent::Zeroes { .. } => {}
         }
         Ok(true)

@@ -1,13 +1,17 @@
 //! A served RAID-5 beside nbdkit's memory plugin, over a Unix socket on one machine, round by round in turn.
 //!
+//! Then the same array behind TLS beside nbdkit behind TLS, and in clear text.
+//!
 //! `served` measures everything, `served WORD` only what has the word in its name. `served serve SOCKET MEMBER...` is
 //! the server alone, for a profiler.
 //! The ratio of each round is ours over nbdkit's of the same round; the figure is the lower quartile of the rounds.
 
 mod load;
+mod secure;
 mod server;
 
 use load::{Load, Workload, ping_pong};
+use restripe_io::tls::ClientSide;
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -96,6 +100,23 @@ fn main() -> Outcome<()> {
             measure(&mut servers, workload)?;
         }
     }
+    drop(servers);
+    let secured = WORKLOADS.map(Workload::through_tls);
+    let wanted: Vec<Workload> = secured
+        .into_iter()
+        .filter(|it| it.name.contains(word))
+        .collect();
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    match Servers::through_tls(&folder)? {
+        None => println!("\nopenssl is not here: no certificates for TLS"),
+        Some(mut servers) => {
+            for workload in wanted {
+                measure(&mut servers, workload)?;
+            }
+        }
+    }
     Ok(())
 }
 
@@ -127,6 +148,8 @@ struct Server {
     socket: PathBuf,
     child: Child,
     yardstick: bool,
+    /// It is reached through TLS.
+    tls: Option<ClientSide>,
 }
 
 impl Server {
@@ -169,6 +192,7 @@ impl Server {
             socket,
             child,
             yardstick,
+            tls: None,
         })
     }
 
@@ -191,8 +215,12 @@ impl Server {
         Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
     }
 
+    fn connect(&self, workload: Workload) -> Outcome<Load> {
+        Load::connect(&self.socket, self.tls.as_ref(), workload)
+    }
+
     fn round(&self, workload: Workload) -> Outcome<Round> {
-        let (load, before) = (Load::connect(&self.socket, workload)?, self.cpu()?);
+        let (load, before) = (self.connect(workload)?, self.cpu()?);
         let begin = Instant::now();
         let rate = load.run(ROUND)?;
         let requests = rate * begin.elapsed().as_secs_f64();
@@ -250,9 +278,46 @@ impl Servers {
             &names,
         )?);
         for server in &servers {
-            Load::connect(&server.socket, FILL)?.fill()?;
+            server.connect(FILL)?.fill()?;
         }
         Ok(Servers(servers))
+    }
+
+    /// Ours and nbdkit behind TLS, and ours in clear text. `None`: there are no certificates.
+    fn through_tls(folder: &Folder) -> Outcome<Option<Servers>> {
+        if !secure::make_certificates(&folder.0) {
+            return Ok(None);
+        }
+        let side = ClientSide::read(&folder.0, true)?;
+        let memory = vec![format!("ram:{MEMBER_BYTES}"); MEMBERS];
+        let mut servers = Vec::new();
+        let socket = folder.file("nbdkit-tls");
+        let mut command = Command::new("nbdkit");
+        command
+            .stderr(Stdio::null())
+            .args(["--foreground", "--unix"]);
+        command.arg(&socket).arg("--tls=require");
+        command.arg(format!("--tls-certificates={}", folder.0.display()));
+        command.args(["memory", EXPORT]);
+        servers.extend(Server::start("nbdkit, TLS", socket, command, true));
+        let socket = folder.file("memory-tls");
+        let mut command = Command::new(std::env::current_exe()?);
+        command
+            .arg("serve")
+            .arg(&socket)
+            .args(&memory)
+            .stdin(Stdio::piped());
+        command.env(server::CERTIFICATES, &folder.0);
+        servers.push(Server::start("restripe, TLS", socket, command, false)?);
+        servers
+            .iter_mut()
+            .for_each(|server| server.tls = Some(side.clone()));
+        let clear = folder.file("memory-clear");
+        servers.push(Server::ours("restripe, clear text", clear, &memory)?);
+        for server in &servers {
+            server.connect(FILL)?.fill()?;
+        }
+        Ok(Some(Servers(servers)))
     }
 }
 

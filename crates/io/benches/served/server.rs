@@ -3,24 +3,41 @@
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Content, CreateOptions, create};
 use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
+use restripe_io::front::Protocol;
 use restripe_io::front::listen::Listener;
-use restripe_io::front::nbd::Connection;
+use restripe_io::front::nbd::{Connection, Guard};
 use restripe_io::plain::Plain;
+use restripe_io::tls::ServerSide;
 use restripe_io::{ArraySpec, BackendChoice, OpenMember, Running, Shell, ShellOptions};
 use std::error::Error;
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Names the folder of certificates of a server behind TLS.
+pub const CERTIFICATES: &str = "RESTRIPE_BENCH_CERTIFICATES";
+
 const CHUNK_SECTORS: u32 = 128;
 
 /// Serves a new array on these members until standard input ends.
 pub fn serve(socket: &Path, names: &[String]) -> Result<(), Box<dyn Error>> {
     let running = start(make(names)?)?;
-    running.remote.listen(
-        Listener::unix(socket)?,
-        Arc::new(|| Box::new(Connection::new())),
-    )?;
+    let guard = match std::env::var_os(CERTIFICATES) {
+        None => None,
+        Some(folder) => Some(Arc::new(Guard {
+            tls: ServerSide::read(Path::new(&folder), false)?,
+            required: true,
+            clients: Vec::new(),
+        })),
+    };
+    let maker = move || -> Box<dyn Protocol> {
+        Box::new(match &guard {
+            Some(guard) => Connection::guarded(Arc::clone(guard)),
+            None => Connection::new(),
+        })
+    };
+    let listener = Listener::unix(socket)?;
+    running.remote.listen(listener, Arc::new(maker))?;
     std::io::stdin().read_to_end(&mut Vec::new())?;
     running.remote.shutdown()?;
     running.join()?;

@@ -4,15 +4,22 @@
 //! |---|---|---|
 //! | `Open(More)` | into the inbox | the protocol says otherwise |
 //! | `Open(Payload)` | the rest of the payload, then the inbox | the payload is whole |
+//! | `Open(Secure)` | messages of TLS | its handshake is over |
 //! | `Open(Hold)` | nothing | a reply, or something was sent |
 //! | `Open(Memory)` | nothing | memory was released and its turn came |
 //! | `Finishing` | nothing | all is answered and sent |
 //! | `Dead` | nothing | the kernel gave back what was in flight; of a session, also the engine |
+//!
+//! Under TLS the socket's bytes go through a [`SecureWire`]: received ones are opened and copied to the
+//! payload or the inbox, and the outbox is sealed into ciphertext. Receiving waits for room for all that may
+//! be opened.
 
 use super::listen::Wire;
 use super::outbox::Outbox;
+use super::secure_wire::SecureWire;
 use super::{Ask, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then};
 use crate::memory::{Memory, Piece, UserMemory};
+use crate::tls::{Channel, Event, Going};
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos};
 use std::net::SocketAddr;
@@ -58,6 +65,10 @@ struct Payload {
 }
 
 impl Payload {
+    fn due(&self) -> usize {
+        (self.buf.bytes - self.filled) as usize
+    }
+
     /// While others starve: a short time, and more only for what really comes.
     fn hurried_patience(&self) -> Nanos {
         let earned = Nanos::from_secs(u64::from(self.filled) / BYTES_A_SECOND);
@@ -69,6 +80,8 @@ impl Payload {
 #[derive(Default)]
 struct Linked {
     outbox: Outbox,
+    /// What is sent and received goes through TLS.
+    tls: Option<Box<SecureWire>>,
     in_flight: u32,
     /// What it attached to first.
     attached: Option<Attached>,
@@ -86,6 +99,26 @@ struct Linked {
 impl Linked {
     fn is_borrowers(&self) -> bool {
         self.attached.is_some_and(|attached| attached.lease)
+    }
+
+    /// Bytes that the peer has not taken.
+    fn unsent(&self) -> u64 {
+        let sealed = self.tls.as_ref().map_or(0, |tls| tls.channel.unsent());
+        self.outbox.bytes() + sealed as u64
+    }
+
+    /// Whether everything is sent that can be.
+    fn is_drained(&self) -> bool {
+        match &self.tls {
+            Some(tls) => tls.is_drained(&self.outbox),
+            None => self.outbox.bytes() == 0,
+        }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.tls
+            .as_ref()
+            .is_some_and(|tls| tls.channel.has_failed())
     }
 
     fn live<'a, 'b>(&'a mut self, around: &'a mut Surroundings<'b>) -> Live<'a, 'b> {
@@ -184,7 +217,7 @@ impl Connection {
 
     /// Bytes that the peer has not taken.
     pub fn unsent(&self) -> u64 {
-        self.link.outbox.bytes()
+        self.link.unsent()
     }
 
     /// Whether it waits for memory.
@@ -318,12 +351,19 @@ impl Connection {
         self.compact();
     }
 
+    /// Bytes of the protocol that can be taken at once.
+    fn capacity(&self) -> usize {
+        let due = self.payload.as_ref().map_or(0, Payload::due);
+        due + INBOX_BYTES - (self.end - self.start)
+    }
+
     fn turn_to(&mut self, then: Then, around: &mut Surroundings<'_>) {
         self.state = State::Open(then);
         match then {
             Then::More | Then::Hold | Then::Memory => {}
             Then::Finish => self.state = State::Finishing,
             Then::Abort => self.kill(),
+            Then::Secure => self.begin_tls(around),
             Then::Payload(buf) => {
                 self.payload = Some(Payload { buf, filled: 0 });
                 self.fill_from_inbox(around);
@@ -334,12 +374,10 @@ impl Connection {
     /// Moves what already came of a payload to its place.
     fn fill_from_inbox(&mut self, around: &mut Surroundings<'_>) {
         let Some(payload) = &self.payload else { return };
-        let count = (self.end - self.start).min((payload.buf.bytes - payload.filled) as usize);
+        let count = (self.end - self.start).min(payload.due());
         let bytes = self.inbox.slice(self.start, count);
-        around
-            .users
-            .memory(payload.buf.buf)
-            .fill((payload.buf.offset + payload.filled) as usize, bytes);
+        let at = (payload.buf.offset + payload.filled) as usize;
+        around.users.memory(payload.buf.buf).fill(at, bytes);
         self.start += count;
         self.add_payload(count as u32, around);
     }
@@ -377,6 +415,9 @@ impl Connection {
         if self.receiving || matches!(then, Then::Hold | Then::Memory) || self.choked() {
             return None;
         }
+        if self.link.tls.is_some() {
+            return self.next_sealed_receive();
+        }
         let mut pieces = Vec::with_capacity(2);
         let mut room = INBOX_BYTES - self.end;
         if let Some(payload) = &self.payload {
@@ -399,7 +440,7 @@ impl Connection {
 
     /// The peer does not take what we send, so we take nothing more of it.
     fn choked(&self) -> bool {
-        self.link.outbox.bytes() > UNSENT_MAX
+        self.link.unsent() > UNSENT_MAX
     }
 
     /// A receive is back.
@@ -410,6 +451,9 @@ impl Connection {
             return;
         }
         match result {
+            count if count > 0 && self.link.tls.is_some() => {
+                self.took_sealed(count as usize, around)
+            }
             count if count > 0 => self.took(count as usize, around),
             0 if self.protocol.is_session() => self.kill(),
             0 => self.state = State::Finishing,
@@ -420,10 +464,7 @@ impl Connection {
 
     fn took(&mut self, count: usize, around: &mut Surroundings<'_>) {
         self.moved = around.now;
-        let due = self
-            .payload
-            .as_ref()
-            .map_or(0, |payload| (payload.buf.bytes - payload.filled) as usize);
+        let due = self.payload.as_ref().map_or(0, Payload::due);
         let into_payload = count.min(due);
         self.end += count - into_payload;
         if into_payload > 0 {
@@ -432,15 +473,111 @@ impl Connection {
         self.offer(around);
     }
 
+    // --------------------------------------------------------------------------------------------------- TLS
+
+    /// What came behind the protocol's last message is TLS's.
+    fn begin_tls(&mut self, around: &mut Surroundings<'_>) {
+        let came = self.inbox.slice(self.start, self.end - self.start);
+        let tls = self.link.tls.as_mut();
+        let taken = tls.is_some_and(|tls| tls.channel.take_in(came));
+        (self.start, self.end) = (0, 0);
+        match taken {
+            true => self.open_sealed(around),
+            false => self.kill(),
+        }
+    }
+
+    fn next_sealed_receive(&mut self) -> Option<Vec<Piece>> {
+        let capacity = self.capacity();
+        let piece = self.link.tls.as_mut()?.channel.receive(capacity);
+        match piece {
+            Some(piece) => {
+                self.receiving = true;
+                Some(vec![piece])
+            }
+            None => {
+                // Longer than any record, and any message of the protocol.
+                self.kill();
+                None
+            }
+        }
+    }
+
+    fn took_sealed(&mut self, count: usize, around: &mut Surroundings<'_>) {
+        self.moved = around.now;
+        if let Some(tls) = &mut self.link.tls {
+            tls.channel.received(count);
+        }
+        self.open_sealed(around);
+    }
+
+    fn open_sealed(&mut self, around: &mut Surroundings<'_>) {
+        let Some(mut tls) = self.link.tls.take() else {
+            return;
+        };
+        let going = tls.channel.open(&mut |event| match event {
+            Event::Secured(peer) if self.state == State::Open(Then::Secure) => {
+                self.progress = around.now;
+                self.state = State::Open(Then::More);
+                self.protocol.secured(peer);
+            }
+            Event::Secured(_) => {}
+            Event::Plain(bytes) => self.took_opened(bytes, around),
+        });
+        self.link.tls = Some(tls);
+        match going {
+            Going::On => {}
+            // What is in flight is answered, or the alert is sent that says why not.
+            Going::Closed | Going::Failed(_) if !self.dead() => self.state = State::Finishing,
+            Going::Closed | Going::Failed(_) => {}
+        }
+    }
+
+    /// Takes bytes of the protocol; there is room, since no more was received.
+    fn took_opened(&mut self, mut bytes: &[u8], around: &mut Surroundings<'_>) {
+        if let Some(payload) = &self.payload {
+            let (now, rest) = bytes.split_at(bytes.len().min(payload.due()));
+            let at = (payload.buf.offset + payload.filled) as usize;
+            around.users.memory(payload.buf.buf).fill(at, now);
+            self.add_payload(now.len() as u32, around);
+            bytes = rest;
+        }
+        if bytes.len() > INBOX_BYTES - self.end {
+            self.inbox
+                .fill(0, self.inbox.slice(self.start, self.end - self.start));
+            (self.start, self.end) = (0, self.end - self.start);
+        }
+        if matches!(self.state, State::Open(_)) {
+            self.inbox.fill(self.end, bytes);
+            self.end += bytes.len();
+            self.offer(around);
+        }
+    }
+
     // ----------------------------------------------------------------------------------------------------- sending
 
     /// What to send, if something waits and nothing is on its way.
     pub fn next_send(&mut self) -> Option<Vec<Piece>> {
-        if self.sending || self.dead() || !self.link.outbox.has_waiting() {
+        if self.sending || self.dead() {
             return None;
         }
-        self.sending = true;
-        Some(self.link.outbox.launch())
+        let done = self.state == State::Finishing && self.link.in_flight == 0;
+        let outbox = &mut self.link.outbox;
+        let pieces = match &mut self.link.tls {
+            Some(tls) => {
+                let pieces = tls.next_send(outbox);
+                if pieces.is_none() && done && outbox.bytes() == 0 {
+                    tls.channel.close();
+                    tls.next_send(outbox)
+                } else {
+                    pieces
+                }
+            }
+            None if outbox.has_waiting() => Some(outbox.launch()),
+            None => None,
+        };
+        self.sending = pieces.is_some();
+        pieces
     }
 
     /// A send is back: what to send next of the same batch.
@@ -465,7 +602,11 @@ impl Connection {
         if count > 0 {
             (self.progress, self.moved) = (around.now, around.now);
         }
-        let more = self.link.outbox.sent(count, pieces, release);
+        let outbox = &mut self.link.outbox;
+        let more = match &mut self.link.tls {
+            Some(tls) => tls.sent(count, pieces, outbox, release),
+            None => outbox.sent(count, pieces, release),
+        };
         self.sending = more.is_some();
         // Before it is offered more: whether it holds its share decides.
         release.drain(..).for_each(|buf| around.users.release(buf));
@@ -478,10 +619,8 @@ impl Connection {
 
     /// Whether everything is answered and sent, when that was all that was left to do.
     pub fn finish_if_done(&mut self) {
-        if self.state == State::Finishing
-            && self.link.in_flight == 0
-            && self.link.outbox.bytes() == 0
-        {
+        let answered = self.link.in_flight == 0 || self.link.has_failed();
+        if self.state == State::Finishing && answered && self.link.is_drained() {
             self.kill();
         }
     }
@@ -574,7 +713,7 @@ impl Link for Live<'_, '_> {
     }
 
     fn unread(&self) -> bool {
-        self.own.outbox.small_bytes() > UNSENT_SMALL_MAX || self.own.outbox.bytes() > UNSENT_MAX
+        self.own.outbox.small_bytes() > UNSENT_SMALL_MAX || self.own.unsent() > UNSENT_MAX
     }
 
     fn await_memory(&mut self) {
@@ -611,6 +750,10 @@ impl Link for Live<'_, '_> {
     fn submit(&mut self, ask: Ask) {
         self.own.in_flight += 1;
         self.around.asks.push(ask);
+    }
+
+    fn secure(&mut self, channel: Channel) {
+        self.own.tls = Some(Box::new(SecureWire::new(channel, false)));
     }
 
     fn send(&mut self, bytes: &[u8]) {

@@ -13,7 +13,10 @@ pub mod listen;
 pub mod nbd;
 pub(crate) mod outbox;
 pub(crate) mod scsi;
+pub(crate) mod secure_wire;
 
+use crate::tls::Channel;
+use crate::tls::names::PeerNames;
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos, RequestError, RequestOp, Uuid};
 use std::net::SocketAddr;
@@ -32,6 +35,9 @@ pub trait Protocol {
 
     /// A request of this connection has been answered.
     fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link);
+
+    /// The handshake of TLS is over ([`Then::Secure`]). `None`: the peer showed no certificate.
+    fn secured(&mut self, _peer: Option<PeerNames>) {}
 
     /// How long the peer may go without progress (of a half-received message, or of sending what waits for it) before
     /// the connection is closed; `None` while it may rest as long as it likes.
@@ -96,6 +102,9 @@ pub enum Then {
     Hold,
     /// Nothing until memory is free ([`Link::buffer`] refused). The unconsumed bytes are then offered again.
     Memory,
+    /// TLS with the channel of [`Link::secure`]: what was sent goes out in clear text, everything else that
+    /// comes or goes is TLS's. Bytes of the protocol follow [`Protocol::secured`].
+    Secure,
     /// Nothing more. What was sent goes out, what is in flight is answered, then the connection ends.
     Finish,
     /// End at once: the peer cannot be talked to.
@@ -104,6 +113,9 @@ pub enum Then {
 
 /// Most bytes that a protocol may leave unconsumed while it asks for more: the longest message without its payload.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// An export whose name begins with it is a lease: `lease/ARRAY/LEASE`.
+pub(crate) const LEASE_PREFIX: &str = "lease/";
 
 /// Most bytes of one user buffer.
 pub const BUFFER_BYTES_MAX: u32 = 32 << 20;
@@ -205,6 +217,9 @@ pub trait Link {
 
     /// Hands a request in. Its reply comes through [`Protocol::replied`], never from within this call.
     fn submit(&mut self, ask: Ask);
+
+    /// The channel for [`Then::Secure`], which is answered next.
+    fn secure(&mut self, _channel: Channel) {}
 
     /// Queues bytes for the peer.
     fn send(&mut self, bytes: &[u8]);

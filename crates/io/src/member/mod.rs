@@ -171,6 +171,8 @@ pub enum OpenFailure {
     /// Its logical block is neither 512 nor 4096.
     LogicalBlock(u32),
     Uri(UriError),
+    /// TLS with a remote server cannot begin: the certificates here, or those of the server.
+    Tls(String),
     /// A remote export refused or broke the conversation.
     Remote(String),
     /// A remote export that its server does not give now, since somebody else has it.
@@ -191,6 +193,7 @@ impl fmt::Display for OpenError {
                 write!(f, "has logical blocks of {bytes} bytes, not 512 or 4096")
             }
             OpenFailure::Uri(error) => write!(f, "{error}"),
+            OpenFailure::Tls(why) => write!(f, "TLS with the NBD server: {}", shown(why)),
             OpenFailure::Remote(what) => write!(f, "the NBD server: {}", shown(what)),
             OpenFailure::Held(why) => write!(f, "is in use: the NBD server: {}", shown(why)),
             OpenFailure::ReadOnly => f.write_str("the NBD export is read-only"),

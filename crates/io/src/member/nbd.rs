@@ -11,27 +11,25 @@
 //! in an unknown state. A server that answers ESHUTDOWN has the same effect: it is about to end, and remains
 //! only while its connections do.
 
+mod agree;
+
+use self::agree::{Agreed, CONNECT_PATIENCE, NotAgreed, agree, connect_tcp, patience};
 use super::{OpenFailure, OpenOptions, RETRY_AFTER};
 use crate::backend::{Stream, VECTORS_MAX};
 use crate::front::listen::Wire;
 use crate::front::outbox::Outbox;
+use crate::front::secure_wire::SecureWire;
 use crate::memory::{Memory, Piece, advance};
-use crate::nbd_wire::client::{
-    Client, ClientError, ClientEvent, ClientRequest, ExportInfo, MESSAGE_BYTES_MAX, Replies,
-};
-use crate::nbd_wire::uri::{Endpoint, NbdUri};
+use crate::nbd_wire::client::{Client, ClientEvent, ClientRequest, ExportInfo, MESSAGE_BYTES_MAX};
+use crate::nbd_wire::uri::{Endpoint, NbdUri, TlsTerms};
 use crate::nbd_wire::{Command, Errno, command_flags};
+use crate::tls::{Channel, ClientSide, Event, Going};
 use restripe_array::Slab;
 use restripe_array::meta::superblock::SUPER_A_AT;
 use restripe_array::{DeviceIo, IoError, IoOp, MemberInfo, SECTOR_BYTES, Uuid};
-use std::io::{self, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::time::{Duration, Instant};
-
-/// To connect; and then for the whole handshake, however its bytes trickle.
-const CONNECT_PATIENCE: Duration = Duration::from_secs(5);
+use std::time::Instant;
 /// Most bytes of one request without payload, so that a length fits the wire and a server is not held up for long.
 const BARE_BYTES_MAX: u64 = 256 << 20;
 const INBOX_BYTES: usize = 4 * MESSAGE_BYTES_MAX;
@@ -75,8 +73,26 @@ struct Filling {
     left: u64,
 }
 
+impl Filling {
+    /// Copies what is due from the front of `bytes`; how much.
+    fn pour(&mut self, bytes: &[u8]) -> usize {
+        let here = self.left.min(bytes.len() as u64);
+        let mut at = 0;
+        for piece in cut(&self.pieces, 0, here as u32) {
+            let now = &bytes[at..at + piece.bytes as usize];
+            piece.memory.fill(piece.offset as usize, now);
+            at += now.len();
+        }
+        self.left -= here;
+        advance(&mut self.pieces, here);
+        at
+    }
+}
+
 pub struct NbdDevice {
     wire: Wire,
+    /// What is sent and received goes through TLS.
+    tls: Option<Box<SecureWire>>,
     client: Client,
     info: ExportInfo,
     beneath: Vec<Uuid>,
@@ -117,124 +133,54 @@ pub fn open(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo
 }
 
 fn open_once(uri: &NbdUri, options: OpenOptions) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
+    // First, since certificates that cannot be used are no reason to bother a server.
+    let tls = uri.tls.as_ref().map(|terms| channel(uri, terms));
+    let tls = tls.transpose().map_err(OpenFailure::Tls)?;
     let socket = match &uri.endpoint {
         Endpoint::Unix(path) => UnixStream::connect(path).map(OwnedFd::from),
         Endpoint::Tcp { host, port } => connect_tcp(host, *port).map(OwnedFd::from),
     };
-    converse(socket.map_err(OpenFailure::Io)?, &uri.export, options)
+    converse(socket.map_err(OpenFailure::Io)?, &uri.export, tls, options)
+}
+
+/// Our end of TLS with the server of a URI.
+fn channel(uri: &NbdUri, terms: &TlsTerms) -> Result<Channel, String> {
+    let side = ClientSide::read(&terms.certificates, terms.verify_peer);
+    let side = side.map_err(|error| error.to_string())?;
+    side.begin(match (&terms.hostname, &uri.endpoint) {
+        (Some(name), _) => name,
+        (None, Endpoint::Tcp { host, .. }) => host,
+        (None, Endpoint::Unix(_)) => "localhost",
+    })
 }
 
 /// Goes through the handshake with a server that may stall, and makes a device of what follows.
 fn converse(
     socket: OwnedFd,
     export: &str,
+    tls: Option<Channel>,
     options: OpenOptions,
 ) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
     // The calls that matter here do not care which family a stream socket is of.
     let stream = UnixStream::from(socket);
-    let agreed = agree(&stream, export, Instant::now() + CONNECT_PATIENCE)?;
+    let agreed = agree(&stream, export, tls, Instant::now() + CONNECT_PATIENCE);
+    let agreed = agreed.map_err(|why| match why {
+        NotAgreed::Io(error) => OpenFailure::Io(error),
+        NotAgreed::Tls(why) => OpenFailure::Tls(why),
+        NotAgreed::Remote(why) => OpenFailure::Remote(why),
+        NotAgreed::Held(why) => OpenFailure::Held(why),
+    })?;
     patience(&stream, None).map_err(OpenFailure::Io)?;
     finish(stream.into(), agreed, options)
 }
 
-fn patience(stream: &UnixStream, time: Option<Duration>) -> io::Result<()> {
-    stream.set_read_timeout(time)?;
-    stream.set_write_timeout(time)
-}
-
-/// Leaves the next calls the time that is left.
-fn patience_until(stream: &UnixStream, deadline: Instant) -> io::Result<()> {
-    match deadline.saturating_duration_since(Instant::now()) {
-        Duration::ZERO => Err(io::ErrorKind::TimedOut.into()),
-        left => patience(stream, Some(left)),
-    }
-}
-
-fn stalled(error: io::Error) -> OpenFailure {
-    match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            OpenFailure::Remote("does not respond in time".to_owned())
-        }
-        _ => OpenFailure::Io(error),
-    }
-}
-
-fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
-    let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
-    for address in (host, port).to_socket_addrs()? {
-        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
-            Ok(stream) => {
-                drop_unsent(&stream)?;
-                return Ok(stream);
-            }
-            Err(error) => last = error,
-        }
-    }
-    Err(last)
-}
-
-/// What is unsent when the socket is closed, also by a kill, is never sent. The kernel would go on trying behind our back
-/// while the way there is cut, and bring old writes when others have long been made by another connection. Whatever was
-/// to count was waited for.
-fn drop_unsent(stream: &TcpStream) -> io::Result<()> {
-    let now = libc::linger {
-        l_onoff: 1,
-        l_linger: 0,
-    };
-    let length = size_of::<libc::linger>() as libc::socklen_t;
-    // SAFETY: the option's value is a `linger` of the length told, and lives through the call.
-    let result = unsafe {
-        libc::setsockopt(
-            stream.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const now).cast(),
-            length,
-        )
-    };
-    match result {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// Goes through the handshake. Gives back the client and what of the received bytes is left over.
-fn agree(
-    mut stream: &UnixStream,
-    export: &str,
-    deadline: Instant,
-) -> Result<(Client, Vec<u8>), OpenFailure> {
-    let failed = |why: &str| OpenFailure::Remote(why.to_owned());
-    let remote = |error: ClientError| match error {
-        ClientError::Held(why) => OpenFailure::Held(why),
-        error => failed(&error.to_string()),
-    };
-    let mut client = Client::new(export, Replies::Structured);
-    let (mut bytes, mut out, mut buffer) = (Vec::new(), Vec::new(), [0; 4096]);
-    loop {
-        let step = client.received(&bytes, &mut out).map_err(remote)?;
-        bytes.drain(..step.consumed);
-        patience_until(stream, deadline).map_err(stalled)?;
-        stream.write_all(&out).map_err(stalled)?;
-        out.clear();
-        match step.event {
-            ClientEvent::Ready => return Ok((client, bytes)),
-            ClientEvent::More if step.consumed > 0 && !bytes.is_empty() => {}
-            ClientEvent::More => match stream.read(&mut buffer).map_err(stalled)? {
-                0 => return Err(failed("closed the connection during the handshake")),
-                count => bytes.extend_from_slice(&buffer[..count]),
-            },
-            _ => return Err(failed("sent a reply before a request")),
-        }
-    }
-}
-
 fn finish(
     socket: OwnedFd,
-    (client, rest): (Client, Vec<u8>),
+    agreed: Agreed,
     options: OpenOptions,
 ) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
-    let info = *client
+    let info = *agreed
+        .client
         .info()
         .ok_or_else(|| OpenFailure::Remote("sent no information about its export".to_owned()))?;
     if info.read_only() && !options.read_only {
@@ -253,18 +199,20 @@ fn finish(
         fast_zero: info.takes(Command::WriteZeroes) && info.zeroes_fast(),
         volatile: !info.takes(Command::Flush) && !info.forces_unit_access(),
     };
-    let device = NbdDevice::new(Wire::socket(socket), client, info, &rest);
+    let device = NbdDevice::new(Wire::socket(socket), agreed, info);
     Ok((device, member))
 }
 
 // --------------------------------------------------------------------------------------------------------- driving
 
 impl NbdDevice {
-    fn new(wire: Wire, client: Client, info: ExportInfo, rest: &[u8]) -> NbdDevice {
+    fn new(wire: Wire, agreed: Agreed, info: ExportInfo) -> NbdDevice {
+        let Agreed { client, rest, tls } = agreed;
         let inbox = Memory::new(INBOX_BYTES);
-        inbox.fill(0, rest);
+        inbox.fill(0, &rest);
         NbdDevice {
             wire,
+            tls,
             beneath: client.beneath().to_vec(),
             client,
             info,
@@ -462,11 +410,16 @@ impl NbdDevice {
     // --------------------------------------------------------------------------------------------------- the wire
 
     pub fn next_send(&mut self) -> Option<Vec<Piece>> {
-        if self.sending || self.broken || !self.outbox.has_waiting() {
+        if self.sending || self.broken {
             return None;
         }
-        self.sending = true;
-        Some(self.outbox.launch())
+        let outbox = &mut self.outbox;
+        let pieces = match &mut self.tls {
+            Some(tls) => tls.next_send(outbox),
+            None => outbox.has_waiting().then(|| outbox.launch()),
+        };
+        self.sending = pieces.is_some();
+        pieces
     }
 
     /// Receives whenever something is owed to us, or always, if watching.
@@ -474,6 +427,9 @@ impl NbdDevice {
         let wanted = self.watching || !self.jobs.is_empty();
         if self.receiving || self.broken || !wanted {
             return None;
+        }
+        if self.tls.is_some() {
+            return self.next_sealed_receive();
         }
         let mut pieces = Vec::with_capacity(2);
         let mut room = INBOX_BYTES - self.end;
@@ -491,6 +447,22 @@ impl NbdDevice {
         Some(pieces)
     }
 
+    /// Ciphertext, of no more plaintext than there is room for.
+    fn next_sealed_receive(&mut self) -> Option<Vec<Piece>> {
+        let due = self.filling.as_ref().map_or(0, |filling| filling.left);
+        let room = INBOX_BYTES - (self.end - self.start);
+        let capacity = usize::try_from(due)
+            .unwrap_or(usize::MAX)
+            .saturating_add(room);
+        let piece = self.tls.as_mut()?.channel.receive(capacity);
+        match piece {
+            Some(_) => self.receiving = true,
+            // Longer than any record.
+            None => self.give_up(),
+        }
+        Some(vec![piece?])
+    }
+
     /// A send is back: what to send next of the same batch.
     pub fn sent(&mut self, result: i32, pieces: Vec<Piece>) -> Option<Vec<Piece>> {
         self.sending = false;
@@ -500,7 +472,11 @@ impl NbdDevice {
             return None;
         }
         let bytes = result.max(0) as u64;
-        let more = self.outbox.sent(bytes, pieces, &mut Vec::new());
+        let (outbox, released) = (&mut self.outbox, &mut Vec::new());
+        let more = match &mut self.tls {
+            Some(tls) => tls.sent(bytes, pieces, outbox, released),
+            None => outbox.sent(bytes, pieces, released),
+        };
         self.sending = more.is_some();
         more
     }
@@ -516,6 +492,9 @@ impl NbdDevice {
             return;
         }
         self.heard = true;
+        if self.tls.is_some() {
+            return self.open_sealed(result as usize);
+        }
         let mut count = result as u64;
         if let Some(filling) = &mut self.filling {
             let filled = count.min(filling.left);
@@ -526,6 +505,41 @@ impl NbdDevice {
         self.end += count as usize;
         self.filled_if_whole();
         self.read_inbox();
+    }
+
+    fn open_sealed(&mut self, count: usize) {
+        let Some(mut tls) = self.tls.take() else {
+            return;
+        };
+        tls.channel.received(count);
+        let going = tls.channel.open(&mut |event| {
+            if let Event::Plain(bytes) = event {
+                self.opened(bytes);
+            }
+        });
+        self.tls = Some(tls);
+        if going != Going::On {
+            self.give_up();
+        }
+    }
+
+    /// Takes bytes that came through TLS.
+    fn opened(&mut self, mut bytes: &[u8]) {
+        if let Some(filling) = &mut self.filling {
+            let count = filling.pour(bytes);
+            bytes = &bytes[count..];
+            self.filled_if_whole();
+        }
+        if bytes.len() > INBOX_BYTES - self.end {
+            let rest = self.end - self.start;
+            self.inbox.fill(0, self.inbox.slice(self.start, rest));
+            (self.start, self.end) = (0, rest);
+        }
+        if !self.broken {
+            self.inbox.fill(self.end, bytes);
+            self.end += bytes.len();
+            self.read_inbox();
+        }
     }
 
     fn filled_if_whole(&mut self) {
@@ -546,6 +560,7 @@ impl NbdDevice {
             match step.event {
                 ClientEvent::More if step.consumed == 0 || self.start == self.end => break,
                 ClientEvent::More | ClientEvent::Ready => {}
+                ClientEvent::Secure => return self.give_up(),
                 ClientEvent::Payload { tag, offset, bytes } => self.fill(tag as u32, offset, bytes),
                 ClientEvent::Zeroes { tag, offset, bytes } => self.clear(tag as u32, offset, bytes),
                 ClientEvent::Reply { tag, result } => self.answered(tag as u32, result),
@@ -571,16 +586,7 @@ impl NbdDevice {
             pieces: cut(&job.pieces, offset, bytes),
             left: u64::from(bytes),
         };
-        let here = filling.left.min((self.end - self.start) as u64);
-        let mut at = self.start;
-        for piece in cut(&filling.pieces, 0, here as u32) {
-            let bytes = self.inbox.slice(at, piece.bytes as usize);
-            piece.memory.fill(piece.offset as usize, bytes);
-            at += bytes.len();
-        }
-        self.start = at;
-        filling.left -= here;
-        advance(&mut filling.pieces, here);
+        self.start += filling.pour(self.inbox.slice(self.start, self.end - self.start));
         self.filling = Some(filling);
         self.filled_if_whole();
     }
@@ -685,7 +691,9 @@ mod tests {
         MAGIC_GREETING, MAGIC_OPTION, MAGIC_SIMPLE_REPLY, handshake_flags, transmission_flags,
     };
     use crate::plain::{Plain, bare_io};
+    use std::io::{self, Read, Write};
     use std::net::TcpListener;
+    use std::time::Duration;
 
     const SIZE: usize = 1 << 20;
 
@@ -696,8 +704,10 @@ mod tests {
         there.write_all(&greeting).expect("room");
         let moment = Duration::from_millis(20);
         for deadline in [Instant::now() + moment, Instant::now()] {
-            let failure = agree(&here, "", deadline).err().expect("half a greeting");
-            let late = matches!(&failure, OpenFailure::Remote(what) if what.contains("in time"));
+            let failure = agree(&here, "", None, deadline)
+                .err()
+                .expect("half a greeting");
+            let late = matches!(&failure, NotAgreed::Remote(what) if what.contains("in time"));
             assert!(late, "{failure:?}");
         }
     }
@@ -754,7 +764,7 @@ mod tests {
         let (here, there) = UnixStream::pair().expect("a socket pair");
         // It ends when the client hangs up.
         std::thread::spawn(move || serve(there));
-        let opened = converse(here.into(), "", OpenOptions::default());
+        let opened = converse(here.into(), "", None, OpenOptions::default());
         let (device, info) = opened.expect("the server answers");
         OpenMember {
             name: "remote".into(),

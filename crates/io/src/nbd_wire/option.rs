@@ -38,6 +38,7 @@ pub mod reply {
     pub const ERR_UNSUP: u32 = ERROR_BIT | 1;
     pub const ERR_POLICY: u32 = ERROR_BIT | 2;
     pub const ERR_INVALID: u32 = ERROR_BIT | 3;
+    pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
     pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;
 }

@@ -1,4 +1,6 @@
-//! NBD URIs: `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH`.
+//! NBD URIs: `nbd://HOST[:PORT]/EXPORT` and `nbd+unix:///EXPORT?socket=PATH`, and with TLS
+//! `nbds://HOST[:PORT]/EXPORT?tls-certificates=DIR` and
+//! `nbds+unix:///EXPORT?socket=PATH&tls-certificates=DIR`. The parameters are libnbd's.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -19,14 +21,25 @@ pub struct NbdUri {
     pub endpoint: Endpoint,
     /// Empty: the server's default export.
     pub export: String,
+    /// `None`: clear text.
+    pub(crate) tls: Option<TlsTerms>,
+}
+
+/// How a client of TLS shows itself, and what it wants to see.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct TlsTerms {
+    /// A folder, from the root.
+    pub certificates: PathBuf,
+    /// The server's certificate must be of one of the authorities, and for the server's name.
+    pub verify_peer: bool,
+    /// That name, if it is not the host.
+    pub hostname: Option<String>,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum UriError {
-    /// Neither `nbd:` nor `nbd+unix:`.
+    /// Neither `nbd:` nor `nbd+unix:`, nor one of them with TLS.
     Scheme,
-    /// `nbds:` or `nbds+unix:`.
-    Tls,
     /// A part that is missing or makes no sense, and what it should be.
     Malformed(&'static str),
 }
@@ -37,7 +50,6 @@ impl fmt::Display for UriError {
             UriError::Scheme => f.write_str(
                 "not an NBD URI: expected nbd://HOST/EXPORT or nbd+unix:///EXPORT?socket=PATH",
             ),
-            UriError::Tls => f.write_str("NBD over TLS is not supported"),
             UriError::Malformed(what) => write!(f, "malformed NBD URI: {what}"),
         }
     }
@@ -52,12 +64,18 @@ impl NbdUri {
         schemes.iter().any(|scheme| text.starts_with(scheme))
     }
 
+    /// Whether nothing may be sent in clear text.
+    pub fn is_secure(&self) -> bool {
+        self.tls.is_some()
+    }
+
     pub fn parse(text: &str) -> Result<NbdUri, UriError> {
         let (scheme, rest) = text.split_once("://").ok_or(UriError::Scheme)?;
         match scheme {
-            "nbd" => parse_tcp(rest),
-            "nbd+unix" => parse_unix(rest),
-            "nbds" | "nbds+unix" => Err(UriError::Tls),
+            "nbd" => parse_tcp(rest, false),
+            "nbd+unix" => parse_unix(rest, false),
+            "nbds" => parse_tcp(rest, true),
+            "nbds+unix" => parse_unix(rest, true),
             _ => Err(UriError::Scheme),
         }
     }
@@ -66,6 +84,8 @@ impl NbdUri {
 impl fmt::Display for NbdUri {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let export = encode(self.export.as_bytes());
+        let secure = if self.tls.is_some() { "s" } else { "" };
+        let mut before = '?';
         match &self.endpoint {
             Endpoint::Tcp { host, port } => {
                 let (open, close) = if host.contains(':') {
@@ -73,21 +93,36 @@ impl fmt::Display for NbdUri {
                 } else {
                     ("", "")
                 };
-                write!(f, "nbd://{open}{host}{close}:{port}/{export}")
+                write!(f, "nbd{secure}://{open}{host}{close}:{port}/{export}")?;
             }
             Endpoint::Unix(path) => {
                 let path = encode(path.as_os_str().as_encoded_bytes());
-                write!(f, "nbd+unix:///{export}?socket={path}")
+                write!(f, "nbd{secure}+unix:///{export}?socket={path}")?;
+                before = '&';
             }
+        }
+        let Some(tls) = &self.tls else {
+            return Ok(());
+        };
+        let folder = encode(tls.certificates.as_os_str().as_encoded_bytes());
+        write!(f, "{before}tls-certificates={folder}")?;
+        if !tls.verify_peer {
+            f.write_str("&tls-verify-peer=false")?;
+        }
+        match &tls.hostname {
+            Some(name) => write!(f, "&tls-hostname={}", encode(name.as_bytes())),
+            None => Ok(()),
         }
     }
 }
 
-fn parse_tcp(rest: &str) -> Result<NbdUri, UriError> {
+fn parse_tcp(rest: &str, secure: bool) -> Result<NbdUri, UriError> {
+    let (rest, query) = match rest.split_once('?') {
+        Some(_) if !secure => return Err(UriError::Malformed("nbd:// has no parameters")),
+        Some((rest, query)) => (rest, query),
+        None => (rest, ""),
+    };
     let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-    if path.contains('?') {
-        return Err(UriError::Malformed("nbd:// has no parameters"));
-    }
     let (host, port) = split_authority(authority)?;
     let port = match port {
         None | Some("") => PORT_DEFAULT,
@@ -102,7 +137,54 @@ fn parse_tcp(rest: &str) -> Result<NbdUri, UriError> {
             port,
         },
         export: decode_text(path)?,
+        tls: tls_terms(query, secure)?,
     })
+}
+
+/// The parameters of TLS in a query. None is left out that is not understood: it may be what a user relies
+/// on.
+fn tls_terms(query: &str, secure: bool) -> Result<Option<TlsTerms>, UriError> {
+    let (mut certificates, mut verify_peer, mut hostname) = (None, true, None);
+    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
+        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+        match key {
+            _ if !key.starts_with("tls-") && (key == "socket" || !secure) => {}
+            _ if !secure => return Err(UriError::Malformed("TLS is asked for with nbds:")),
+            "tls-certificates" => certificates = Some(PathBuf::from(decode_text(value)?)),
+            "tls-verify-peer" => verify_peer = truth(value)?,
+            "tls-hostname" => hostname = Some(decode_text(value)?).filter(|name| !name.is_empty()),
+            "tls-psk-file" | "tls-username" => {
+                return Err(UriError::Malformed(
+                    "TLS is by certificates; PSK is not supported",
+                ));
+            }
+            _ => return Err(UriError::Malformed("an unknown parameter")),
+        }
+    }
+    if !secure {
+        return Ok(None);
+    }
+    let certificates = certificates.ok_or(UriError::Malformed(
+        "nbds: needs ?tls-certificates=DIR, a folder with ca-cert.pem",
+    ))?;
+    if !certificates.is_absolute() {
+        return Err(UriError::Malformed(
+            "tls-certificates is a path from the root",
+        ));
+    }
+    Ok(Some(TlsTerms {
+        certificates,
+        verify_peer,
+        hostname,
+    }))
+}
+
+fn truth(text: &str) -> Result<bool, UriError> {
+    match text {
+        "1" | "true" | "yes" | "on" => Ok(true),
+        "0" | "false" | "no" | "off" => Ok(false),
+        _ => Err(UriError::Malformed("tls-verify-peer is true or false")),
+    }
 }
 
 /// Host and port; an IPv6 address stands in brackets.
@@ -126,7 +208,7 @@ fn split_authority(authority: &str) -> Result<(&str, Option<&str>), UriError> {
     }
 }
 
-fn parse_unix(rest: &str) -> Result<NbdUri, UriError> {
+fn parse_unix(rest: &str, secure: bool) -> Result<NbdUri, UriError> {
     let path = rest.strip_prefix('/').ok_or(UriError::Malformed(
         "nbd+unix: needs three slashes: nbd+unix:///EXPORT?socket=PATH",
     ))?;
@@ -141,6 +223,7 @@ fn parse_unix(rest: &str) -> Result<NbdUri, UriError> {
     Ok(NbdUri {
         endpoint: Endpoint::Unix(PathBuf::from(decode_text(socket)?)),
         export: decode_text(export)?,
+        tls: tls_terms(query, secure)?,
     })
 }
 
@@ -193,6 +276,7 @@ mod tests {
                 port,
             },
             export: export.to_owned(),
+            tls: None,
         })
     }
 
@@ -206,14 +290,48 @@ mod tests {
             Ok(NbdUri {
                 endpoint: Endpoint::Unix(PathBuf::from("/run/a b")),
                 export: "disk".to_owned(),
+                tls: None,
             })
         );
     }
 
     #[test]
+    fn tls_is_asked_for_as_libnbd_does() {
+        let query = "tls-certificates=/etc/a%20b&tls-verify-peer=0&tls-hostname=x.example";
+        let terms = TlsTerms {
+            certificates: PathBuf::from("/etc/a b"),
+            verify_peer: false,
+            hostname: Some("x.example".to_owned()),
+        };
+        for text in [
+            format!("nbds://h/?{query}"),
+            format!("nbds+unix:///?socket=/s&{query}"),
+        ] {
+            let uri = NbdUri::parse(&text).expect("well formed");
+            assert_eq!(uri.tls, Some(terms.clone()), "{text}");
+        }
+        let plain = NbdUri::parse("nbds://h?tls-certificates=/c").expect("well formed");
+        let tls = plain.tls.expect("asked for");
+        assert!(tls.verify_peer && tls.hostname.is_none());
+        for text in [
+            "nbds://h/",
+            "nbds://h/?tls-certificates=",
+            "nbds://h/?tls-certificates=here",
+            "nbds://h/?tls-certificates=/c&tls-verify-peer=maybe",
+            "nbds://h/?tls-certificates=/c&tls-verify-pear=1",
+            "nbds://h/?tls-psk-file=/k",
+            "nbds+unix:///?socket=/s",
+            "nbd+unix:///?socket=/s&tls-certificates=/c",
+            "nbd://h/?tls-certificates=/c",
+        ] {
+            let parsed = NbdUri::parse(text);
+            assert!(matches!(parsed, Err(UriError::Malformed(_))), "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_no_uri_is_refused_with_a_reason() {
         assert_eq!(NbdUri::parse("/dev/sda"), Err(UriError::Scheme));
-        assert_eq!(NbdUri::parse("nbds://h"), Err(UriError::Tls));
         for text in [
             "nbd://h:70000/",
             "nbd://[::1/",
@@ -235,6 +353,8 @@ mod tests {
             "nbd://localhost:10809/",
             "nbd://[fe80::1]:99/a%3Fb",
             "nbd+unix:///e%25x?socket=/tmp/s%26t",
+            "nbds://h:1/x?tls-certificates=/c%26&tls-hostname=n",
+            "nbds+unix:///?socket=/s&tls-certificates=/c&tls-verify-peer=false",
         ] {
             let uri = NbdUri::parse(text).expect("well formed");
             assert_eq!(uri.to_string(), text);

@@ -27,7 +27,7 @@ use restripe_array::{
 use std::sync::mpsc::Sender;
 
 /// What every lease's export begins with, and no array's can: it has a slash.
-pub const EXPORT_PREFIX: &str = "lease/";
+pub const EXPORT_PREFIX: &str = crate::front::LEASE_PREFIX;
 /// Leases have memory as if there were one more: for looks.
 const LOOKS: usize = 1;
 

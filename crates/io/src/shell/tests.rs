@@ -344,7 +344,7 @@ fn read_over_pipes(running: &Running, bytes: u32) -> Vec<u8> {
                 result.expect("it is read");
                 return block;
             }
-            ClientEvent::More | ClientEvent::Zeroes { .. } => {}
+            ClientEvent::More | ClientEvent::Secure | ClientEvent::Zeroes { .. } => {}
         }
         requests.write_all(&out).expect("room");
         out.clear();

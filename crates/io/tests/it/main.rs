@@ -6,3 +6,4 @@ mod iscsi_protocol;
 mod nbd_clients;
 mod nbd_protocol;
 mod reed_solomon;
+mod tls;

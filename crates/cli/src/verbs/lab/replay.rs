@@ -457,6 +457,12 @@ fn on_nbd(verb: &Replay, uri: &str) -> Outcome<Replayed> {
         return Err(Failure::usage(what).hint("pass --overwrite to allow it, or --reads-only"));
     }
     let parsed = NbdUri::parse(uri).map_err(|error| Failure::usage(error.to_string()).at(uri))?;
+    if parsed.is_secure() {
+        let what = "a replay is sent in clear text, and this URI asks for TLS";
+        return Err(Failure::usage(what)
+            .at(uri)
+            .hint("use a Unix socket of this host"));
+    }
     let address = match parsed.endpoint {
         Endpoint::Unix(path) => Address::Unix(path),
         Endpoint::Tcp { host, port } => Address::Tcp(format!("{host}:{port}")),

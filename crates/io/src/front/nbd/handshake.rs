@@ -2,6 +2,7 @@
 
 use super::Step;
 use super::block_status::Context;
+use super::guard::Guard;
 use super::transmission::{Attachment, Transmission};
 use crate::front::{Export, Link, Then};
 use crate::nbd_wire::option::{
@@ -9,6 +10,8 @@ use crate::nbd_wire::option::{
     encode_reply, info, name_from, reply,
 };
 use crate::nbd_wire::{handshake_flags, transmission_flags, wire_length};
+use crate::tls::names::PeerNames;
+use std::sync::Arc;
 
 /// Longest data of an option that is read; that of longer ones is skipped and refused.
 pub const OPTION_BYTES_MAX: u32 = 32 * 1024;
@@ -17,6 +20,11 @@ pub const OPTIONS_MAX: u32 = 128;
 
 pub(super) struct Handshake {
     stage: Stage,
+    /// `None`: there is no TLS, and every export is for all.
+    guard: Option<Arc<Guard>>,
+    /// TLS has begun.
+    secure: bool,
+    peer: Option<PeerNames>,
     client_flags: u32,
     structured: bool,
     /// The contexts that were last asked for, and of which export.
@@ -36,9 +44,12 @@ enum Stage {
 }
 
 impl Handshake {
-    pub(super) fn new() -> Handshake {
+    pub(super) fn new(guard: Option<Arc<Guard>>) -> Handshake {
         Handshake {
             stage: Stage::Flags,
+            guard,
+            secure: false,
+            peer: None,
             client_flags: 0,
             structured: false,
             contexts: None,
@@ -59,7 +70,10 @@ impl Handshake {
                     return Step::Stop(used, Then::More);
                 }
                 self.stage = Stage::Options;
-                self.refuse(option, reply::ERR_TOO_BIG, "the option is too long");
+                match self.waits_for_tls() {
+                    true => self.demand_tls(option),
+                    false => self.refuse(option, reply::ERR_TOO_BIG, "the option is too long"),
+                }
                 self.flush(link);
                 Step::Went(used)
             }
@@ -137,7 +151,47 @@ impl Handshake {
         Step::Went(OPTION_BYTES)
     }
 
+    /// Nothing is said of any export before TLS.
+    fn waits_for_tls(&self) -> bool {
+        !self.secure && self.guard.as_ref().is_some_and(|guard| guard.required)
+    }
+
+    fn demand_tls(&mut self, option: u32) {
+        self.refuse(option, reply::ERR_TLS_REQD, "the server demands TLS");
+    }
+
+    /// TLS is there. Whatever was agreed on before does not count.
+    pub(super) fn secured(&mut self, peer: Option<PeerNames>) {
+        self.peer = peer;
+    }
+
+    fn start_tls(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
+        let option = code::STARTTLS;
+        let refusal = match &self.guard {
+            _ if !data.is_empty() => (reply::ERR_INVALID, "STARTTLS takes no data"),
+            _ if self.secure => (reply::ERR_INVALID, "TLS has begun already"),
+            None => (reply::ERR_UNSUP, "TLS is not supported"),
+            Some(guard) => {
+                let channel = guard.tls.begin();
+                self.reply(option, reply::ACK, &[]);
+                self.flush(link);
+                link.secure(channel);
+                (self.structured, self.contexts, self.secure) = (false, None, true);
+                return Step::Stop(used, Then::Secure);
+            }
+        };
+        self.refuse(option, refusal.0, refusal.1);
+        Step::Went(used)
+    }
+
     fn dispatch(&mut self, option: u32, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
+        if self.waits_for_tls() && !matches!(option, code::ABORT | code::STARTTLS) {
+            if option == code::EXPORT_NAME {
+                return Step::Stop(used, Then::Abort);
+            }
+            self.demand_tls(option);
+            return Step::Went(used);
+        }
         match option {
             code::EXPORT_NAME => return self.export_name(data, used, link),
             code::GO => return self.go(data, used, link),
@@ -152,7 +206,7 @@ impl Handshake {
             code::STRUCTURED_REPLY => self.structured_reply(data),
             code::LIST_META_CONTEXT => self.list_contexts(data, link),
             code::SET_META_CONTEXT => self.set_contexts(data, link),
-            code::STARTTLS => self.refuse(option, reply::ERR_UNSUP, "TLS is not supported"),
+            code::STARTTLS => return self.start_tls(data, used, link),
             _ => self.refuse(option, reply::ERR_UNSUP, "unknown option"),
         }
         Step::Went(used)
@@ -171,6 +225,7 @@ impl Handshake {
     /// The old way in: no errors can be told, so whatever is wrong ends the connection.
     fn export_name(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
         let found = name_from(data).and_then(|name| find(name, link));
+        let found = found.filter(|(_, export)| self.admits(export));
         let Some((index, export)) = found.filter(|(_, export)| export.serving && !export.busy)
         else {
             return Step::Stop(used, Then::Abort);
@@ -248,6 +303,10 @@ impl Handshake {
     /// The export of this name if clients can attach to it; otherwise the option is refused.
     fn serving(&mut self, option: u32, name: &str, link: &dyn Link) -> Option<(usize, Export)> {
         let refusal = match find(name, link) {
+            Some((_, export)) if !self.admits(&export) => {
+                self.refuse(option, reply::ERR_POLICY, &not_for(self.peer.as_ref()));
+                return None;
+            }
             Some((_, export)) if option == code::GO && export.busy => {
                 self.refuse(option, reply::ERR_POLICY, "another client has it attached");
                 return None;
@@ -261,6 +320,12 @@ impl Handshake {
         None
     }
 
+    /// Whether the export is for this client.
+    fn admits(&self, export: &Export) -> bool {
+        let guard = self.guard.as_ref();
+        guard.is_none_or(|guard| guard.admits(&export.name, self.peer.as_ref()))
+    }
+
     // ------------------------------------------------------------------------------------------- other options
 
     fn list(&mut self, data: &[u8], link: &dyn Link) {
@@ -268,7 +333,11 @@ impl Handshake {
             self.refuse(code::LIST, reply::ERR_INVALID, "LIST takes no data");
             return;
         }
-        for export in (0..link.exports()).filter_map(|index| link.export(index)) {
+        let exports = (0..link.exports()).filter_map(|index| link.export(index));
+        for export in exports
+            .filter(|export| self.admits(export))
+            .collect::<Vec<_>>()
+        {
             let length = wire_length(export.name.len()).to_be_bytes();
             let (name, description) = (&export.name, &export.description);
             let parts = [&length, name.as_bytes(), description.as_bytes()];
@@ -332,6 +401,13 @@ impl Handshake {
         }
         self.reply(option, reply::ACK, &[]);
         self.contexts = Some((index, chosen));
+    }
+}
+
+fn not_for(peer: Option<&PeerNames>) -> String {
+    match peer {
+        Some(peer) => format!("this export's list of clients does not have {peer}"),
+        None => "this export is for clients with a certificate".to_owned(),
     }
 }
 

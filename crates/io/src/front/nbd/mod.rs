@@ -17,18 +17,24 @@
 //! - The payload of a refused write is skipped without memory.
 //! - Half a message has to be completed within a time ([`Protocol::patience`]).
 //!
-//! Absent on purpose: TLS (answered as unsupported, until there is a TLS front end), extended headers and
-//! resize (not settled in the specification).
+//! With a [`Guard`], `STARTTLS` begins TLS; where it is required, no other option is answered before. What
+//! was agreed on before TLS is forgotten.
+//!
+//! Absent on purpose: extended headers and resize (not settled in the specification).
 
 mod block_status;
+mod guard;
 mod handshake;
 mod transmission;
 
 use crate::front::{Link, Protocol, Received, Then};
 use crate::nbd_wire::option::encode_greeting;
+use crate::tls::names::PeerNames;
+pub use guard::Guard;
 use handshake::Handshake;
 pub use handshake::{OPTION_BYTES_MAX, OPTIONS_MAX};
 use restripe_array::{Nanos, RequestError};
+use std::sync::Arc;
 use transmission::Transmission;
 
 /// How long a peer may take from one message of the handshake to the next.
@@ -63,9 +69,19 @@ enum Step {
 }
 
 impl Connection {
+    /// For all clients, in clear text.
     pub fn new() -> Connection {
+        Connection::with(None)
+    }
+
+    /// For clients that show what the guard demands.
+    pub fn guarded(guard: Arc<Guard>) -> Connection {
+        Connection::with(Some(guard))
+    }
+
+    fn with(guard: Option<Arc<Guard>>) -> Connection {
         Connection {
-            phase: Phase::Handshake(Handshake::new()),
+            phase: Phase::Handshake(Handshake::new(guard)),
             partial: false,
         }
     }
@@ -137,6 +153,12 @@ impl Protocol for Connection {
     fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link) {
         if let Some(transmission) = self.transmission() {
             transmission.replied(tag, result, link);
+        }
+    }
+
+    fn secured(&mut self, peer: Option<PeerNames>) {
+        if let Phase::Handshake(handshake) = &mut self.phase {
+            handshake.secured(peer);
         }
     }
 

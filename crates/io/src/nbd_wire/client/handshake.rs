@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! Greeting --fixed--> Structured --ack or error--> Go --ack--> agreed
-//!     |                   (if wanted)               '--unsupported--> ExportName --size--> agreed
-//!     '--not fixed--> ExportName
+//!     |   |               (if wanted)               '--unsupported--> ExportName --size--> agreed
+//!     |   '--TLS is demanded--> StartTls --ack--> Tls --secured--> as behind a fixed greeting
+//!     '--not fixed--> ExportName, unless TLS is demanded
 //! ```
 
 use super::{ClientError, ExportInfo, Replies};
@@ -25,6 +26,10 @@ pub(super) struct Agreed {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Wait {
     Greeting,
+    /// The reply to `STARTTLS`.
+    StartTls,
+    /// The handshake of TLS.
+    Tls,
     Structured,
     Go,
     /// The reply to `EXPORT_NAME` has no header.
@@ -38,6 +43,8 @@ const REPLIES_MAX: u32 = 64;
 pub(super) struct Handshake {
     export: String,
     replies: Replies,
+    /// Nothing is asked in clear text.
+    tls: bool,
     wait: Wait,
     structured: bool,
     no_zeroes: bool,
@@ -56,6 +63,7 @@ impl Handshake {
         Handshake {
             export: export.to_owned(),
             replies,
+            tls: false,
             wait: Wait::Greeting,
             structured: false,
             no_zeroes: false,
@@ -66,10 +74,26 @@ impl Handshake {
         }
     }
 
+    pub(super) fn through_tls(export: &str, replies: Replies) -> Handshake {
+        Handshake {
+            tls: true,
+            ..Handshake::new(export, replies)
+        }
+    }
+
+    pub(super) fn waits_for_tls(&self) -> bool {
+        self.wait == Wait::Tls
+    }
+
+    pub(super) fn secured(&mut self, out: &mut Vec<u8>) {
+        self.ask(out);
+    }
+
     pub fn received(&mut self, bytes: &[u8], out: &mut Vec<u8>) -> Outcome {
         match self.wait {
             Wait::Greeting => self.greeting(bytes, out),
-            Wait::Structured | Wait::Go => self.option_reply(bytes, out),
+            Wait::Tls => Ok((0, None)),
+            Wait::StartTls | Wait::Structured | Wait::Go => self.option_reply(bytes, out),
             Wait::ExportName => self.export_name_reply(bytes),
         }
     }
@@ -89,15 +113,40 @@ impl Handshake {
             answer |= handshake_flags::CLIENT_NO_ZEROES;
         }
         out.extend_from_slice(&answer.to_be_bytes());
-        match (fixed, self.replies) {
-            (false, _) => self.ask_export_name(out),
-            (true, Replies::Simple) => self.ask_go(out),
-            (true, Replies::Structured) => {
+        match (fixed, self.tls) {
+            (false, true) => return Err(no_tls("it is too old")),
+            (false, false) => self.ask_export_name(out),
+            (true, false) => self.ask(out),
+            (true, true) => {
+                self.wait = Wait::StartTls;
+                encode_option(code::STARTTLS, &[], out);
+            }
+        }
+        Ok((GREETING_BYTES, None))
+    }
+
+    /// Begins with the options of the handshake.
+    fn ask(&mut self, out: &mut Vec<u8>) {
+        match self.replies {
+            Replies::Simple => self.ask_go(out),
+            Replies::Structured => {
                 self.wait = Wait::Structured;
                 encode_option(code::STRUCTURED_REPLY, &[], out);
             }
         }
-        Ok((GREETING_BYTES, None))
+    }
+
+    fn tls_reply(&mut self, header: &OptionReply, data: &[u8]) -> Result<(), ClientError> {
+        match (header.code, header.kind) {
+            (code::STARTTLS, reply::ACK) => {
+                self.wait = Wait::Tls;
+                Ok(())
+            }
+            (code::STARTTLS, kind) if kind & reply::ERROR_BIT != 0 => {
+                Err(no_tls(&String::from_utf8_lossy(data)))
+            }
+            _ => Err(ClientError::Protocol("a reply to another option")),
+        }
     }
 
     fn ask_go(&mut self, out: &mut Vec<u8>) {
@@ -130,6 +179,7 @@ impl Handshake {
             return Err(ClientError::Protocol("the handshake does not end"));
         }
         let agreed = match self.wait {
+            Wait::StartTls => self.tls_reply(&header, data).map(|()| None)?,
             Wait::Structured => self.structured_reply(&header, out)?,
             _ => self.go_reply(&header, data, out)?,
         };
@@ -231,6 +281,14 @@ impl Handshake {
     }
 }
 
+fn no_tls(message: &str) -> ClientError {
+    let message = match message.trim() {
+        "" => "STARTTLS is refused",
+        message => message,
+    };
+    ClientError::Refused(format!("it offers no TLS ({message})"))
+}
+
 fn refused(kind: u32, message: &[u8]) -> ClientError {
     let message = String::from_utf8_lossy(message);
     let message = message.trim();
@@ -240,7 +298,7 @@ fn refused(kind: u32, message: &[u8]) -> ClientError {
     }
     ClientError::Refused(match (number, message) {
         (6, "") => "no such export".to_owned(),
-        (5, "") => "it demands TLS".to_owned(),
+        (5, _) => "it demands TLS: use nbds: in place of nbd:".to_owned(),
         (_, "") => format!("error {number}"),
         (_, message) => message.to_owned(),
     })

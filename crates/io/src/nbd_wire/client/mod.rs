@@ -5,7 +5,8 @@
 //!
 //! ```text
 //! Client::new(export)            nothing to send: the server greets first
-//! received(bytes, out)  -> More     give more bytes (what was not consumed is offered again)
+//! received(bytes, out)  -> Secure   TLS begins (`Client::through_tls`); call `secured` when it is there
+//!                       -> More     give more bytes (what was not consumed is offered again)
 //!                       -> Ready    the handshake is over; `info` tells of the export, requests may be made
 //!                       -> Payload  the next bytes belong into a request's memory; then call `filled`
 //!                       -> Zeroes   part of a request's memory is zeros
@@ -129,6 +130,9 @@ impl Step {
 pub enum ClientEvent {
     /// Nothing complete yet.
     More,
+    /// The next bytes, also those that came behind what was consumed, are TLS's. Call [`Client::secured`]
+    /// when its handshake is over.
+    Secure,
     /// The handshake is over.
     Ready,
     /// The next `bytes` received bytes belong into the memory of request `tag` at `offset`. Call [`Client::filled`]
@@ -221,6 +225,20 @@ impl Client {
         }
     }
 
+    /// The same, and nothing is asked of the server before TLS.
+    pub fn through_tls(export: &str, replies: Replies) -> Client {
+        let mut client = Client::new(export, replies);
+        client.phase = Phase::Handshake(Handshake::through_tls(export, replies));
+        client
+    }
+
+    /// TLS is there; what to send through it is appended to `out`.
+    pub fn secured(&mut self, out: &mut Vec<u8>) {
+        if let Phase::Handshake(handshake) = &mut self.phase {
+            handshake.secured(out);
+        }
+    }
+
     /// What the export is like; `None` until [`ClientEvent::Ready`].
     pub fn info(&self) -> Option<&ExportInfo> {
         self.info.as_ref()
@@ -287,6 +305,9 @@ impl Client {
         match &mut self.phase {
             Phase::Handshake(handshake) => {
                 let (consumed, agreed) = handshake.received(bytes, out)?;
+                if handshake.waits_for_tls() {
+                    return Ok(Step::new(consumed, ClientEvent::Secure));
+                }
                 let Some(agreed) = agreed else {
                     return Ok(Step::new(consumed, ClientEvent::More));
                 };

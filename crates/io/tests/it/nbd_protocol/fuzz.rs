@@ -277,7 +277,7 @@ fn drive_client(random: &mut Random, stream: &[u8]) {
                 assert!(offset.checked_add(bytes).is_some_and(|end| end <= 32));
             }
             ClientEvent::More if until == stream.len() && step.consumed == 0 => return,
-            ClientEvent::More | ClientEvent::Reply { .. } => {}
+            ClientEvent::More | ClientEvent::Secure | ClientEvent::Reply { .. } => {}
         }
     }
 }

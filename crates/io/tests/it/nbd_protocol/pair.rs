@@ -60,7 +60,7 @@ impl Pair {
             self.server.feed(&out);
             match step.event {
                 ClientEvent::More if still => return Ok(()),
-                ClientEvent::More | ClientEvent::Ready => {}
+                ClientEvent::More | ClientEvent::Ready | ClientEvent::Secure => {}
                 ClientEvent::Payload { tag, offset, bytes } => {
                     let memory = self.reads.get_mut(&tag).expect("a read");
                     let (from, count) = (offset as usize, bytes as usize);

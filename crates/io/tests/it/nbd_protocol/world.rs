@@ -349,6 +349,7 @@ impl<P: Protocol> Peer<P> {
                 assert!(!self.world.buffers.is_empty(), "memory will come free");
                 false
             }
+            Then::Secure => unreachable!("TLS is not offered here"),
             Then::Finish | Then::Abort => false,
         }
     }

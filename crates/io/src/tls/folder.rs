@@ -1,0 +1,266 @@
+//! Certificates, keys and revocation lists in a folder, under the names that nbdkit and libvirt give them.
+//!
+//! | file | server | client |
+//! |---|---|---|
+//! | `ca-cert.pem` | authorities of clients; needed to verify them | authorities of servers; needed to verify them |
+//! | `ca-crl.pem` | revoked certificates of clients, if it is there | of servers, if it is there |
+//! | `server-cert.pem`, `server-key.pem` | its certificate and key | |
+//! | `client-cert.pem`, `client-key.pem` | | its certificate and key, if both are there |
+
+use super::channel::Channel;
+use super::event::CertificateError;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{
+    CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName, UnixTime,
+};
+use rustls::server::danger::ClientCertVerifier;
+use rustls::server::{NoServerSessionStorage, UnbufferedServerConnection, WebPkiClientVerifier};
+use rustls::{
+    ClientConfig, DigitallySignedStruct, Error, RootCertStore, ServerConfig, SignatureScheme,
+};
+use std::fmt;
+use std::fs::File;
+use std::io::{self, ErrorKind, Read};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+const AUTHORITIES: &str = "ca-cert.pem";
+const REVOKED: &str = "ca-crl.pem";
+/// More than any chain or list of revocations in use has.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+/// What the owner's group may not do with a key, and others: write; and others may not read it either.
+const KEY_MODE_FORBIDDEN: u32 = 0o027;
+
+/// A server's certificate, and how it verifies clients.
+#[derive(Clone, Debug)]
+pub struct ServerSide(Arc<ServerConfig>);
+
+impl ServerSide {
+    /// Reads a folder. `verify_peer`: a client without a certificate of the authorities is refused; otherwise
+    /// none is asked for one.
+    pub fn read(folder: &Path, verify_peer: bool) -> Result<ServerSide, CertificateError> {
+        let folder = Folder::new(folder);
+        let verifier = match verify_peer {
+            true => folder.client_verifier()?,
+            false => WebPkiClientVerifier::no_client_auth(),
+        };
+        let (chain, key) = folder.own("server-cert.pem", "server-key.pem")?;
+        let config = ServerConfig::builder_with_provider(folder.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| folder.wrong("", error))?
+            .with_client_cert_verifier(verifier)
+            .with_single_cert(chain, key);
+        let mut config = config.map_err(|error| folder.wrong("server-cert.pem", error))?;
+        // Nothing is remembered: a client that connects again is verified again.
+        config.send_tls13_tickets = 0;
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        Ok(ServerSide(Arc::new(config)))
+    }
+
+    /// The server's end of a new connection.
+    pub fn begin(&self) -> Channel {
+        let connection = UnbufferedServerConnection::new(Arc::clone(&self.0));
+        Channel::of_server(connection.expect("the largest fragment is the default"))
+    }
+}
+
+/// A client's certificate, and how it verifies servers.
+#[derive(Clone, Debug)]
+pub struct ClientSide(Arc<ClientConfig>);
+
+impl ClientSide {
+    /// Reads a folder. Without `verify_peer` any certificate is accepted of a server: then anybody who can
+    /// answer in its place can read and change what is sent.
+    pub fn read(folder: &Path, verify_peer: bool) -> Result<ClientSide, CertificateError> {
+        let folder = Folder::new(folder);
+        let verifier: Arc<dyn ServerCertVerifier> = match verify_peer {
+            true => folder.server_verifier()?,
+            false => Arc::new(AnyServer(folder.provider.clone())),
+        };
+        let builder = ClientConfig::builder_with_provider(folder.provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| folder.wrong("", error))?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier);
+        let mut config = match folder.has("client-cert.pem") || folder.has("client-key.pem") {
+            false => builder.with_no_client_auth(),
+            true => {
+                let (chain, key) = folder.own("client-cert.pem", "client-key.pem")?;
+                let config = builder.with_client_auth_cert(chain, key);
+                config.map_err(|error| folder.wrong("client-cert.pem", error))?
+            }
+        };
+        config.resumption = Resumption::disabled();
+        Ok(ClientSide(Arc::new(config)))
+    }
+
+    /// The client's end of a new connection to a server of this name, a DNS name or an address.
+    pub fn begin(&self, host: &str) -> Result<Channel, String> {
+        let name = ServerName::try_from(host.to_owned())
+            .map_err(|_| format!("{host:?} is neither a DNS name nor an address"))?;
+        let connection = UnbufferedClientConnection::new(Arc::clone(&self.0), name);
+        connection
+            .map(Channel::of_client)
+            .map_err(|error| error.to_string())
+    }
+}
+
+struct Folder {
+    path: PathBuf,
+    provider: Arc<CryptoProvider>,
+}
+
+impl Folder {
+    fn new(path: &Path) -> Folder {
+        Folder {
+            path: path.to_path_buf(),
+            provider: Arc::new(ring::default_provider()),
+        }
+    }
+
+    fn wrong(&self, name: &str, why: impl fmt::Display) -> CertificateError {
+        CertificateError {
+            at: self.path.join(name),
+            why: why.to_string(),
+        }
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.path.join(name).exists()
+    }
+
+    fn open(&self, name: &str) -> Result<File, CertificateError> {
+        File::open(self.path.join(name)).map_err(|error| self.wrong(name, error))
+    }
+
+    fn read(&self, name: &str, file: File) -> Result<Vec<u8>, CertificateError> {
+        let mut bytes = Vec::new();
+        let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes);
+        let fits = read.and_then(|_| match bytes.len() as u64 <= FILE_BYTES_MAX {
+            true => Ok(()),
+            false => Err(io::Error::new(ErrorKind::FileTooLarge, "it is too long")),
+        });
+        fits.map_err(|error| self.wrong(name, error))?;
+        Ok(bytes)
+    }
+
+    /// All objects of one kind in a file; one at least.
+    fn objects<T: PemObject>(&self, name: &str, what: &str) -> Result<Vec<T>, CertificateError> {
+        let bytes = self.read(name, self.open(name)?)?;
+        let objects: Result<Vec<T>, _> = T::pem_slice_iter(&bytes).collect();
+        let objects = objects.map_err(|error| self.wrong(name, error))?;
+        match objects.is_empty() {
+            true => Err(self.wrong(name, format!("there is no {what} in it"))),
+            false => Ok(objects),
+        }
+    }
+
+    fn authorities(&self) -> Result<Arc<RootCertStore>, CertificateError> {
+        let mut roots = RootCertStore::empty();
+        for certificate in self.objects::<CertificateDer<'_>>(AUTHORITIES, "certificate")? {
+            let added = roots.add(certificate);
+            added.map_err(|error| self.wrong(AUTHORITIES, error))?;
+        }
+        Ok(Arc::new(roots))
+    }
+
+    fn revoked(&self) -> Result<Vec<CertificateRevocationListDer<'static>>, CertificateError> {
+        match self.has(REVOKED) {
+            true => self.objects(REVOKED, "revocation list"),
+            false => Ok(Vec::new()),
+        }
+    }
+
+    /// With a list of revocations, a certificate whose authority has none in it, or one that is too old, is
+    /// refused.
+    fn client_verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
+        let (roots, provider) = (self.authorities()?, self.provider.clone());
+        let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
+            .with_crls(self.revoked()?)
+            .only_check_end_entity_revocation()
+            .enforce_revocation_expiration()
+            .build();
+        verifier.map_err(|error| self.wrong(REVOKED, error))
+    }
+
+    fn server_verifier(&self) -> Result<Arc<WebPkiServerVerifier>, CertificateError> {
+        let (roots, provider) = (self.authorities()?, self.provider.clone());
+        let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
+            .with_crls(self.revoked()?)
+            .only_check_end_entity_revocation()
+            .enforce_revocation_expiration()
+            .build();
+        verifier.map_err(|error| self.wrong(REVOKED, error))
+    }
+
+    /// A certificate with those that lead to its authority, and its key.
+    fn own(
+        &self,
+        certificate: &str,
+        key: &str,
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), CertificateError> {
+        let chain = self.objects(certificate, "certificate")?;
+        let file = self.open(key)?;
+        let mode = file.metadata().map_err(|error| self.wrong(key, error))?;
+        let mode = mode.permissions().mode() & 0o777;
+        if mode & KEY_MODE_FORBIDDEN != 0 {
+            let why = format!(
+                "its mode {mode:04o} lets others read the key, or its group write it: chmod 0600 (or 0640)"
+            );
+            return Err(self.wrong(key, why));
+        }
+        let bytes = self.read(key, file)?;
+        let key = PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
+            rustls::pki_types::pem::Error::NoItemsFound => {
+                self.wrong(key, "there is no private key in it that is not encrypted")
+            }
+            error => self.wrong(key, error),
+        })?;
+        Ok((chain, key))
+    }
+}
+
+/// Takes every server that has the key of the certificate that it shows.
+#[derive(Debug)]
+struct AnyServer(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyServer {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, known)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let known = &self.0.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, known)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
