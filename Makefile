@@ -9,6 +9,9 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET)/release/restripe
 
+# Features of the command: `make build FEATURES=tls` has TLS, as packages have it.
+FEATURES ?=
+
 # Where `make install` puts things; DESTDIR goes before all of it, for packages.
 PREFIX ?= /usr/local
 DESTDIR ?=
@@ -23,11 +26,11 @@ help: ## Show the targets
 
 build: ## Build the release binary, target/release/restripe, with man pages and completions in target/share
 	@.ci/need cargo
-	$(CARGO) build --release -p restripe-cli
+	$(CARGO) build --release -p restripe-cli $(if $(FEATURES),--features $(FEATURES))
 	$(BIN) generate $(TARGET)/share
 
-install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first unless the binary is there
-	@test -x $(BIN) || $(MAKE) build
+install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first (with TLS) unless the binary is there
+	@test -x $(BIN) || $(MAKE) build FEATURES=$(or $(FEATURES),tls)
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/restripe
 	umask 022; $(BIN) generate $(SHARE)
 	install -d $(DESTDIR)$(UDEV_RULES)
@@ -40,17 +43,17 @@ demo: build ## A RAID-5 that loses two disks and its daemon under load, and come
 
 test: ## Every test that needs no minutes: units, laws, swarm, conformance, command line, real clients
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh udevadm qemu-io qemu-img fio iscsi-test-cu
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl udevadm qemu-io qemu-img fio iscsi-test-cu
 	.ci/test
 
 test-deep: build ## The long tests that have not passed for these sources; PART=NAME runs one, PART=list lists them
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh nbdfuse fusermount3 qemu-io qemu-img fio iscsi-test-cu
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl nbdfuse fusermount3 qemu-io qemu-img fio iscsi-test-cu
 	$(CARGO) run --quiet -p xtask -- deep $(PART)
 
 bench: build ## Measurements, side by side with their yardsticks in one run: an hour
 	@.ci/need cargo
-	@.ci/need --optional nbdkit fio valgrind
+	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache

@@ -8,6 +8,7 @@ use std::fmt;
 
 pub(crate) mod config;
 pub(crate) mod renamed;
+pub(crate) mod tls;
 pub(crate) mod watts;
 
 /// The array that a verb is about.

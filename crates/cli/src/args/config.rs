@@ -13,6 +13,7 @@
 //! ```
 
 use crate::args::renamed;
+use crate::args::tls::{TlsOptions, TlsUse};
 use crate::args::watts::parse_watts;
 use crate::args::{InitName, LevelName, RotationName, SurrogateLevel, WriteHoleName};
 use crate::failure::{Failure, Outcome, failed_at};
@@ -29,6 +30,7 @@ use restripe_io::control::NamedRating;
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::Target;
 use restripe_io::member::MemberSource;
+use restripe_io::tls::names::NameRule;
 use restripe_tier::{DestageOrder, Redirect};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -98,6 +100,9 @@ pub(crate) struct ArrayConfig {
     pub log_disk: bool,
     #[serde(default, deserialize_with = "size")]
     pub code_cache_chunk: Option<u64>,
+    /// Clients that are served, by names in their certificates.
+    #[serde(default, deserialize_with = "names")]
+    pub tls_clients: Option<Vec<NameRule>>,
 }
 
 impl ArrayConfig {
@@ -120,6 +125,11 @@ impl ArrayConfig {
 pub(crate) struct ServeConfig {
     pub unix: Option<PathBuf>,
     pub tcp: Option<String>,
+    pub tls_certificates: Option<PathBuf>,
+    pub tls: Option<TlsUse>,
+    pub tls_verify_peer: bool,
+    #[serde(deserialize_with = "names")]
+    pub tls_clients: Option<Vec<NameRule>>,
     #[serde(deserialize_with = "memory")]
     pub memory: Option<u64>,
     #[serde(deserialize_with = "size")]
@@ -228,6 +238,17 @@ fn read_secrets(path: &Path) -> Outcome<Secrets> {
         .map_err(|why| Failure::new(format!("the secrets are wrong: {why}")).at(path.display()))
 }
 
+impl ServeConfig {
+    pub fn tls(&self) -> TlsOptions {
+        TlsOptions {
+            tls_certificates: self.tls_certificates.clone(),
+            tls: self.tls,
+            tls_verify_peer: self.tls_verify_peer,
+            tls_client: self.tls_clients.clone().unwrap_or_default(),
+        }
+    }
+}
+
 impl Config {
     /// Reads a file. Its relative paths become relative to its folder.
     pub fn read(path: &Path) -> Outcome<Config> {
@@ -259,8 +280,11 @@ impl Config {
                 *member = folder.join(path).to_string_lossy().into_owned();
             }
         }
-        if let Some(unix) = &mut self.serve.unix {
-            *unix = folder.join(&unix);
+        let serve = &mut self.serve;
+        for path in [&mut serve.unix, &mut serve.tls_certificates] {
+            if let Some(path) = path {
+                *path = folder.join(&path);
+            }
         }
         for chap in self
             .iscsi
@@ -335,6 +359,13 @@ parsed! {
     rate: Rate = parse_rate;
 }
 
+fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<NameRule>>, D::Error> {
+    let texts = Vec::<String>::deserialize(deserializer)?;
+    let rules = texts.iter().map(|text| text.parse());
+    let rules: Result<Vec<NameRule>, String> = rules.collect();
+    rules.map(Some).map_err(D::Error::custom)
+}
+
 fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(deserializer: D) -> Result<Option<T>, D::Error> {
     text(deserializer, |text| {
         let names = || {
@@ -361,9 +392,14 @@ mod tests {
         members = ["a.img", "/dev/sdb", "nbd://host/x"]
         surrogate = ["s.img", "/dev/sdc"]
         surrogate-level = "raid1"
+        tls-clients = ["cn:alice", "dn:CN=bob,O=x"]
 
         [serve]
         unix = "tank.nbd"
+        tls-certificates = "pki"
+        tls = "require"
+        tls-verify-peer = true
+        tls-clients = ["dns:a.example"]
         io-timeout = "30s"
         rate = "10M..200M"
         throttle = "md-6.1"
@@ -380,6 +416,13 @@ mod tests {
         config.place_in(Path::new("/etc/restripe"));
         let (unix, min, max) = ("/etc/restripe/tank.nbd", 10 << 20, 200 << 20);
         assert_eq!(config.serve.unix, Some(unix.into()));
+        let tls = config.serve.tls();
+        assert_eq!(tls.tls_certificates, Some("/etc/restripe/pki".into()));
+        assert_eq!(
+            (tls.tls, tls.tls_verify_peer),
+            (Some(TlsUse::Require), true)
+        );
+        assert_eq!(tls.tls_client, [NameRule::Dns("a.example".to_owned())]);
         assert_eq!(config.serve.rate, Some(Rate { min, max }));
         assert_eq!(config.serve.throttle, Some(Throttle::Md61));
         assert_eq!(config.serve.order, Some(Order::Ido));
@@ -390,6 +433,7 @@ mod tests {
         let array = config.array(Some("tank")).expect("it is there");
         assert_eq!(array.level, Some(LevelName::Raid5));
         assert_eq!(array.chunk, Some(65536));
+        assert_eq!(array.tls_clients.as_ref().map(Vec::len), Some(2));
         assert_eq!(array.write_hole, Some(WriteHoleName::Bitmap));
         assert_eq!(array.surrogate_level, Some(SurrogateLevel::Raid1));
         let all = array.all_members();
@@ -444,6 +488,8 @@ mod tests {
         let text = wrong("[[array]]\nname='a'\nmembers=[]\nlevel='raid7'");
         assert!(text.contains("raid0") && text.contains("raid10"), "{text}");
         assert!(wrong("[[array]]\nname='a'\nmembers=[]\nchunk='64Q'").contains("not a size"));
+        let text = wrong("[[array]]\nname='a'\nmembers=[]\ntls-clients=['alice']");
+        assert!(text.contains("cn:NAME"), "{text}");
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Where clients connect: the addresses of a daemon, taken before any array is started.
 
+use crate::args::tls::Prepared;
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::warn;
@@ -31,6 +32,8 @@ pub(crate) struct Places {
     tcp: Option<SocketAddr>,
     stdio: bool,
     inherited: Vec<Listener>,
+    /// `None`: clear text.
+    tls: Option<Prepared>,
     iscsi: Option<Portal>,
 }
 
@@ -78,6 +81,21 @@ impl Portal {
         warnings
     }
 
+    /// No array that is for some clients of NBD is a logical unit as well: an initiator shows no certificate.
+    fn check_lists(&self, names: &[&str], guard: &nbd::Guard) -> Outcome {
+        let luns = || self.targets.iter().flat_map(|target| &target.luns);
+        let exposed = |name: &str| self.targets.is_empty() || luns().any(|lun| lun == name);
+        let listed = |name: &&&str| guard.clients.iter().any(|(array, _)| array == *name);
+        match names.iter().filter(listed).find(|name| exposed(name)) {
+            None => Ok(()),
+            Some(name) => {
+                let what =
+                    format!("array {name} has a list of clients, and iSCSI serves it to others");
+                Err(Failure::usage(what).hint("name targets without this array, or drop the list"))
+            }
+        }
+    }
+
     /// Each logical unit is an array of this daemon. `names` are those of all its arrays.
     fn check(&self, names: &[&str]) -> Outcome {
         for (nth, target) in self.targets.iter().enumerate() {
@@ -111,14 +129,19 @@ impl Places {
         stdio: bool,
         inherited: Vec<Listener>,
         iscsi: Option<Portal>,
+        tls: Option<Prepared>,
     ) -> Outcome<Places> {
         let tcp = tcp.map(tcp_address).transpose()?;
+        if let Some(address) = tcp.filter(|address| !address.ip().is_loopback()) {
+            warn_of_strangers(address, tls.as_ref());
+        }
         Ok(Places {
             unix,
             tcp,
             stdio,
             inherited,
             iscsi,
+            tls,
         })
     }
 
@@ -135,7 +158,10 @@ impl Places {
             uris: Vec::new(),
             stdio: self.stdio,
             iscsi: None,
+            guard: None,
         };
+        let secure = self.tls.as_ref().is_some_and(|tls| tls.required);
+        let scheme = if secure { "nbds" } else { "nbd" };
         let unix = match (nowhere, self.unix) {
             (true, _) => Some(listen_by_default(names[0])?),
             (false, Some(path)) => Some((listen_unix(&path)?, path)),
@@ -143,17 +169,21 @@ impl Places {
         };
         if let Some((listener, path)) = unix {
             doors.listeners.push(listener);
-            let uris = names.iter().map(|name| unix_uri(name, &path, names.len()));
-            doors.uris.extend(uris);
+            let uri = |name: &&str| unix_uri(scheme, name, &path, names.len());
+            doors.uris.extend(names.iter().map(uri));
         }
         if let Some(address) = self.tcp {
             let listener = listen_tcp(address).map_err(|error| listen_failure(&error, address))?;
             let address = listener.address().unwrap_or(address);
             doors.listeners.push(listener);
-            let uris = names.iter().map(|name| tcp_uri(name, address, names.len()));
-            doors.uris.extend(uris);
+            let uri = |name: &&str| tcp_uri(scheme, name, address, names.len());
+            doors.uris.extend(names.iter().map(uri));
         }
+        doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names)));
         if let Some(portal) = self.iscsi {
+            if let Some(guard) = &doors.guard {
+                portal.check_lists(names, guard)?;
+            }
             doors.open_portal(portal, names)?;
         }
         Ok(doors)
@@ -167,6 +197,7 @@ pub(crate) struct Doors {
     uris: Vec<String>,
     pub stdio: bool,
     iscsi: Option<(Listener, Arc<Hub>)>,
+    guard: Option<Arc<nbd::Guard>>,
 }
 
 impl Doors {
@@ -191,7 +222,13 @@ impl Doors {
 
     /// Lets clients in, and gives the URIs.
     pub fn open(self, running: &Running) -> Outcome<Vec<String>> {
-        let maker: ProtocolMaker = Arc::new(|| Box::new(nbd::Connection::new()));
+        let guard = self.guard;
+        let maker: ProtocolMaker = Arc::new(move || {
+            Box::new(match &guard {
+                Some(guard) => nbd::Connection::guarded(Arc::clone(guard)),
+                None => nbd::Connection::new(),
+            })
+        });
         let remote = running.remote();
         let ended = |_| Failure::new("the reactor ended unexpectedly");
         for listener in self.listeners {
@@ -260,13 +297,20 @@ fn listen_failure(error: &io::Error, at: impl Display) -> Failure {
 
 /// The address for NBD.
 fn tcp_address(text: &str) -> Outcome<SocketAddr> {
-    let address = address_of(text, NBD_PORT)?;
-    if !address.ip().is_loopback() {
-        warn(format_args!(
-            "anyone who can reach {address} can read and write the array; the connection is not encrypted"
-        ));
+    address_of(text, NBD_PORT)
+}
+
+/// What an address of the network means for the array.
+fn warn_of_strangers(address: SocketAddr, tls: Option<&Prepared>) {
+    let anyone = format!("anyone who can reach {address} can read and write the array");
+    match tls {
+        Some(tls) if tls.verifies => {}
+        Some(tls) if tls.required => warn(format_args!("{anyone}; pass --tls-verify-peer")),
+        Some(_) => warn(format_args!(
+            "{anyone}, also without encryption; use --tls require"
+        )),
+        None => warn(format_args!("{anyone}; the connection is not encrypted")),
     }
-    Ok(address)
 }
 
 /// A port, or a host and a port. A port alone is on loopback: to let the world connect, give the host.
@@ -284,14 +328,17 @@ fn address_of(text: &str, usual: u16) -> Outcome<SocketAddr> {
 }
 
 /// One array is the default export, so its name is left out.
-fn unix_uri(name: &str, path: &Path, arrays: usize) -> String {
+fn unix_uri(scheme: &str, name: &str, path: &Path, arrays: usize) -> String {
     let export = if arrays == 1 { "" } else { name };
-    format!("nbd+unix:///{export}?socket={}", escaped(&absolute(path)))
+    format!(
+        "{scheme}+unix:///{export}?socket={}",
+        escaped(&absolute(path))
+    )
 }
 
-fn tcp_uri(name: &str, address: SocketAddr, arrays: usize) -> String {
+fn tcp_uri(scheme: &str, name: &str, address: SocketAddr, arrays: usize) -> String {
     let export = if arrays == 1 { "" } else { name };
-    format!("nbd://{address}/{export}")
+    format!("{scheme}://{address}/{export}")
 }
 
 fn absolute(path: &Path) -> String {
@@ -383,14 +430,14 @@ mod tests {
     fn uris_name_the_export_only_among_several() {
         let path = Path::new("/run/a b/x.nbd");
         assert_eq!(
-            unix_uri("tank", path, 1),
+            unix_uri("nbd", "tank", path, 1),
             "nbd+unix:///?socket=/run/a%20b/x.nbd"
         );
         assert_eq!(
-            unix_uri("tank", path, 2),
-            "nbd+unix:///tank?socket=/run/a%20b/x.nbd"
+            unix_uri("nbds", "tank", path, 2),
+            "nbds+unix:///tank?socket=/run/a%20b/x.nbd"
         );
         let address = SocketAddr::from(([127, 0, 0, 1], 10809));
-        assert_eq!(tcp_uri("tank", address, 1), "nbd://127.0.0.1:10809/");
+        assert_eq!(tcp_uri("nbd", "tank", address, 1), "nbd://127.0.0.1:10809/");
     }
 }

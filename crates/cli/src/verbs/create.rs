@@ -236,6 +236,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         log_disk: verb.log_disk || file.log_disk,
         volatile_members: verb.volatile_members || file.volatile_members,
         code_cache_chunk: verb.code_cache_chunk.or(file.code_cache_chunk),
+        tls_clients: file.tls_clients,
     })
 }
 

@@ -1,6 +1,7 @@
 //! `serve`: the options of a daemon, and what its command line and its configuration come to together.
 
 use crate::args::config::{ArrayConfig, Config, IscsiConfig, ServeConfig};
+use crate::args::tls::{Lists, Prepared, TlsOptions};
 use crate::args::watts::parse_watts;
 use crate::args::{BackendName, StartOptions};
 use crate::arrays::opening::by_array;
@@ -61,6 +62,8 @@ pub(crate) struct Serve {
     /// Serve one connection on standard input and output, then exit
     #[arg(long, conflicts_with_all = ["unix", "tcp", "iscsi"])]
     pub stdio: bool,
+    #[command(flatten)]
+    pub tls: TlsOptions,
     #[command(flatten)]
     pub start: StartOptions,
     /// Memory for clients' requests [default: 256M]
@@ -170,13 +173,14 @@ pub(crate) struct Serve {
 
 pub(crate) fn run(verb: Serve) -> Outcome {
     let inherited = Listener::systemd();
-    let (groups, file, iscsi) = what_to_serve(&verb)?;
+    let (groups, lists, file, iscsi) = what_to_serve(&verb)?;
     if verb.record.is_some() && groups.len() > 1 {
         return Err(
             Failure::usage("a record holds one array").hint("serve the other arrays separately")
         );
     }
-    let places = places(&verb, &file, &iscsi, inherited)?;
+    let tls = verb.tls.clone().or(file.tls()).prepare(lists)?;
+    let places = places(&verb, &file, &iscsi, inherited, tls)?;
     let setup = setup(&verb, &file)?;
     let beforehand = |names: &[&str], ends: &Sender<End>| {
         // Until here nothing is written, and a signal may end it at once: a remote member is waited for. From here on
@@ -196,20 +200,24 @@ pub(crate) fn run(verb: Serve) -> Outcome {
     stopped
 }
 
-type ToServe = (Vec<Vec<String>>, ServeConfig, IscsiConfig);
+/// The members of each array, the clients of each, and how they are served.
+type ToServe = (Vec<Vec<String>>, Lists, ServeConfig, IscsiConfig);
 
 fn what_to_serve(verb: &Serve) -> Outcome<ToServe> {
     let Some(path) = &verb.config else {
         let groups = by_array(verb.members.clone(), verb.start.mode())?;
-        return Ok((groups, ServeConfig::default(), IscsiConfig::default()));
+        let (serve, iscsi) = (ServeConfig::default(), IscsiConfig::default());
+        return Ok((groups, Lists::new(), serve, iscsi));
     };
     let Config {
         arrays,
         serve,
         iscsi,
     } = Config::read(path)?;
+    let lists = arrays.iter().map(|array| array.tls_clients.clone());
+    let lists = lists.collect();
     let groups = arrays.into_iter().map(ArrayConfig::all_members);
-    Ok((groups.collect(), serve, iscsi))
+    Ok((groups.collect(), lists, serve, iscsi))
 }
 
 fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
@@ -325,6 +333,7 @@ fn places(
     file: &ServeConfig,
     iscsi: &IscsiConfig,
     inherited: Vec<Listener>,
+    tls: Option<Prepared>,
 ) -> Outcome<Places> {
     let on_line = [&verb.tcp, &verb.iscsi].into_iter().any(Option::is_some);
     let asked = verb.unix.is_some() || on_line || verb.stdio;
@@ -336,5 +345,12 @@ fn places(
         Some(address) => Some(Portal::new(address, iscsi.targets()?)?),
         None => None,
     };
-    Places::new(unix.clone(), tcp.as_deref(), verb.stdio, inherited, portal)
+    Places::new(
+        unix.clone(),
+        tcp.as_deref(),
+        verb.stdio,
+        inherited,
+        portal,
+        tls,
+    )
 }

@@ -27,5 +27,6 @@ mod surrogate;
 mod surrogate_change;
 mod surrogate_remote;
 mod surroundings;
+mod tls;
 mod trace;
 mod unreadable;
