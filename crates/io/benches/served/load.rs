@@ -57,14 +57,26 @@ pub struct Load {
 }
 
 impl Load {
-    /// `tls`: through TLS.
     pub fn connect(path: &Path, tls: Option<&ClientSide>, workload: Workload) -> Outcome<Load> {
+        let stream = UnixStream::connect(path)?;
+        match tls {
+            Some(_) => Load::through(stream, tls, workload),
+            None => Load::over(stream, workload),
+        }
+    }
+
+    /// Over a connection that is there already.
+    pub fn over(stream: UnixStream, workload: Workload) -> Outcome<Load> {
+        Load::through(stream, None, workload)
+    }
+
+    fn through(stream: UnixStream, tls: Option<&ClientSide>, workload: Workload) -> Outcome<Load> {
         let client = match tls {
             Some(_) => Client::through_tls("", Replies::Simple),
             None => Client::new("", Replies::Simple),
         };
         let mut load = Load {
-            stream: Wire::new(UnixStream::connect(path)?),
+            stream: Wire::new(stream),
             client,
             inbox: vec![0; 256 * 1024],
             start: 0,

@@ -10,6 +10,9 @@
 mod load;
 mod members;
 mod paced;
+#[path = "../served/secure.rs"]
+#[allow(dead_code)] // TLS is its other user's.
+mod secure;
 
 use load::Load;
 use members::{Folder, Kind, kinds};
