@@ -134,58 +134,29 @@ fn who_has_no_secret_is_refused() {
     }
 }
 
-/// Families of libiscsi's conformance suite. CompareAndWrite is not among them: without the command the tool
-/// leaves its other tests in disorder.
-const FAMILIES: [&str; 41] = [
-    "SCSI.GetLBAStatus.Simple",
-    "SCSI.GetLBAStatus.BeyondEol",
-    "SCSI.Inquiry",
-    "SCSI.Mandatory",
-    "SCSI.ModeSense6",
-    "SCSI.NoMedia",
-    "SCSI.Prefetch10",
-    "SCSI.Prefetch16",
-    "SCSI.PreventAllow",
-    "SCSI.PrinReadKeys",
-    "SCSI.PrinServiceactionRange",
-    "SCSI.PrinReportCapabilities",
-    "SCSI.ProutRegister",
-    "SCSI.ProutReserve",
-    "SCSI.ProutClear",
-    "SCSI.ProutPreempt",
-    "SCSI.Read6",
-    "SCSI.Read10",
-    "SCSI.Read12",
-    "SCSI.Read16",
-    "SCSI.ReadCapacity10",
-    "SCSI.ReadCapacity16",
-    "SCSI.ReadDefectData10",
-    "SCSI.ReadDefectData12",
-    "SCSI.ReportSupportedOpcodes",
-    "SCSI.Reserve6",
-    "SCSI.TestUnitReady",
-    "SCSI.Unmap",
-    "SCSI.Verify10",
-    "SCSI.Verify12",
-    "SCSI.Verify16",
-    "SCSI.Write10",
-    "SCSI.Write16",
-    "SCSI.WriteSame10.Simple",
-    "SCSI.WriteSame16",
-    "SCSI.WriteVerify10",
-    "SCSI.WriteVerify16",
-    "iSCSI.iSCSIcmdsn",
-    "iSCSI.iSCSIdatasn",
-    "iSCSI.iSCSIResiduals",
-    "iSCSI.iSCSITMF",
-];
+/// Tests of libiscsi's conformance suite that do not pass; docs/reference/iscsi.md says why.
+const MISSES: [&str; 2] = ["UnmapSingle", "UnmapUntilEnd"];
 
 #[test]
 fn the_conformance_suite_passes() {
-    if installed(&["iscsi-test-cu"]) {
-        let array = Array::new(RAID5, 4);
-        conforms(&array.serve_iscsi(Vec::new()), &FAMILIES);
+    if !installed(&["iscsi-test-cu"]) {
+        return;
     }
+    let array = Array::new(RAID5, 4);
+    let uri = array.serve_iscsi(Vec::new());
+    let output = run("iscsi-test-cu", &["-d", "-n", "-t", "ALL", &uri, &uri]);
+    let printed = String::from_utf8_lossy(&output.stdout);
+    let missed = printed.lines().filter_map(|line| {
+        let (_, test) = line.split_once(", Test ")?;
+        test.strip_suffix(" had failures:")
+    });
+    assert_eq!(missed.collect::<Vec<&str>>(), MISSES, "{printed}");
+    let misses = MISSES.len() as u32;
+    assert_eq!(
+        counts(&printed),
+        [230, 230, 230 - misses, misses, 0],
+        "{printed}"
+    );
 }
 
 #[test]
@@ -214,18 +185,17 @@ fn a_removable_medium_conforms_as_well() {
 fn conforms(uri: &str, families: &[&str]) {
     for family in families {
         let printed = succeed("iscsi-test-cu", &["-d", "-n", "-t", family, uri]);
-        let tests = printed
-            .lines()
-            .find(|line| line.trim().starts_with("tests"));
-        let numbers: Vec<u32> = tests
-            .unwrap_or_default()
-            .split_whitespace()
-            .filter_map(|word| word.parse().ok())
-            .collect();
-        // Total, ran, passed, failed, inactive.
-        let [total, _, passed, 0, _] = numbers[..] else {
+        let [total, _, passed, 0, _] = counts(&printed)[..] else {
             panic!("{family}: {printed}");
         };
         assert!(total > 0 && passed == total, "{family}: {printed}");
     }
+}
+
+/// Tests in all, and how many ran, passed, failed, and were inactive.
+fn counts(printed: &str) -> Vec<u32> {
+    let mut lines = printed.lines();
+    let tests = lines.find(|line| line.trim().starts_with("tests"));
+    let words = tests.unwrap_or_default().split_whitespace();
+    words.filter_map(|word| word.parse().ok()).collect()
 }

@@ -207,7 +207,7 @@ impl Session {
         let sends = if writes { expected } else { 0 };
         let short = sends < wants && !job.shorten(sends);
         if short || (job.is_exact() && sends != wants) {
-            return Err((scsi::SHORT_DATA.into(), wants.into()));
+            return Err((job.wrong_size().into(), wants.into()));
         }
         Ok(Task {
             tag: header.task_tag(),

@@ -58,6 +58,8 @@ pub(crate) enum Command {
     Write(Extent),
     Verify(Extent, Compare),
     WriteAndVerify(Extent, Compare),
+    CompareAndWrite(Extent),
+    OrWrite(Extent),
     WriteSame(WriteSame),
     Unmap {
         length: u32,
@@ -142,6 +144,8 @@ pub(crate) fn decode(cdb: &Cdb) -> Result<Command, Sense> {
         | code::WRITE_VERIFY_10
         | code::WRITE_VERIFY_12
         | code::WRITE_VERIFY_16
+        | code::COMPARE_WRITE
+        | code::OR_WRITE
         | code::WRITE_SAME_10
         | code::WRITE_SAME_16
         | code::UNMAP
@@ -163,6 +167,15 @@ fn decode_medium(cdb: &Cdb) -> Result<Command, Sense> {
         code::WRITE_6 | code::WRITE_10 | code::WRITE_12 | code::WRITE_16 => {
             unprotected(cdb)?;
             Ok(Command::Write(extent))
+        }
+        code::COMPARE_WRITE => {
+            unprotected(cdb)?;
+            let blocks = u64::from(cdb[13]);
+            Ok(Command::CompareAndWrite(Extent { blocks, ..extent }))
+        }
+        code::OR_WRITE => {
+            unprotected(cdb)?;
+            Ok(Command::OrWrite(extent))
         }
         code::VERIFY_10 | code::VERIFY_12 | code::VERIFY_16 => {
             Ok(Command::Verify(extent, compare(cdb)?))
@@ -415,7 +428,7 @@ mod tests {
 
     #[test]
     fn what_is_not_there_is_refused() {
-        assert_eq!(decode(&cdb(&[0x89])), Err(sense::INVALID_OPCODE));
+        assert_eq!(decode(&cdb(&[0x9c])), Err(sense::INVALID_OPCODE));
         assert_eq!(decode(&cdb(&[0x9e, 0x1f])), Err(sense::INVALID_FIELD));
         assert_eq!(decode(&cdb(&[0x28, 0x20])), Err(sense::INVALID_FIELD));
         assert_eq!(decode(&cdb(&[0x12, 0, 0x80])), Err(sense::INVALID_FIELD));

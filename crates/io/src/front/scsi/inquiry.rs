@@ -133,6 +133,8 @@ fn block_limits(export: &Export) -> Vec<u8> {
     let mut body = vec![0; 60];
     let physical = physical_blocks(export);
     // WSNZ of zero: a WRITE SAME of zero blocks goes to the end.
+    // The number of blocks of a COMPARE AND WRITE has one byte.
+    body[1] = u8::MAX;
     body[2..4].copy_from_slice(&(physical as u16).to_be_bytes());
     let most = export.maximum_block / BLOCK_BYTES as u32;
     let most = most.min(REPORTED_BLOCKS_MAX);

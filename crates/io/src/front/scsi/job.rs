@@ -5,6 +5,7 @@
 //! | READ, WRITE, SYNCHRONIZE CACHE | one |
 //! | VERIFY | reads, piece by piece, each compared |
 //! | WRITE AND VERIFY | a write with FUA, then as VERIFY |
+//! | COMPARE AND WRITE, ORWRITE | one, which is atomic |
 //! | WRITE SAME | zeros: one; another pattern: writes, piece by piece |
 //! | UNMAP | one for each descriptor: zeros |
 //! | MODE SELECT, PERSISTENT RESERVE OUT, GET LBA STATUS, PRE-FETCH | none |
@@ -72,6 +73,8 @@ pub(crate) struct Job {
 enum Work {
     Read(Extent),
     Write(Extent),
+    CompareAndWrite(Extent),
+    OrWrite(Extent),
     Verify(Verify),
     /// First the write, which is done when it is `written`.
     WriteAndVerify {
@@ -143,6 +146,16 @@ impl Job {
                 durable(extent.fua, medium)?;
                 Ok(Job::of(Work::Write(extent), bytes, bytes.into()))
             }
+            Command::CompareAndWrite(extent) => {
+                let bytes = atomic(extent, medium)?;
+                let memory = memory_of(RequestOp::CompareAndWrite, bytes.into());
+                Ok(Job::of(Work::CompareAndWrite(extent), 2 * bytes, memory))
+            }
+            Command::OrWrite(extent) => {
+                let bytes = atomic(extent, medium)?;
+                let memory = memory_of(RequestOp::Or, bytes.into());
+                Ok(Job::of(Work::OrWrite(extent), bytes, memory))
+            }
             Command::Verify(extent, compare) => verify(extent, compare, medium),
             Command::WriteAndVerify(extent, compare) => write_and_verify(extent, compare, medium),
             Command::WriteSame(command) => write_same(&command, medium),
@@ -204,7 +217,19 @@ impl Job {
 
     /// Whether the initiator may expect to send neither more nor less than what the command wants.
     pub(crate) fn is_exact(&self) -> bool {
-        matches!(self.work, Work::WriteSame(_))
+        matches!(
+            self.work,
+            Work::WriteSame(_) | Work::CompareAndWrite(_) | Work::OrWrite(_)
+        )
+    }
+
+    /// The refusal of a command whose initiator means to send too little, or too much where that matters.
+    /// libiscsi's suite demands the first of these.
+    pub(crate) fn wrong_size(&self) -> Sense {
+        match self.work {
+            Work::CompareAndWrite(_) | Work::OrWrite(_) => sense::INVALID_FIELD,
+            _ => sense::SHORT_DATA,
+        }
     }
 
     /// Makes a write end early, after the first bytes of its data: the initiator sends no more. Whether that
@@ -236,6 +261,10 @@ impl Job {
         match &mut self.work {
             Work::Read(extent) => ask(RequestOp::Read, *extent, around, false),
             Work::Write(extent) => ask(RequestOp::Write, *extent, around, extent.fua),
+            Work::CompareAndWrite(extent) => {
+                ask(RequestOp::CompareAndWrite, *extent, around, extent.fua)
+            }
+            Work::OrWrite(extent) => ask(RequestOp::Or, *extent, around, extent.fua),
             Work::WriteAndVerify { verify, .. } => {
                 let extent = verify.extent;
                 ask(RequestOp::Write, extent, around, extent.fua)
@@ -292,6 +321,9 @@ impl Job {
         result: Result<(), RequestError>,
         around: &mut Around<'_>,
     ) -> Next {
+        if let (Work::CompareAndWrite(extent), Err(RequestError::Differs)) = (&self.work, result) {
+            return Next::Done(miscompare(*extent, around).into());
+        }
         if let Err(error) = result {
             let reads = matches!(
                 self.work,
@@ -438,6 +470,8 @@ fn changes(command: &Command) -> bool {
         command,
         Command::Write(_)
             | Command::WriteAndVerify(..)
+            | Command::CompareAndWrite(_)
+            | Command::OrWrite(_)
             | Command::WriteSame(_)
             | Command::Unmap { .. }
     )
@@ -467,6 +501,12 @@ fn durable(asked: bool, medium: Medium) -> Result<(), Sense> {
         true => Err(sense::INVALID_FIELD),
         false => Ok(()),
     }
+}
+
+/// The bytes of an atomic command.
+fn atomic(extent: Extent, medium: Medium) -> Result<u32, Sense> {
+    durable(extent.fua, medium)?;
+    transfer(extent, medium, extent.blocks)
 }
 
 fn verify(extent: Extent, compare: Compare, medium: Medium) -> Result<Job, Sense> {
@@ -542,9 +582,24 @@ fn ask(op: RequestOp, extent: Extent, around: &Around<'_>, fua: bool) -> Next {
         op,
         offset: extent.lba * BLOCK_BYTES,
         bytes,
-        part: Some((0, bytes as u32)),
+        part: Some((0, memory_of(op, bytes) as u32)),
         fua,
     })
+}
+
+/// Bytes of memory that the engine wants for a request.
+fn memory_of(op: RequestOp, bytes: u64) -> u64 {
+    if op.is_atomic() { 3 * bytes } else { bytes }
+}
+
+/// The first byte that differs between what a COMPARE AND WRITE was given and what it found.
+fn miscompare(extent: Extent, around: &Around<'_>) -> Sense {
+    let bytes = (extent.blocks * BLOCK_BYTES) as u32;
+    let at = around.buf.and_then(|buf| {
+        let [given, found] = [0, 2].map(|part| around.link.bytes(buf.part(part * bytes, bytes)));
+        first_difference(given, found)
+    });
+    sense::MISCOMPARE.at(at.unwrap_or(0))
 }
 
 fn zeros(extent: Extent) -> Next {
@@ -574,9 +629,9 @@ fn failed(error: RequestError, reads: bool) -> Sense {
             what.at(lba)
         }
         RequestError::ReadOnly => sense::WRITE_PROTECTED,
-        RequestError::Differs => sense::MISCOMPARE,
         RequestError::NoSpace => sense::NO_SPACE,
         RequestError::NotFast | RequestError::NotWholeSectors => sense::INVALID_FIELD,
+        RequestError::Differs => sense::MISCOMPARE,
         RequestError::Unavailable => sense::NOT_READY,
     }
 }

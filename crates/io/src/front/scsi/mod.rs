@@ -11,8 +11,7 @@
 //! wants, hands its requests to the engine, and sends its [`Answer`].
 //!
 //! Blocks have 512 bytes. A block that was unmapped reads zeros, because UNMAP writes zeros by whatever the
-//! engine does best; so LBPRZ is true. Absent on purpose, until the engine has them under its locks: COMPARE
-//! AND WRITE and ORWRITE.
+//! engine does best; so LBPRZ is true. COMPARE AND WRITE and ORWRITE are atomic requests of the engine.
 
 mod answer;
 mod begin;
@@ -31,5 +30,5 @@ pub(crate) use begin::{Addressed, begin, unit_number, without_unit};
 pub(crate) use job::{Around, Job, Next};
 pub(crate) use opcodes::{CDB_BYTES, Cdb};
 pub(crate) use reserve::Initiator;
-pub(crate) use sense::{DATA_PHASE_ERROR, SHORT_DATA};
+pub(crate) use sense::DATA_PHASE_ERROR;
 pub(crate) use unit::{Nexus, Unit};

@@ -37,7 +37,9 @@ pub(crate) mod code {
     pub(crate) const PERSISTENT_IN: u8 = 0x5e;
     pub(crate) const PERSISTENT_OUT: u8 = 0x5f;
     pub(crate) const READ_16: u8 = 0x88;
+    pub(crate) const COMPARE_WRITE: u8 = 0x89;
     pub(crate) const WRITE_16: u8 = 0x8a;
+    pub(crate) const OR_WRITE: u8 = 0x8b;
     pub(crate) const WRITE_VERIFY_16: u8 = 0x8e;
     pub(crate) const VERIFY_16: u8 = 0x8f;
     pub(crate) const PREFETCH_16: u8 = 0x90;
@@ -268,9 +270,19 @@ pub(crate) const TABLE: &[Opcode] = &[
         &[0x88, 0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
     ),
     op(
+        code::COMPARE_WRITE,
+        Access::Write,
+        &[0x89, 0x18, A, A, A, A, A, A, A, A, 0, 0, 0, A, 0, 7],
+    ),
+    op(
         code::WRITE_16,
         Access::Write,
         &[0x8a, 0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
+    ),
+    op(
+        code::OR_WRITE,
+        Access::Write,
+        &[0x8b, 0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
     ),
     op(
         code::WRITE_VERIFY_16,

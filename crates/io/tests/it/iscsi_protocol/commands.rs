@@ -174,7 +174,7 @@ fn what_cannot_be_is_a_check_condition() {
         sense(&mut one, &read_10(u32::MAX, 1), 512),
         Some((5, 0x21, 0))
     );
-    assert_eq!(sense(&mut one, &[0x89], 0), Some((5, 0x20, 0)));
+    assert_eq!(sense(&mut one, &[0x9c], 0), Some((5, 0x20, 0)));
     assert_eq!(
         sense(&mut one, &[0x12, 1, 0xcc, 0, 255], 255),
         Some((5, 0x24, 0))
@@ -250,6 +250,55 @@ fn fua_a_pattern_and_zeros_reach_the_engine() {
     ];
     assert_eq!(world.log, expected);
     assert_eq!(world.disk[8192..10240], [9; 2048]);
+}
+
+fn atomic(opcode: u8, lba: u8, blocks: u8) -> [u8; 16] {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[9], cdb[13]) = (opcode, lba, blocks);
+    cdb
+}
+
+#[test]
+fn compare_and_write_writes_what_was_compared_alone() {
+    let mut one = initiator(&["ImmediateData=No"]);
+    let [old, new] = [1, 2].map(|seed| pattern(512 * 3 + seed)[..1536].to_vec());
+    assert_eq!(one.write(&write_10(5, 3), &old, 0).status, 0);
+    let cdb = atomic(0x89, 5, 3);
+    let both = [&old[..], &new].concat();
+    assert_eq!(one.write(&cdb, &both, 0).status, 0);
+    assert!(one.read(&read_10(5, 3), 1536).data == new);
+    // The same again: the medium has other bytes now.
+    let again = one.write(&cdb, &both, 0);
+    assert_eq!((again.status, again.sense), (2, Some((0x0e, 0x1d, 0))));
+    let first = old.iter().zip(&new).position(|(a, b)| a != b);
+    assert_eq!(again.information, first.map(|at| at as u32));
+    assert!(
+        one.read(&read_10(5, 3), 1536).data == new,
+        "nothing was written"
+    );
+    // Without blocks there is nothing to compare; what does not fit the command is refused.
+    assert_eq!(one.write(&atomic(0x89, 5, 0), &[], 0).status, 0);
+    for bytes in [1536, 2048, 3584] {
+        let refused = one.write(&cdb, &pattern(bytes), 0);
+        assert_eq!(refused.sense, Some((5, 0x24, 0)), "{bytes} bytes");
+    }
+    assert!(one.read(&read_10(5, 3), 1536).data == new);
+    assert!(one.peer.close().buffers.is_empty());
+}
+
+#[test]
+fn or_write_sets_bits() {
+    let mut one = initiator(&[]);
+    let (before, given) = (pattern(1024), pattern(1025)[1..].to_vec());
+    assert_eq!(one.write(&write_10(9, 2), &before, 512).status, 0);
+    assert_eq!(one.write(&atomic(0x8b, 9, 2), &given, 512).status, 0);
+    let after: Vec<u8> = before
+        .iter()
+        .zip(&given)
+        .map(|(one, other)| one | other)
+        .collect();
+    assert!(one.read(&read_10(9, 2), 1024).data == after);
+    assert!(one.peer.close().buffers.is_empty());
 }
 
 #[test]

@@ -38,6 +38,8 @@ pub struct Outcome {
     pub data: Vec<u8>,
     /// Sense key, additional code and qualifier.
     pub sense: Option<(u8, u8, u8)>,
+    /// The information field of the sense data, if it is valid.
+    pub information: Option<u32>,
     /// Bytes over (positive) or under.
     pub residual: i64,
 }
@@ -211,7 +213,7 @@ impl Initiator {
         }
     }
 
-    fn ended(&mut self, pdu: &Pdu, data: Vec<u8>) -> Outcome {
+    pub fn ended(&mut self, pdu: &Pdu, data: Vec<u8>) -> Outcome {
         assert_eq!(
             pdu.number(24),
             self.status_number(),
@@ -219,6 +221,15 @@ impl Initiator {
         );
         let sense = match pdu.opcode() {
             0x21 if pdu.data.len() > 14 => Some((pdu.data[4] & 15, pdu.data[14], pdu.data[15])),
+            _ => None,
+        };
+        let information = match pdu.opcode() {
+            0x21 if pdu.data.len() > 14 && pdu.data[2] & 0x80 != 0 => Some(u32::from_be_bytes([
+                pdu.data[5],
+                pdu.data[6],
+                pdu.data[7],
+                pdu.data[8],
+            ])),
             _ => None,
         };
         let bytes = i64::from(pdu.number(44));
@@ -231,6 +242,7 @@ impl Initiator {
             status: pdu.header[3],
             data,
             sense,
+            information,
             residual,
         }
     }
@@ -241,7 +253,7 @@ impl Initiator {
     }
 
     /// Data that was asked for, in segments.
-    fn data_out(&mut self, request: &Pdu, data: &[u8]) {
+    pub fn data_out(&mut self, request: &Pdu, data: &[u8]) {
         let (from, length) = (request.number(40) as usize, request.number(44) as usize);
         let part = &data[from..from + length];
         let segments: Vec<&[u8]> = part.chunks(self.segment).collect();

@@ -6,4 +6,5 @@ mod fuzz;
 mod initiator;
 mod login;
 mod newer;
+mod swarm;
 mod tasks;

@@ -8,6 +8,7 @@ use restripe_io::front::{
     Ask, BUFFER_BYTES_MAX, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
 };
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A small generator of reproducible numbers (xorshift).
@@ -126,19 +127,26 @@ impl World {
             }
             RequestOp::Trim | RequestOp::WriteZeroes { fast: false } => self.disk[range].fill(0),
             RequestOp::WriteZeroes { fast: true } => return Err(RequestError::NotFast),
-            RequestOp::CompareAndWrite | RequestOp::Or => {
-                let part = ask.buf.expect("three parts, each as long as the request");
-                let buffer = &self.buffers[&part.buf.0][self::range(part)];
-                let (given, rest) = buffer.split_at(ask.bytes as usize);
-                let disk = &mut self.disk[range];
-                match ask.op {
-                    RequestOp::Or => disk.iter_mut().zip(given).for_each(|(a, b)| *a |= b),
-                    _ if disk == given => disk.copy_from_slice(&rest[..given.len()]),
-                    _ => return Err(RequestError::Differs),
-                }
-            }
             RequestOp::Flush => {}
+            RequestOp::CompareAndWrite | RequestOp::Or => return self.execute_atomic(ask, range),
         }
+        Ok(())
+    }
+
+    fn execute_atomic(&mut self, ask: &Ask, on_disk: Range<usize>) -> Result<(), RequestError> {
+        let whole = ask.buf.expect("atomic requests have memory");
+        assert_eq!(u64::from(whole.bytes), 3 * ask.bytes, "three parts");
+        let part = |index: u32| self::range(whole.part(index * ask.bytes as u32, ask.bytes as u32));
+        let buffer = self.buffers.get_mut(&whole.buf.0).expect("known");
+        buffer[part(2)].copy_from_slice(&self.disk[on_disk.clone()]);
+        if ask.op == RequestOp::Or {
+            let (given, found) = (buffer[part(0)].to_vec(), buffer[part(2)].to_vec());
+            let made = given.iter().zip(&found).map(|(one, other)| one | other);
+            buffer[part(1)].copy_from_slice(&made.collect::<Vec<u8>>());
+        } else if buffer[part(0)] != buffer[part(2)] {
+            return Err(RequestError::Differs);
+        }
+        self.disk[on_disk].copy_from_slice(&buffer[part(1)]);
         Ok(())
     }
 }
