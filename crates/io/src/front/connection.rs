@@ -630,7 +630,9 @@ impl Connection {
     pub fn check_patience(&mut self, now: Nanos, hurried: bool) {
         let waits_for_peer = match self.state {
             State::Open(Then::Hold | Then::Memory) => self.sending,
-            State::Open(_) | State::Finishing => self.sending || self.receiving,
+            // Also between two receives: else a byte with each look would start the clock anew.
+            State::Open(_) => true,
+            State::Finishing => self.sending || self.receiving,
             State::Dead => return,
         };
         let patience = match self.sending {

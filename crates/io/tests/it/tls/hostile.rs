@@ -105,22 +105,31 @@ fn a_handshake_that_stalls_is_ended_in_time_and_others_are_served() {
         let nobody = authority.folder("nobody", &[]);
         succeed("nbdinfo", &["--size", &served.uri(&nobody)]);
     }
-    let begun = Instant::now();
-    // Bytes that drip are no progress.
-    let mut drip = started(&served);
-    let mut rest = hello.iter();
-    while begun.elapsed() < LONGEST {
-        let ended = rest
-            .next()
-            .is_none_or(|byte| drip.write_all(&[*byte]).is_err());
-        if ended {
-            break;
-        }
-        std::thread::sleep(Duration::from_millis(250));
-    }
-    assert!(begun.elapsed() < LONGEST, "a drip is let go");
     for stream in [mute, half, whole] {
         assert!(is_let_go(stream));
+    }
+}
+
+/// A byte every few milliseconds is no progress, in clear text and within TLS, and whenever the server looks.
+#[test]
+fn bytes_that_drip_do_not_keep_a_connection() {
+    let Some((_authority, served, _)) = served() else {
+        return;
+    };
+    let mut clear = greeted(&served);
+    let mut option = Vec::new();
+    encode_option(3, &[&[0; 30_000]], &mut option);
+    clear.write_all(&option[..16]).expect("room");
+    let mut secure = started(&served);
+    let record = [0x16, 3, 1, 0x3f, 0xff, 1, 0, 0x3f, 0xfb];
+    secure.write_all(&record).expect("room");
+    let (begun, mut ended) = (Instant::now(), [false; 2]);
+    while ended != [true; 2] {
+        assert!(begun.elapsed() < LONGEST, "{ended:?}");
+        for (stream, ended) in [&mut clear, &mut secure].into_iter().zip(&mut ended) {
+            *ended |= stream.write_all(&[0]).is_err();
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
