@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, Outcome};
 use clap::{Args, ValueEnum};
-use restripe_io::front::nbd::Guard;
+use restripe_io::front::nbd::{Guard, Report};
 use restripe_io::tls::names::NameRule;
 use restripe_io::tls::{CertificateError, ServerSide};
 use serde::Deserialize;
@@ -144,7 +144,7 @@ pub(crate) struct Prepared {
 
 impl Prepared {
     /// For arrays of these names. An array's own list counts in place of that of the daemon.
-    pub fn guard(self, names: &[&str]) -> Guard {
+    pub fn guard(self, names: &[&str], report: Report) -> Guard {
         let mut lists = self.lists.into_iter();
         let mut clients = Vec::new();
         for name in names {
@@ -158,6 +158,7 @@ impl Prepared {
             tls: self.tls,
             required: self.required,
             clients,
+            report,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::args::tls::Prepared;
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
+use crate::print::journal::{self, Level};
 use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
@@ -13,7 +14,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -23,6 +24,9 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// The ports that are registered for the protocols.
 const NBD_PORT: u16 = 10809;
 pub(crate) const ISCSI_PORT: u16 = 3260;
+
+/// Between two log lines about refused clients.
+const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -179,7 +183,7 @@ impl Places {
             let uri = |name: &&str| tcp_uri(scheme, name, address, names.len());
             doors.uris.extend(names.iter().map(uri));
         }
-        doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names)));
+        doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, refusals())));
         if let Some(portal) = self.iscsi {
             if let Some(guard) = &doors.guard {
                 portal.check_lists(names, guard)?;
@@ -298,6 +302,18 @@ fn listen_failure(error: &io::Error, at: impl Display) -> Failure {
 /// The address for NBD.
 fn tcp_address(text: &str) -> Outcome<SocketAddr> {
     address_of(text, NBD_PORT)
+}
+
+/// Logs why a client was refused, at most once in [`REFUSALS_EVERY`]: clients may try again and again.
+fn refusals() -> nbd::Report {
+    let last: Mutex<Option<Instant>> = Mutex::new(None);
+    nbd::Report::new(move |why| {
+        let Ok(mut last) = last.lock() else { return };
+        if last.is_none_or(|last| last.elapsed() >= REFUSALS_EVERY) {
+            *last = Some(Instant::now());
+            journal::line(Level::Warning, format_args!("a client was refused: {why}"));
+        }
+    })
 }
 
 /// What an address of the network means for the array.

@@ -5,7 +5,7 @@ use restripe_array::meta::{Content, CreateOptions, create};
 use restripe_array::{Command, Limits, Nanos, StartMode, Uuid};
 use restripe_io::front::Protocol;
 use restripe_io::front::listen::Listener;
-use restripe_io::front::nbd::{Connection, Guard};
+use restripe_io::front::nbd::{Connection, Guard, Report};
 use restripe_io::plain::Plain;
 use restripe_io::tls::ServerSide;
 use restripe_io::{ArraySpec, BackendChoice, OpenMember, Running, Shell, ShellOptions};
@@ -28,6 +28,7 @@ pub fn serve(socket: &Path, names: &[String]) -> Result<(), Box<dyn Error>> {
             tls: ServerSide::read(Path::new(&folder), false)?,
             required: true,
             clients: Vec::new(),
+            report: Report::new(|_| {}),
         })),
     };
     let maker = move || -> Box<dyn Protocol> {

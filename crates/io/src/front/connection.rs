@@ -525,6 +525,9 @@ impl Connection {
             Event::Plain(bytes) => self.took_opened(bytes, around),
         });
         self.link.tls = Some(tls);
+        if let Going::Failed(why) = &going {
+            self.protocol.tls_failed(why);
+        }
         match going {
             Going::On => {}
             // What is in flight is answered, or the alert is sent that says why not.

@@ -39,6 +39,9 @@ pub trait Protocol {
     /// The handshake of TLS is over ([`Then::Secure`]). `None`: the peer showed no certificate.
     fn secured(&mut self, _peer: Option<PeerNames>) {}
 
+    /// The peer and TLS do not agree, for this reason. The connection ends.
+    fn tls_failed(&mut self, _why: &str) {}
+
     /// How long the peer may go without progress (of a half-received message, or of sending what waits for it) before
     /// the connection is closed; `None` while it may rest as long as it likes.
     fn patience(&self) -> Option<Nanos>;

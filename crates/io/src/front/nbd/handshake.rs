@@ -304,7 +304,11 @@ impl Handshake {
     fn serving(&mut self, option: u32, name: &str, link: &dyn Link) -> Option<(usize, Export)> {
         let refusal = match find(name, link) {
             Some((_, export)) if !self.admits(&export) => {
-                self.refuse(option, reply::ERR_POLICY, &not_for(self.peer.as_ref()));
+                let why = not_for(self.peer.as_ref());
+                if let Some(guard) = &self.guard {
+                    guard.report.refused(&format!("{}: {why}", export.name));
+                }
+                self.refuse(option, reply::ERR_POLICY, &why);
                 return None;
             }
             Some((_, export)) if option == code::GO && export.busy => {

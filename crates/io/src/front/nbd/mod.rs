@@ -30,7 +30,7 @@ mod transmission;
 use crate::front::{Link, Protocol, Received, Then};
 use crate::nbd_wire::option::encode_greeting;
 use crate::tls::names::PeerNames;
-pub use guard::Guard;
+pub use guard::{Guard, Report};
 use handshake::Handshake;
 pub use handshake::{OPTION_BYTES_MAX, OPTIONS_MAX};
 use restripe_array::{Nanos, RequestError};
@@ -47,6 +47,7 @@ pub const PAYLOAD_RATE_BYTES_MIN: u64 = 256 * 1024;
 /// One client's connection.
 pub struct Connection {
     phase: Phase,
+    guard: Option<Arc<Guard>>,
     /// Part of a message has come and the rest has not.
     partial: bool,
 }
@@ -81,7 +82,8 @@ impl Connection {
 
     fn with(guard: Option<Arc<Guard>>) -> Connection {
         Connection {
-            phase: Phase::Handshake(Handshake::new(guard)),
+            phase: Phase::Handshake(Handshake::new(guard.clone())),
+            guard,
             partial: false,
         }
     }
@@ -159,6 +161,12 @@ impl Protocol for Connection {
     fn secured(&mut self, peer: Option<PeerNames>) {
         if let Phase::Handshake(handshake) = &mut self.phase {
             handshake.secured(peer);
+        }
+    }
+
+    fn tls_failed(&mut self, why: &str) {
+        if let Some(guard) = &self.guard {
+            guard.report.refused(&format!("TLS with a client: {why}"));
         }
     }
 

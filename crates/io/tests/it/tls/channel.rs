@@ -252,6 +252,10 @@ fn certificates_that_do_not_hold_are_refused_by_either_side() {
     let expired = read(&authority.folder("expired", &[("client", expired)]));
     let said = refusal(&server, &expired);
     assert!(said.contains("expired"), "{said}");
+    let elsewhere = stranger.folder("elsewhere", &[("client", ALICE)]);
+    fs::copy(authority.certificate(), elsewhere.join("ca-cert.pem")).expect("it is there");
+    let said = refusal(&server, &read(&elsewhere));
+    assert!(said.contains("UnknownIssuer"), "{said}");
     // A server under another name.
     let other = Says {
         names: "DNS:elsewhere",

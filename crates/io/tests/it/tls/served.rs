@@ -5,17 +5,19 @@ use crate::nbd_clients::tools::Folder;
 use crate::tls::certificates::text;
 use restripe_array::layout::{Level, Rotation};
 use restripe_io::front::listen::Listener;
-use restripe_io::front::nbd::{Connection, Guard};
+use restripe_io::front::nbd::{Connection, Guard, Report};
 use restripe_io::tls::ServerSide;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// An array that is served on a Unix socket and on loopback.
 pub struct Served {
     pub array: Array,
     folder: Folder,
     address: SocketAddr,
+    /// Reasons for which clients were refused.
+    refused: Arc<Mutex<Vec<String>>>,
 }
 
 /// How the server guards its export.
@@ -50,10 +52,17 @@ impl Served {
             false => vec![("disk".to_owned(), rules)],
         };
         let required = terms.required;
+        let refused = Arc::new(Mutex::new(Vec::new()));
+        let reasons = Arc::clone(&refused);
+        let report = Report::new(move |why| {
+            let mut reasons = reasons.lock().expect("no test thread panics with it");
+            reasons.push(why.to_owned());
+        });
         let guard = Arc::new(Guard {
             tls,
             required,
             clients,
+            report,
         });
         let folder = Folder::new();
         let unix = Listener::unix(&folder.file("tls")).expect("a new socket");
@@ -71,7 +80,14 @@ impl Served {
             array,
             folder,
             address,
+            refused,
         }
+    }
+
+    /// Whether a client was refused for a reason that has this in it.
+    pub fn has_refused(&self, why: &str) -> bool {
+        let reasons = self.refused.lock().expect("no thread panics with it");
+        reasons.iter().any(|reason| reason.contains(why))
     }
 
     pub fn socket(&self) -> PathBuf {
