@@ -12,6 +12,7 @@ use std::process::{Command, Stdio};
 pub struct Wire {
     stream: UnixStream,
     tls: Option<Channel>,
+    came: Vec<u8>,
     /// Opened and not yet taken, from `at` on.
     plain: Vec<u8>,
     at: usize,
@@ -22,6 +23,7 @@ impl Wire {
         Wire {
             stream,
             tls: None,
+            came: vec![0; CIPHERTEXT_BYTES],
             plain: Vec::new(),
             at: 0,
         }
@@ -44,9 +46,9 @@ impl Wire {
         };
         let piece = tls.receive(CIPHERTEXT_BYTES);
         let piece = piece.ok_or_else(|| io::Error::other("a record that is too long"))?;
-        let mut bytes = vec![0; piece.bytes as usize];
-        let count = self.stream.read(&mut bytes)?;
-        piece.memory.fill(piece.offset as usize, &bytes[..count]);
+        let count = self.stream.read(&mut self.came[..piece.bytes as usize])?;
+        let came = &self.came[..count];
+        piece.memory.fill(piece.offset as usize, came);
         match count {
             0 => Err(io::ErrorKind::UnexpectedEof.into()),
             _ => {
