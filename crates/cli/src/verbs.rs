@@ -73,7 +73,7 @@ pub(crate) enum Verb {
     /// Check members, replay their logs, print the status and exit, without serving
     Assemble(Assemble),
     /// Serve arrays over NBD and iSCSI until stopped
-    Serve(Serve),
+    Serve(Box<Serve>),
     /// Show an array's state, members, tasks and lost data
     #[command(override_usage = "restripe status [NAME] [OPTIONS] [--offline <MEMBER>...]")]
     Status(Status),
@@ -143,7 +143,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Plan(verb) => plan::run(&verb),
         Verb::Create(verb) => create::run(verb),
         Verb::Assemble(verb) => assemble::run(verb),
-        Verb::Serve(verb) => serve::run(verb),
+        Verb::Serve(verb) => serve::run(*verb),
         Verb::Status(verb) => status::run(&verb),
         Verb::Examine(verb) => examine::run(verb),
         Verb::Fail(verb) => members::fail(&verb),

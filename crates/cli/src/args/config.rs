@@ -281,10 +281,9 @@ impl Config {
             }
         }
         let serve = &mut self.serve;
-        for path in [&mut serve.unix, &mut serve.tls_certificates] {
-            if let Some(path) = path {
-                *path = folder.join(&path);
-            }
+        let paths = [&mut serve.unix, &mut serve.tls_certificates];
+        for path in paths.into_iter().flatten() {
+            *path = folder.join(&path);
         }
         for chap in self
             .iscsi
