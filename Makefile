@@ -53,7 +53,7 @@ test-deep: build ## The long tests that have not passed for these sources; PART=
 
 bench: build ## Measurements, side by side with their yardsticks in one run: an hour
 	@.ci/need cargo
-	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind
+	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind iscsi-perf tgtd qemu-io
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache
@@ -64,6 +64,7 @@ bench: build ## Measurements, side by side with their yardsticks in one run: an 
 	$(CARGO) run --release -p restripe-lab --example real_streams
 	$(CARGO) bench -p restripe-io --bench served
 	$(CARGO) bench -p restripe-io --bench tasks
+	$(CARGO) run --quiet -p xtask -- iscsi-bench
 	$(CARGO) run --quiet -p xtask -- md-bench
 
 lint: ## Format, clippy without warnings, and the house rules

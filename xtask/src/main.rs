@@ -5,6 +5,7 @@
 mod apps;
 mod deep;
 mod edges;
+mod iscsi;
 mod links;
 mod md;
 mod ratchet;
@@ -19,6 +20,7 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str =
     "usage: xtask tidy | ratchet [--rise | show SCOPE COUNT] | golden | deep [list | PART...] | md [PATTERN...] | md-bench [PATTERN...]
+       xtask iscsi-bench
        xtask apps [--quick] [--repetitions N] [--report] [--only NAME]...
 
   tidy  check the house rules: edges between crates, length of files and functions, leftovers,
@@ -29,6 +31,7 @@ const USAGE: &str =
   deep  run the long tests that have not passed for these sources, or the named parts
   md    compare with Linux md in a guest, all cases or those whose names contain a pattern
   md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes
+  iscsi-bench  the iSCSI target beside tgt, with libiscsi's iscsi-perf: two minutes
   apps  PostgreSQL and PostMark on a mounted array while a member is rebuilt, as in the S2-RAID paper, on simulated
         drives: with --quick an hour, else a day in parts; needs root and `make build`";
 
@@ -44,6 +47,7 @@ fn main() -> ExitCode {
         ["deep", ref parts @ ..] => deep::run(&root(), parts),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
         ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
+        ["iscsi-bench"] => iscsi::run(&root()),
         ["apps", ref arguments @ ..] => apps::run(&root(), arguments),
         _ => {
             eprintln!("{USAGE}");
