@@ -2,6 +2,7 @@
 //! the man pages and the completions come from this table and from the arguments in the verbs' files.
 
 mod assemble;
+mod attach;
 mod create;
 mod examine;
 mod generated;
@@ -23,6 +24,7 @@ mod watch;
 
 use crate::failure::Outcome;
 use assemble::Assemble;
+use attach::{Attach, Detach};
 use clap::{CommandFactory, Parser, Subcommand};
 use create::Create;
 use examine::Examine;
@@ -74,6 +76,10 @@ pub(crate) enum Verb {
     Assemble(Assemble),
     /// Serve arrays over NBD and iSCSI until stopped
     Serve(Box<Serve>),
+    /// Attach a served array as a block device of the kernel, /dev/nbdN
+    Attach(Attach),
+    /// Detach an array's block device
+    Detach(Detach),
     /// Show an array's state, members, tasks and lost data
     #[command(override_usage = "restripe status [NAME] [OPTIONS] [--offline <MEMBER>...]")]
     Status(Status),
@@ -144,6 +150,8 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Create(verb) => create::run(verb),
         Verb::Assemble(verb) => assemble::run(verb),
         Verb::Serve(verb) => serve::run(*verb),
+        Verb::Attach(verb) => attach::attach(&verb),
+        Verb::Detach(verb) => attach::detach(&verb),
         Verb::Status(verb) => status::run(&verb),
         Verb::Examine(verb) => examine::run(verb),
         Verb::Fail(verb) => members::fail(&verb),

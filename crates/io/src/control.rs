@@ -29,6 +29,7 @@ macro_rules! view {
     };
 }
 
+mod attached;
 mod client;
 mod energy;
 mod facts;
@@ -42,6 +43,7 @@ mod scrub;
 mod server;
 mod surrogate;
 
+pub use attached::{AttachOptions, AttachedView, CONNECTIONS_MAX};
 pub use client::{ANSWER_TIMEOUT, ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use facts::{FactView, Telling};

@@ -17,8 +17,10 @@
 //! | [`front`] | the interface between the reactor and a protocol's connection |
 //! | [`tls`] | TLS over a connection's bytes |
 //! | [`remote`] | calls to a reactor from other threads, and requests of this process |
+//! | [`attach`] | arrays as block devices of the kernel |
 //! | [`record`] | a run's events in a file, and their replay |
 
+pub mod attach;
 pub mod backend;
 mod compute;
 

@@ -101,7 +101,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
             &["host"],
             &["remote"],
             &["shell"],
-            &["metrics", "plain"],
+            &["attach", "metrics", "plain"],
         ],
     ),
     (

@@ -7,9 +7,11 @@
 //! | [`lifecycle`] | start and stop, and how they went ([`start`]) |
 //! | [`log_set`], [`leases`], [`growth`] | changes of the array, one at a time ([`changes`]) |
 //! | [`members`], [`tasks`] | devices that come and go; scrubs, pace and order of tasks |
+//! | [`attach`] | the block device of the kernel that the array is attached to |
 //! | [`array`], [`facts`] | the engine's answers, its members by name, and the log of facts |
 
 pub(crate) mod array;
+mod attach;
 mod changes;
 mod facts;
 mod growth;
@@ -21,11 +23,12 @@ mod start;
 mod tasks;
 
 use array::{Answered, Said, ServedArray, done};
+use attach::Attached;
 use changes::Changes;
 use lifecycle::{BeforeEnd, End, Lifecycle};
 use log_set::LogSet;
 use restripe_array::{Command, StartMode};
-use restripe_io::control::{Answer, Reply, Request};
+use restripe_io::control::{Answer, AttachedView, Reply, Request, StatusView};
 use restripe_io::metrics;
 use std::sync::mpsc::Sender;
 
@@ -34,6 +37,7 @@ pub(crate) struct Control {
     pub(crate) array: ServedArray,
     changes: Changes,
     life: Lifecycle,
+    attached: Attached,
 }
 
 impl Control {
@@ -44,6 +48,7 @@ impl Control {
             array,
             changes: Changes::default(),
             life: Lifecycle::new(ends),
+            attached: Attached::default(),
         }
     }
 
@@ -61,6 +66,34 @@ impl Control {
         self.life.ended(&self.array, before)
     }
 
+    /// Reconnects the block device that an earlier daemon of the array left.
+    pub(crate) fn resume_device(&self) {
+        self.attached.resume(&self.array);
+    }
+
+    /// Looks after the block device; to be called often.
+    pub(crate) fn tend_device(&self) {
+        self.attached.tend(&self.array);
+    }
+
+    /// The block device, if the array is attached.
+    pub(crate) fn device(&self) -> Option<AttachedView> {
+        self.attached.view()
+    }
+
+    fn status(&self) -> Said<StatusView> {
+        let attached = self.attached.view();
+        let view = self.array.status()?;
+        Ok(StatusView { attached, ..view })
+    }
+
+    /// A device goes before its array, and an array with a device in use does not stop.
+    fn stop(&self) -> Answered {
+        leases::no_borrowers(&self.array)?;
+        self.attached.end()?;
+        self.life.stop(&self.array)
+    }
+
     fn log_set(&self) -> LogSet<'_> {
         LogSet {
             array: &self.array,
@@ -72,7 +105,7 @@ impl Control {
     fn serve(&self, request: Request) -> Answered {
         let array = &self.array;
         match request {
-            Request::Status => Ok(Reply::Status(Box::new(array.status()?))),
+            Request::Status => Ok(Reply::Status(Box::new(self.status()?))),
             Request::Metrics => Ok(Reply::Metrics {
                 text: metrics::render(&array.status()?, &array.heat(0)?),
             }),
@@ -131,7 +164,11 @@ impl Control {
             Request::TakeBack { lease, force } => {
                 leases::take_back(array, &self.changes, &lease, force)
             }
-            Request::Stop => self.life.stop(array),
+            Request::Attach { device, options } => {
+                self.attached.attach(array, device.as_deref(), options)
+            }
+            Request::Detach => self.attached.detach(),
+            Request::Stop => self.stop(),
         }
     }
 }

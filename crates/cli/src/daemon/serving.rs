@@ -7,8 +7,9 @@ use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::print::journal::{self, LAST_WORDS};
 use crate::print::terminal::{print_aside, say, warn};
+use crate::units::seconds;
 use restripe_io::backend::PowerHook;
-use restripe_io::control::{Claim, Server};
+use restripe_io::control::{AttachedView, Claim, Server};
 use restripe_io::signals::Termination;
 use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::path::Path;
@@ -89,6 +90,7 @@ pub(crate) fn serve_until_told(
     }
     let stdio = doors.stdio;
     let uris = doors.open(running)?;
+    controls.iter().for_each(|control| control.resume_device());
     announce(&names, &uris, stdio);
     log.begin();
     wait(running, &log, servers, stdio)?;
@@ -102,9 +104,12 @@ fn wait(running: &Running, log: &EventLog, servers: &mut [Option<Server>], stdio
     loop {
         let end = running.next_end(LOOK_EVERY);
         log.tell();
+        let controls = running.controls().iter();
+        controls.for_each(|control| control.tend_device());
         match end {
             Some(End::Signal) => {
                 say("restripe: stopping on a signal");
+                say_of_devices(running);
                 return Ok(());
             }
             Some(End::Stopped(array)) => {
@@ -125,6 +130,22 @@ fn wait(running: &Running, log: &EventLog, servers: &mut [Option<Server>], stdio
         if left == 0 {
             return Ok(());
         }
+    }
+}
+
+/// What waits for the next daemon.
+fn say_of_devices(running: &Running) {
+    let devices = running.controls().iter().filter_map(|one| one.device());
+    for AttachedView {
+        device,
+        grace_seconds,
+        ..
+    } in devices
+    {
+        let wait = seconds(grace_seconds);
+        say(format_args!(
+            "restripe: {device} stays attached: its requests wait for {wait} for the array to be served again"
+        ));
     }
 }
 

@@ -8,7 +8,9 @@ use crate::print::{energy, leases, surrogate};
 use crate::units::Size;
 use restripe_array::layout::Skew;
 use restripe_array::shown;
-use restripe_io::control::{DroppedView, LastScrubView, LostView, MemberView, StatusView};
+use restripe_io::control::{
+    AttachedView, DroppedView, LastScrubView, LostView, MemberView, StatusView,
+};
 use std::fmt::Write;
 
 /// The slots that no member serves, whether it is known or not.
@@ -27,6 +29,9 @@ pub(crate) fn text(view: &StatusView) -> String {
     let _ = writeln!(out, "{}: {}", shown(&view.name), state(view));
     let _ = writeln!(out, "  {}", shape(view));
     let _ = writeln!(out, "  uuid {}, generation {}", view.uuid, view.generation);
+    if let Some(attached) = &view.attached {
+        let _ = writeln!(out, "  {}", attached_line(attached));
+    }
     if let Some(refusal) = &view.refuses_writes {
         let _ = writeln!(out, "  WRITES ARE REFUSED: {}", shown(&refusal.text));
         let _ = writeln!(out, "    {}", shown(&refusal.hint));
@@ -124,6 +129,21 @@ fn reads_line(view: &StatusView) -> Option<String> {
         let cached = 100.0 * counters.blocks_cached as f64 / counters.blocks_asked as f64;
         format!("reads: {ratio:.2} blocks read from members per requested block (RGR), {cached:.1}% from the cache")
     })
+}
+
+/// The array's block device.
+fn attached_line(attached: &AttachedView) -> String {
+    let connections = match attached.connections {
+        1 => "1 connection".to_owned(),
+        count => format!("{count} connections"),
+    };
+    let mode = if attached.read_only {
+        ", read-only"
+    } else {
+        ""
+    };
+    let AttachedView { device, link, .. } = attached;
+    format!("attached as {device} ({link}), {connections}{mode}")
 }
 
 /// A task that the start dropped, and what begins it anew.
@@ -249,6 +269,15 @@ mod tests {
                     ..member(4, Some(0), "active")
                 },
             ],
+            attached: Some(AttachedView {
+                device: "/dev/nbd0".into(),
+                link: "/dev/restripe/tank".into(),
+                connections: 2,
+                read_only: true,
+                block_bytes: 4096,
+                timeout_seconds: 30,
+                grace_seconds: 300,
+            }),
             missing_slots: vec![2],
             tasks: vec![task],
             lost_bytes: 4096,
@@ -262,6 +291,7 @@ mod tests {
 tank: degraded, 4K lost
   raid5 left-symmetric, 3 slots, chunk 64K, 2G usable
   uuid u, generation 4
+  attached as /dev/nbd0 (/dev/restripe/tank), 2 connections, read-only
   rebuild 25.0%, 1M/s, 9s left (slot 1)
     1000K/s at least, 200M/s at most; throttle restripe, order ido, on demand
   LOST: bytes 8192 to 12287 (4096 bytes)

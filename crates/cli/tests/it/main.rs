@@ -1,6 +1,7 @@
 //! The command, run as users run it: one program of tests, a module for each subject.
 
 mod ahead;
+mod attach;
 mod cache;
 mod code_cache;
 mod contract;

@@ -1,5 +1,6 @@
 //! What a client may ask, and what it gets back.
 
+use super::attached::AttachOptions;
 use super::facts::FactView;
 use super::schema::{GrowthView, HeatView, StatusView};
 use serde::{Deserialize, Serialize};
@@ -111,6 +112,14 @@ pub enum Request {
         #[serde(default)]
         force: bool,
     },
+    /// Make a block device of the kernel of the array; `device`: this one.
+    Attach {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        device: Option<String>,
+        options: AttachOptions,
+    },
+    /// Give the block device back, if nothing uses it.
+    Detach,
     /// Drain, flush, mark clean, and end the daemon if this was its last array.
     Stop,
     /// The counters in the Prometheus text format.
@@ -163,6 +172,8 @@ impl Request {
             Request::CopyBack { .. } => "copy-back",
             Request::Lend { .. } => "lend",
             Request::TakeBack { .. } => "take-back",
+            Request::Attach { .. } => "attach",
+            Request::Detach => "detach",
             Request::Stop => "stop",
             Request::Metrics => "metrics",
             Request::Heat { .. } => "heat",

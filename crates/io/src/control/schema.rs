@@ -3,6 +3,7 @@
 //! Units are in the names. Fields are added, and from the first release on never given a new meaning;
 //! [`SCHEMA`] grows when one is taken away.
 
+use super::attached::AttachedView;
 use super::energy::{EnergyView, SpindleView};
 use super::lending::LendingView;
 use super::refusal::{self, RefusalView};
@@ -102,6 +103,9 @@ view! {
         /// Of an array that lends.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         lends: Option<LendingView> = LendingView::of(status),
+        /// The block device of this machine that it is attached to.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        attached: Option<AttachedView> = None,
         /// What its members may have drawn, and its surrogate's: of an array whose mirrors may sleep, or for
         /// which a rating was given.
         #[serde(default, skip_serializing_if = "Option::is_none")]

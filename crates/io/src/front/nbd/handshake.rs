@@ -3,7 +3,7 @@
 use super::Step;
 use super::block_status::Context;
 use super::guard::Guard;
-use super::transmission::{Attachment, Transmission};
+use super::transmission::{Attachment, Client, Transmission};
 use crate::front::{Export, Link, Then};
 use crate::nbd_wire::option::{
     ContextQuery, EXPORT_NAME_PADDING_BYTES, InfoQuery, OPTION_BYTES, OptionHeader, code,
@@ -19,6 +19,7 @@ pub const OPTION_BYTES_MAX: u32 = 32 * 1024;
 pub const OPTIONS_MAX: u32 = 128;
 
 pub(super) struct Handshake {
+    client: Client,
     stage: Stage,
     /// `None`: there is no TLS, and every export is for all.
     guard: Option<Arc<Guard>>,
@@ -44,8 +45,9 @@ enum Stage {
 }
 
 impl Handshake {
-    pub(super) fn new(guard: Option<Arc<Guard>>) -> Handshake {
+    pub(super) fn new(client: Client, guard: Option<Arc<Guard>>) -> Handshake {
         Handshake {
+            client,
             stage: Stage::Flags,
             guard,
             secure: false,
@@ -258,10 +260,11 @@ impl Handshake {
             export: index,
             size_bytes: export.size_bytes,
             maximum_block: export.maximum_block,
-            read_only: export.read_only,
+            read_only: export.read_only || self.client == Client::Kernel { read_only: true },
             durable: export.durable,
             structured: self.structured,
             contexts,
+            client: self.client,
         })
     }
 

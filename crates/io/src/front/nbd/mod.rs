@@ -25,6 +25,8 @@
 mod block_status;
 mod guard;
 mod handshake;
+#[cfg(test)]
+mod kernel_tests;
 mod transmission;
 
 use crate::front::{Link, Protocol, Received, Then};
@@ -35,7 +37,7 @@ use handshake::Handshake;
 pub use handshake::{OPTION_BYTES_MAX, OPTIONS_MAX};
 use restripe_array::{Nanos, RequestError};
 use std::sync::Arc;
-use transmission::Transmission;
+use transmission::{Client, Transmission};
 
 /// How long a peer may take from one message of the handshake to the next.
 pub const HANDSHAKE_PATIENCE: Nanos = Nanos::from_secs(10);
@@ -50,6 +52,22 @@ pub struct Connection {
     guard: Option<Arc<Guard>>,
     /// Part of a message has come and the rest has not.
     partial: bool,
+    /// The client is the kernel of this machine.
+    kernel: Option<KernelPeer>,
+}
+
+/// The kernel of this machine as a client: it has a block device whose users outlive this daemon.
+///
+/// - It learns of a growth while it is connected, so the size is that of the array at each request.
+/// - It makes an I/O error of every error. So requests to an array that is stopping get no reply: the kernel
+///   sends them again, to the daemon that serves the array next.
+/// - It sends a request again, on another connection, after it has closed the first. What had not begun of
+///   the first is dropped then ([`Protocol::is_session`]): it would come after newer writes.
+pub(crate) struct KernelPeer {
+    /// It may not write, whatever the array permits.
+    pub read_only: bool,
+    /// Dropped when the connection has ended.
+    pub alive: Option<Arc<()>>,
 }
 
 enum Phase {
@@ -82,9 +100,22 @@ impl Connection {
 
     fn with(guard: Option<Arc<Guard>>) -> Connection {
         Connection {
-            phase: Phase::Handshake(Handshake::new(guard.clone())),
+            phase: Phase::Handshake(Handshake::new(Client::Remote, guard.clone())),
             guard,
             partial: false,
+            kernel: None,
+        }
+    }
+
+    pub(crate) fn for_kernel(peer: KernelPeer) -> Connection {
+        let client = Client::Kernel {
+            read_only: peer.read_only,
+        };
+        Connection {
+            phase: Phase::Handshake(Handshake::new(client, None)),
+            guard: None,
+            partial: false,
+            kernel: Some(peer),
         }
     }
 
@@ -167,6 +198,18 @@ impl Protocol for Connection {
     fn tls_failed(&mut self, why: &str) {
         if let Some(guard) = &self.guard {
             guard.report.refused(&format!("TLS with a client: {why}"));
+        }
+    }
+
+    fn is_session(&self) -> bool {
+        self.kernel.is_some()
+    }
+
+    fn ended(&mut self, _link: &mut dyn Link) {
+        // Replies that are still to come go nowhere; their memory is released with the connection.
+        self.phase = Phase::Finished(None);
+        if let Some(kernel) = &mut self.kernel {
+            kernel.alive = None;
         }
     }
 

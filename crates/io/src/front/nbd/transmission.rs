@@ -14,6 +14,15 @@ use crate::nbd_wire::message::{
 use crate::nbd_wire::{Command, Errno, command_flags};
 use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
 
+/// Who sends the requests.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Client {
+    /// Any client.
+    Remote,
+    /// The kernel of this machine ([`super::KernelPeer`]).
+    Kernel { read_only: bool },
+}
+
 /// What the handshake ended with.
 pub(super) struct Attachment {
     pub export: usize,
@@ -27,6 +36,7 @@ pub(super) struct Attachment {
     pub structured: bool,
     /// Metadata contexts that block status queries are answered for.
     pub contexts: Vec<Context>,
+    pub client: Client,
 }
 
 pub(super) struct Transmission {
@@ -124,6 +134,7 @@ impl Transmission {
     }
 
     fn request(&mut self, request: &Request, link: &mut dyn Link) -> Step {
+        self.follow_growth(request, link);
         let command = Command::of_code(request.command);
         let work = match command {
             Some(command) => self.check(command, request),
@@ -189,6 +200,29 @@ impl Transmission {
             Command::BlockStatus => REQ_ONE,
             _ => 0,
         }
+    }
+
+    /// Looks up the size for a kernel's request that seems to be beyond the end.
+    fn follow_growth(&mut self, request: &Request, link: &dyn Link) {
+        let end = request.offset.saturating_add(u64::from(request.bytes));
+        if self.is_for_kernel()
+            && end > self.attachment.size_bytes
+            && let Some(export) = link.export(self.attachment.export)
+        {
+            self.attachment.size_bytes = export.size_bytes;
+        }
+    }
+
+    fn is_for_kernel(&self) -> bool {
+        matches!(self.attachment.client, Client::Kernel { .. })
+    }
+
+    /// Whether this request of the kernel is left for the daemon that serves the array next.
+    fn is_left(&self, result: Result<(), RequestError>, link: &dyn Link) -> bool {
+        let export = || link.export(self.attachment.export);
+        result == Err(RequestError::Unavailable)
+            && self.is_for_kernel()
+            && export().is_none_or(|export| !export.serving)
     }
 
     fn check_extent(&self, command: Command, request: &Request) -> Result<(), Refusal> {
@@ -276,6 +310,7 @@ impl Transmission {
                 }
                 match result {
                     Ok(()) => send_simple(pending.cookie, Ok(()), link),
+                    Err(_) if self.is_left(result, link) => {}
                     Err(error) => self.send_error(&pending, error, link),
                 }
             }

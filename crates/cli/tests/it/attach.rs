@@ -1,0 +1,89 @@
+//! `attach` and `detach` where nothing can be attached: no kernel with the module nbd is needed. With one,
+//! tests/md/attached.py judges them.
+
+use crate::harness::steps::good;
+use crate::harness::{Place, skipped};
+use std::path::Path;
+
+const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
+
+fn served(name: &str) -> Place {
+    let place = Place::new(name);
+    good(place.create(&THREE, &["--level", "raid5"]));
+    place
+}
+
+#[test]
+fn a_kernel_without_the_module_is_named_with_what_loads_it() {
+    if Path::new("/sys/module/nbd").exists() {
+        return skipped("attach", "this kernel has the module nbd");
+    }
+    let place = served("attach-module");
+    let daemon = place.serve(&THREE);
+    let refused = place.run(&["attach", "tank"]);
+    assert_eq!(refused.status, 1, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("modprobe nbd"),
+        "{}",
+        refused.stderr
+    );
+    let status = good(place.run(&["status", "tank", "--json"]));
+    assert!(!status.contains("attached"), "{status}");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn a_device_that_is_none_of_nbds_is_refused() {
+    let place = served("attach-device");
+    let daemon = place.serve(&THREE);
+    for device in ["/dev/null", "sda", "/dev/nbd0p1"] {
+        let refused = place.run(&["attach", "tank", device]);
+        assert_eq!(refused.status, 1, "{}", refused.stderr);
+        assert!(refused.stderr.contains("/dev/nbdN"), "{}", refused.stderr);
+    }
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn what_is_not_attached_cannot_be_detached() {
+    let place = served("detach");
+    for served in [false, true] {
+        let daemon = served.then(|| place.serve(&THREE));
+        for which in ["tank", "/dev/nbd9"] {
+            let refused = place.run(&["detach", which]);
+            assert_eq!(refused.status, 1, "{}", refused.stderr);
+            let why = &refused.stderr;
+            assert!(
+                why.contains("not attached") || why.contains("no array is attached"),
+                "{why}"
+            );
+        }
+        if let Some(daemon) = daemon {
+            good(place.run(&["stop", "tank"]));
+            assert_eq!(daemon.wait(), 0);
+        }
+    }
+}
+
+#[test]
+fn an_array_that_is_not_served_cannot_be_attached() {
+    let place = served("attach-unserved");
+    let refused = place.run(&["attach", "tank"]);
+    assert_eq!(refused.status, 1);
+    assert!(
+        refused.stderr.contains("restripe serve"),
+        "{}",
+        refused.stderr
+    );
+    for wrong in [
+        ["--timeout", "1500ms"],
+        ["--connections", "0"],
+        ["--connections", "99"],
+    ] {
+        let [option, value] = wrong;
+        let refused = place.run(&["attach", "tank", option, value]);
+        assert_eq!(refused.status, 2, "{}", refused.stderr);
+    }
+}

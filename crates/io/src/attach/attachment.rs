@@ -1,0 +1,385 @@
+//! An array as a block device of the kernel: how it is attached, found again after a restart, looked after,
+//! and detached.
+//!
+//! | moment | kernel | record |
+//! |---|---|---|
+//! | [`Attachment::begin`] | `CONNECT` a free device as the array's | written before, link after |
+//! | the daemon dies | all connections are dead; requests wait for the grace | stays |
+//! | [`Attachment::resume`] | `RECONFIGURE` with new connections, if the identifier is ours | stays |
+//! | [`Attachment::tend`] | `RECONFIGURE` what has died, and the size after a growth | stays |
+//! | [`Attachment::end`] | `DISCONNECT`, unless the device is in use | removed after |
+//!
+//! A request that was in flight when its connection died is sent again, once its time-out has passed. It is
+//! the same request, so doing it twice does no harm if nothing came between the two. Nothing does: the first
+//! copy was dropped with its connection, or precedes the second in the engine's order of requests to a row.
+//! And a daemon that was killed releases its members only after its last operation on them.
+
+use super::dial::Dialer;
+use super::kernel::{Kernel, Seen, Setup, device_path};
+use super::record::{Places, Record};
+use crate::control::{AttachOptions, CONNECTIONS_MAX, Refusal};
+use crate::nbd_wire::client::ExportInfo;
+use crate::nbd_wire::transmission_flags::{
+    CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
+};
+use restripe_array::Uuid;
+use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
+use std::os::fd::OwnedFd;
+
+/// The flags that a kernel of today understands. It is given no others, so that a later version of this
+/// program need not offer those.
+const FLAGS_USED: u16 =
+    HAS_FLAGS | READ_ONLY | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
+
+/// The smallest logical block of a block device, and the largest on every machine: a page.
+const BLOCK_BYTES: RangeInclusive<u32> = 512..=4096;
+
+/// A device that has this array.
+pub(super) struct Attachment {
+    pub record: Record,
+    /// Bytes that the kernel knows of.
+    size_bytes: u64,
+}
+
+/// What a look after a device did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Tended {
+    /// All is as it should be.
+    Well,
+    /// Connections that had died were replaced.
+    Reconnected(usize),
+    /// The array has this size now, and so has the device.
+    Resized(u64),
+    /// Something else has disconnected the device: it is not attached any more.
+    Gone,
+}
+
+/// The array that is to be attached.
+pub(super) struct Subject<'a> {
+    pub kernel: &'a dyn Kernel,
+    pub dialer: &'a dyn Dialer,
+    pub places: &'a Places,
+    pub uuid: Uuid,
+}
+
+impl Subject<'_> {
+    /// The identifier of the array's device in the kernel.
+    fn backend(&self) -> String {
+        format!("restripe:{}", self.uuid)
+    }
+
+    fn dial(&self, connections: usize, read_only: bool) -> Result<Dialed, Refusal> {
+        let mut dialed = Dialed::default();
+        for _ in 0..connections {
+            let (socket, info) = self.dialer.dial(read_only).map_err(|error| {
+                Refusal::new(format!("the array gives the kernel no connection: {error}"))
+            })?;
+            dialed.sockets.push(socket);
+            dialed.info = Some(info);
+        }
+        Ok(dialed)
+    }
+}
+
+#[derive(Default)]
+struct Dialed {
+    sockets: Vec<OwnedFd>,
+    info: Option<ExportInfo>,
+}
+
+impl Dialed {
+    fn flags(&self, read_only: bool) -> u16 {
+        let flags = self.info.map_or(0, |info| info.flags) & FLAGS_USED;
+        if read_only { flags | READ_ONLY } else { flags }
+    }
+}
+
+impl Attachment {
+    /// Attaches the array to `device`, or to the first free one.
+    pub(super) fn begin(
+        subject: &Subject<'_>,
+        device: Option<u32>,
+        options: AttachOptions,
+    ) -> Result<Attachment, Refusal> {
+        check(&options)?;
+        link_is_free(subject)?;
+        let dialed = subject.dial(usize::from(options.connections), options.read_only)?;
+        let info = dialed.info.ok_or_else(|| Refusal::new("no connection"))?;
+        let setup = Setup {
+            size_bytes: info.size_bytes,
+            block_bytes: options.block_bytes,
+            flags: dialed.flags(options.read_only),
+            timeout: options.timeout(),
+            grace: options.grace(),
+            backend: subject.backend(),
+        };
+        if info.block_minimum > options.block_bytes {
+            let what = format!("the array takes no blocks below {}", info.block_minimum);
+            return Err(Refusal::new(what).hint("use a larger --block-size"));
+        }
+        let chosen = connect(subject, device, options, &setup, &dialed.sockets)?;
+        let attachment = Attachment {
+            record: chosen,
+            size_bytes: info.size_bytes,
+        };
+        let number = attachment.record.device;
+        if let Err(error) = subject.places.make_link(number) {
+            // Nothing uses the device yet.
+            let _ = subject.kernel.disconnect(number);
+            let _ = subject.places.clear(number);
+            let what = format!("the link cannot be made: {error}");
+            return Err(Refusal::new(what).at(subject.places.link()));
+        }
+        Ok(attachment)
+    }
+
+    /// The device that an earlier daemon of this array had, with new connections. `None` if it had none, or
+    /// the kernel has ended it.
+    pub(super) fn resume(subject: &Subject<'_>) -> Result<Option<Attachment>, Refusal> {
+        let Some(record) = subject.places.read() else {
+            return Ok(None);
+        };
+        let device = record.device;
+        if record.backend != subject.backend() {
+            return Err(Refusal::new("another array of this name had a device")
+                .at(device_path(device).display().to_string())
+                .hint("detach that device first"));
+        }
+        if record.boot != subject.places.boot || !is_ours(subject.kernel, &record) {
+            forget(subject, device)?;
+            return Ok(None);
+        }
+        let dialed = subject.dial(
+            usize::from(record.options.connections),
+            record.options.read_only,
+        )?;
+        let flags = dialed.flags(record.options.read_only);
+        if record.flags & !flags != 0 || (record.flags ^ flags) & READ_ONLY != 0 {
+            return Err(Refusal::new("the array is not what its device was attached to")
+                .at(device_path(device).display().to_string())
+                .hint("serve it as before (--read-only, members that can flush), or detach the device"));
+        }
+        let backend = &record.backend;
+        let reconnected = subject.kernel.reconnect(device, backend, &dialed.sockets);
+        reconnected.map_err(|error| kernel_refusal(&error, device))?;
+        // The link is a help; without it the device is as good.
+        let _ = subject.places.make_link(device);
+        let mut attachment = Attachment {
+            record,
+            size_bytes: 0,
+        };
+        attachment.resize(subject, dialed.info.map_or(0, |info| info.size_bytes))?;
+        Ok(Some(attachment))
+    }
+
+    /// Replaces connections that have died, and passes a growth on. `size_bytes` is the array's.
+    pub(super) fn tend(
+        &mut self,
+        subject: &Subject<'_>,
+        size_bytes: u64,
+    ) -> Result<Tended, Refusal> {
+        let (device, options) = (self.record.device, self.record.options);
+        let wanted = usize::from(options.connections);
+        let lacking = wanted.saturating_sub(subject.dialer.alive());
+        if lacking > 0 {
+            if !is_ours(subject.kernel, &self.record) {
+                forget(subject, device)?;
+                return Ok(Tended::Gone);
+            }
+            let dialed = subject.dial(lacking, options.read_only)?;
+            let backend = &self.record.backend;
+            let reconnected = subject.kernel.reconnect(device, backend, &dialed.sockets);
+            reconnected.map_err(|error| kernel_refusal(&error, device))?;
+            return Ok(Tended::Reconnected(lacking));
+        }
+        if size_bytes != self.size_bytes && size_bytes > 0 {
+            self.resize(subject, size_bytes)?;
+            return Ok(Tended::Resized(size_bytes));
+        }
+        Ok(Tended::Well)
+    }
+
+    fn resize(&mut self, subject: &Subject<'_>, size_bytes: u64) -> Result<(), Refusal> {
+        let (device, backend) = (self.record.device, &self.record.backend);
+        let resized = subject.kernel.resize(device, backend, size_bytes);
+        resized.map_err(|error| kernel_refusal(&error, device))?;
+        self.size_bytes = size_bytes;
+        Ok(())
+    }
+
+    /// Detaches the device, unless it is in use.
+    pub(super) fn end(&self, kernel: &dyn Kernel, places: &Places) -> Result<(), Refusal> {
+        end_device(kernel, places, &self.record, Flush::First)
+    }
+
+    /// Whether the device is in use, by what.
+    pub(super) fn is_free(&self, kernel: &dyn Kernel) -> Result<(), Refusal> {
+        held(kernel, self.record.device).map(drop)
+    }
+}
+
+/// Detaches the device of an array that no daemon serves.
+pub(super) fn end_unserved(
+    kernel: &dyn Kernel,
+    places: &Places,
+) -> Result<Option<Record>, Refusal> {
+    let Some(record) = places.read() else {
+        return Ok(None);
+    };
+    end_device(kernel, places, &record, Flush::Impossible)?;
+    Ok(Some(record))
+}
+
+/// Whether the device's cache can be written out before the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    First,
+    /// There is no daemon that would answer.
+    Impossible,
+}
+
+fn end_device(
+    kernel: &dyn Kernel,
+    places: &Places,
+    record: &Record,
+    flush: Flush,
+) -> Result<(), Refusal> {
+    let device = record.device;
+    if record.boot == places.boot && is_ours(kernel, record) {
+        // Open until the end, so that nothing is mounted in between.
+        let held = held(kernel, device)?;
+        if let (Flush::First, Some(file)) = (flush, &held) {
+            file.sync_all().map_err(|error| {
+                Refusal::new(format!("the device's cache cannot be written: {error}"))
+                    .at(device_path(device).display().to_string())
+            })?;
+        }
+        let ended = kernel.disconnect(device);
+        ended.map_err(|error| kernel_refusal(&error, device))?;
+    }
+    let cleared = places.clear(device);
+    cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
+}
+
+/// Opens the device exclusively.
+fn held(kernel: &dyn Kernel, device: u32) -> Result<Option<std::fs::File>, Refusal> {
+    let path = device_path(device).display().to_string();
+    kernel.hold(device).map_err(|error| match error.kind() {
+        ErrorKind::ResourceBusy => {
+            let users = kernel.users(device).join(", ");
+            let users = if users.is_empty() { "in use" } else { &users };
+            Refusal::new(format!("the device is busy: {users}"))
+                .at(&path)
+                .hint("unmount it, or end what uses it, first")
+        }
+        _ => Refusal::new(format!("the device cannot be opened: {error}")).at(&path),
+    })
+}
+
+/// Whether the device is connected, and as far as the kernel shows it, for this record.
+fn is_ours(kernel: &dyn Kernel, record: &Record) -> bool {
+    match kernel.seen(record.device) {
+        Seen::Connected(Some(backend)) => backend == record.backend,
+        Seen::Connected(None) => true,
+        Seen::Missing | Seen::Idle => false,
+    }
+}
+
+fn forget(subject: &Subject<'_>, device: u32) -> Result<(), Refusal> {
+    let cleared = subject.places.clear(device);
+    cleared.map_err(|error| Refusal::new(error.to_string()).at(subject.places.link()))
+}
+
+/// Options come from clients of the control socket.
+fn check(options: &AttachOptions) -> Result<(), Refusal> {
+    let refused = |what: String, hint: String| Err(Refusal::new(what).hint(hint));
+    if !(1..=CONNECTIONS_MAX).contains(&options.connections) {
+        let what = format!("{} connections are impossible", options.connections);
+        return refused(what, format!("use 1 to {CONNECTIONS_MAX}"));
+    }
+    if !options.block_bytes.is_power_of_two() || !BLOCK_BYTES.contains(&options.block_bytes) {
+        let what = format!("a block size of {} is impossible", options.block_bytes);
+        return refused(what, "use 512, 1024, 2048 or 4096".into());
+    }
+    if options.timeout_seconds == 0 || options.grace_seconds == 0 {
+        let what = "the time-out and the grace are whole seconds, at least one".to_owned();
+        return refused(what, "use a time such as 30s".into());
+    }
+    Ok(())
+}
+
+/// The place of the link has nothing, or a link that leads nowhere.
+fn link_is_free(subject: &Subject<'_>) -> Result<(), Refusal> {
+    let Some(linked) = subject.places.linked()? else {
+        return Ok(());
+    };
+    match subject.kernel.seen(linked) {
+        Seen::Connected(_) => Err(Refusal::new(format!(
+            "leads to {}, which is connected",
+            device_path(linked).display()
+        ))
+        .at(subject.places.link())
+        .hint("detach that device first: restripe detach")),
+        Seen::Missing | Seen::Idle => Ok(()),
+    }
+}
+
+/// Connects `device`, or the first that is free; the record of it.
+fn connect(
+    subject: &Subject<'_>,
+    device: Option<u32>,
+    options: AttachOptions,
+    setup: &Setup,
+    sockets: &[OwnedFd],
+) -> Result<Record, Refusal> {
+    for candidate in candidates(subject.kernel, device) {
+        let record = Record {
+            device: candidate,
+            boot: subject.places.boot.clone(),
+            backend: setup.backend.clone(),
+            flags: setup.flags,
+            options,
+        };
+        let written = subject.places.write(&record);
+        written.map_err(|error| Refusal::new(format!("the record of the device: {error}")))?;
+        let error = match subject.kernel.connect(candidate, setup, sockets) {
+            Ok(()) => return Ok(record),
+            Err(error) => error,
+        };
+        let _ = subject.places.clear(candidate);
+        // Another client was faster.
+        if error.kind() != ErrorKind::ResourceBusy || device.is_some() {
+            return Err(kernel_refusal(&error, candidate));
+        }
+    }
+    Err(Refusal::new("all devices have clients").hint("detach one, or name a further /dev/nbdN"))
+}
+
+/// The device that is asked for; otherwise all that are free, and one that does not exist yet.
+fn candidates(kernel: &dyn Kernel, device: Option<u32>) -> Vec<u32> {
+    if let Some(device) = device {
+        return vec![device];
+    }
+    let all = kernel.devices();
+    let next = all.last().map_or(0, |last| last + 1);
+    let free = |device: &u32| kernel.seen(*device) == Seen::Idle;
+    all.into_iter().filter(free).chain([next]).collect()
+}
+
+/// An error of the kernel, for people.
+pub(super) fn kernel_refusal(error: &io::Error, device: u32) -> Refusal {
+    let path = device_path(device).display().to_string();
+    match error.kind() {
+        ErrorKind::ResourceBusy => Refusal::new("the device is busy: it has another client")
+            .at(path)
+            .hint("leave the device out to use the first that is free"),
+        ErrorKind::PermissionDenied => {
+            Refusal::new("the kernel permits devices only to processes with CAP_SYS_ADMIN")
+                .hint("serve the array as root")
+        }
+        _ => Refusal::new(format!("the kernel refused: {error}"))
+            .at(path)
+            .hint("the kernel's log (dmesg) has the reason"),
+    }
+}

@@ -1,0 +1,133 @@
+//! What a daemon notes of a device, so that the next daemon of the array finds it: `NAME.attached` in the
+//! runtime folder. And the link `/dev/restripe/NAME`.
+//!
+//! A record is written before the kernel has the device, and removed after the kernel has given it up. So a
+//! device without a record is no device of ours, and a record without a device is removed.
+
+use super::kernel::{device_path, number_of};
+use crate::control::{AttachOptions, Refusal, runtime_folder};
+use serde::{Deserialize, Serialize};
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+/// The folder of the links.
+const LINKS: &str = "/dev/restripe";
+const SUFFIX: &str = "attached";
+
+/// An array's device.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(super) struct Record {
+    /// The number of `/dev/nbdN`.
+    pub device: u32,
+    /// The boot of the kernel that has it.
+    pub boot: String,
+    /// The identifier of the device in the kernel.
+    pub backend: String,
+    /// The transmission flags that the kernel was given.
+    pub flags: u16,
+    pub options: AttachOptions,
+}
+
+/// Where an array's record and link are.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    record: PathBuf,
+    link: PathBuf,
+    /// This boot of the kernel.
+    pub boot: String,
+}
+
+impl Places {
+    pub(super) fn of(name: &str) -> Places {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id");
+        Places::within(
+            &runtime_folder(),
+            Path::new(LINKS),
+            name,
+            &boot.unwrap_or_default(),
+        )
+    }
+
+    pub(super) fn within(records: &Path, links: &Path, name: &str, boot: &str) -> Places {
+        Places {
+            record: records.join(format!("{name}.{SUFFIX}")),
+            link: links.join(name),
+            boot: boot.trim().to_owned(),
+        }
+    }
+
+    /// The arrays that have a record.
+    pub(super) fn names() -> Vec<String> {
+        let entries = fs::read_dir(runtime_folder()).into_iter().flatten();
+        let name = |entry: fs::DirEntry| {
+            let path = entry.path();
+            let ours = path.extension().is_some_and(|suffix| suffix == SUFFIX);
+            ours.then(|| Some(path.file_stem()?.to_str()?.to_owned()))?
+        };
+        entries.flatten().filter_map(name).collect()
+    }
+
+    pub(super) fn link(&self) -> String {
+        self.link.display().to_string()
+    }
+
+    /// The record. One that cannot be read is none.
+    pub(super) fn read(&self) -> Option<Record> {
+        let text = fs::read(&self.record).ok()?;
+        serde_json::from_slice(&text).ok()
+    }
+
+    pub(super) fn write(&self, record: &Record) -> io::Result<()> {
+        let whole = with_suffix(&self.record, ".new");
+        fs::write(&whole, serde_json::to_vec(record)?)?;
+        fs::rename(whole, &self.record)
+    }
+
+    /// The device that the link names, if it names one. An error if something else has its place.
+    pub(super) fn linked(&self) -> Result<Option<u32>, Refusal> {
+        match fs::read_link(&self.link) {
+            Ok(target) => Ok(target
+                .file_name()
+                .and_then(|name| number_of(name.to_str()?))),
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+            Err(_) => Err(Refusal::new("is in the way: it is no link")
+                .at(self.link())
+                .hint("remove it, or rename it")),
+        }
+    }
+
+    /// Makes the link, in the place of one that is there.
+    pub(super) fn make_link(&self, device: u32) -> io::Result<()> {
+        if let Some(folder) = self.link.parent() {
+            fs::create_dir_all(folder)?;
+        }
+        let fresh = with_suffix(&self.link, ".new");
+        remove(&fresh)?;
+        symlink(device_path(device), &fresh)?;
+        fs::rename(fresh, &self.link)
+    }
+
+    /// Removes the record, and the link if it is that device's.
+    pub(super) fn clear(&self, device: u32) -> io::Result<()> {
+        if matches!(self.linked(), Ok(Some(linked)) if linked == device) {
+            remove(&self.link)?;
+        }
+        remove(&self.record)
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut path: OsString = path.as_os_str().to_owned();
+    path.push(suffix);
+    path.into()
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}

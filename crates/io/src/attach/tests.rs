@@ -1,0 +1,488 @@
+//! What is done when, against a model of the kernel.
+
+use super::attachment::{Attachment, Subject, end_unserved};
+use super::dial::Dialer;
+use super::kernel::{Kernel, Seen, Setup};
+use super::record::Places;
+use super::{Tended, device_number};
+use crate::control::AttachOptions;
+use crate::nbd_wire::client::ExportInfo;
+use crate::nbd_wire::transmission_flags as flags;
+use restripe_array::Uuid;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+
+const SIZE: u64 = 1 << 30;
+const UUID: Uuid = Uuid([7; 16]);
+const OPTIONS: AttachOptions = AttachOptions {
+    connections: 3,
+    timeout_seconds: 30,
+    grace_seconds: 300,
+    read_only: false,
+    block_bytes: 4096,
+};
+
+/// A device of the model: what it was made of, and the connections that it holds.
+struct Made {
+    setup: Setup,
+    sockets: Vec<OwnedFd>,
+}
+
+/// A kernel with three devices. It holds copies of sockets as the kernel does.
+#[derive(Default)]
+struct Model {
+    devices: RefCell<BTreeMap<u32, Made>>,
+    /// A device that something has mounted.
+    mounted: Cell<Option<u32>>,
+    /// Refuses everything with this error.
+    refuses: Cell<Option<i32>>,
+}
+
+impl Model {
+    /// The daemon dies: all its ends of connections are gone.
+    fn lose_connections(&self) {
+        for made in self.devices.borrow_mut().values_mut() {
+            made.sockets.clear();
+        }
+    }
+
+    fn setup(&self, device: u32) -> Setup {
+        self.devices.borrow()[&device].setup.clone()
+    }
+
+    fn sockets(&self, device: u32) -> usize {
+        self.devices.borrow()[&device].sockets.len()
+    }
+
+    fn change(
+        &self,
+        device: u32,
+        backend: &str,
+        change: impl FnOnce(&mut Made) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let mut devices = self.devices.borrow_mut();
+        match devices.get_mut(&device) {
+            Some(made) if made.setup.backend == backend => change(made),
+            _ => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+        }
+    }
+}
+
+impl Kernel for Model {
+    fn connect(&self, device: u32, setup: &Setup, sockets: &[OwnedFd]) -> io::Result<()> {
+        if let Some(errno) = self.refuses.get() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let mut devices = self.devices.borrow_mut();
+        if devices.contains_key(&device) {
+            return Err(io::Error::from_raw_os_error(libc::EBUSY));
+        }
+        let made = Made {
+            setup: setup.clone(),
+            sockets: copies(sockets)?,
+        };
+        devices.insert(device, made);
+        Ok(())
+    }
+
+    fn reconnect(&self, device: u32, backend: &str, sockets: &[OwnedFd]) -> io::Result<()> {
+        self.change(device, backend, |made| {
+            made.sockets.extend(copies(sockets)?);
+            Ok(())
+        })
+    }
+
+    fn resize(&self, device: u32, backend: &str, bytes: u64) -> io::Result<()> {
+        self.change(device, backend, |made| {
+            made.setup.size_bytes = bytes;
+            Ok(())
+        })
+    }
+
+    fn disconnect(&self, device: u32) -> io::Result<()> {
+        self.devices.borrow_mut().remove(&device);
+        Ok(())
+    }
+
+    fn seen(&self, device: u32) -> Seen {
+        match self.devices.borrow().get(&device) {
+            Some(made) => Seen::Connected(Some(made.setup.backend.clone())),
+            None if device < 3 => Seen::Idle,
+            None => Seen::Missing,
+        }
+    }
+
+    fn devices(&self) -> Vec<u32> {
+        vec![0, 1, 2]
+    }
+
+    fn hold(&self, device: u32) -> io::Result<Option<File>> {
+        match self.mounted.get() == Some(device) {
+            true => Err(ErrorKind::ResourceBusy.into()),
+            false => Ok(None),
+        }
+    }
+
+    fn users(&self, _device: u32) -> Vec<String> {
+        vec!["mounted at /mnt".into()]
+    }
+}
+
+fn copies(sockets: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
+    sockets.iter().map(OwnedFd::try_clone).collect()
+}
+
+/// An export that gives connections. The model says which of them live.
+struct Export<'a> {
+    model: &'a Model,
+    flags: u16,
+    block_minimum: u32,
+}
+
+impl Dialer for Export<'_> {
+    fn dial(&self, _read_only: bool) -> io::Result<(OwnedFd, ExportInfo)> {
+        let (client, _server) = UnixStream::pair()?;
+        let info = ExportInfo {
+            size_bytes: SIZE,
+            flags: self.flags,
+            block_minimum: self.block_minimum,
+            block_preferred: 4096,
+            payload_maximum: 1 << 25,
+        };
+        Ok((client.into(), info))
+    }
+
+    fn alive(&self) -> usize {
+        let devices = self.model.devices.borrow();
+        devices.values().map(|made| made.sockets.len()).sum()
+    }
+}
+
+/// A machine with one array.
+struct Machine {
+    model: Model,
+    places: Places,
+    folder: PathBuf,
+    uuid: Uuid,
+    flags: u16,
+    block_minimum: u32,
+}
+
+impl Machine {
+    fn new(name: &str) -> Machine {
+        let name = format!("restripe-attach-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        Machine {
+            model: Model::default(),
+            places: Places::within(&folder, &folder.join("dev"), "tank", "boot\n"),
+            folder,
+            uuid: UUID,
+            flags: flags::HAS_FLAGS | flags::SEND_FLUSH | flags::SEND_FUA | flags::CAN_MULTI_CONN,
+            block_minimum: 1,
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Subject<'_>) -> T) -> T {
+        let dialer = Export {
+            model: &self.model,
+            flags: self.flags,
+            block_minimum: self.block_minimum,
+        };
+        act(&Subject {
+            kernel: &self.model,
+            dialer: &dialer,
+            places: &self.places,
+            uuid: self.uuid,
+        })
+    }
+
+    fn begin(&self, device: Option<u32>, options: AttachOptions) -> Result<Attachment, String> {
+        let begun = self.with(|subject| Attachment::begin(subject, device, options));
+        begun.map_err(|refusal| refusal.what)
+    }
+
+    fn resume(&self) -> Result<Option<Attachment>, String> {
+        let resumed = self.with(Attachment::resume);
+        resumed.map_err(|refusal| refusal.what)
+    }
+
+    fn tend(&self, attachment: &mut Attachment, bytes: u64) -> Tended {
+        let tended = self.with(|subject| attachment.tend(subject, bytes));
+        tended.expect("the model agrees")
+    }
+
+    fn is_clear(&self) -> bool {
+        self.places.read().is_none() && self.places.linked() == Ok(None)
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn the_first_free_device_is_connected_with_all_that_it_needs() {
+    let machine = Machine::new("first");
+    machine.begin(None, OPTIONS).expect("the first is free");
+    let mut other = Machine::new("second");
+    other.uuid = Uuid([8; 16]);
+    // The same kernel, and another array.
+    other.model.devices.swap(&machine.model.devices);
+    let attachment = other.begin(None, OPTIONS).expect("the second is free");
+    assert_eq!(attachment.record.device, 1);
+    let setup = other.model.setup(1);
+    assert_eq!((setup.size_bytes, setup.block_bytes), (SIZE, 4096));
+    assert_eq!((setup.timeout.as_secs(), setup.grace.as_secs()), (30, 300));
+    assert_eq!(setup.flags, other.flags);
+    assert_eq!(setup.backend, format!("restripe:{}", other.uuid));
+    assert_eq!(other.model.sockets(1), 3);
+    assert_eq!(other.places.read(), Some(attachment.record));
+    assert_eq!(other.places.linked(), Ok(Some(1)));
+}
+
+#[test]
+fn devices_are_made_where_none_is_free() {
+    let machine = Machine::new("more");
+    for number in 0..3 {
+        let other = format!("restripe:{number}");
+        let setup = Setup {
+            backend: other,
+            ..setup()
+        };
+        machine
+            .model
+            .connect(number, &setup, &[])
+            .expect("it is free");
+    }
+    let attachment = machine
+        .begin(None, OPTIONS)
+        .expect("the kernel makes a fourth");
+    assert_eq!(attachment.record.device, 3);
+}
+
+fn setup() -> Setup {
+    Setup {
+        size_bytes: SIZE,
+        block_bytes: 512,
+        flags: 1,
+        timeout: OPTIONS.timeout(),
+        grace: OPTIONS.grace(),
+        backend: "other".into(),
+    }
+}
+
+#[test]
+fn a_refused_attachment_leaves_nothing() {
+    let machine = Machine::new("refused");
+    machine.model.connect(1, &setup(), &[]).expect("it is free");
+    let busy = machine.begin(Some(1), OPTIONS).err();
+    assert!(busy.is_some_and(|why| why.contains("another client")));
+    assert!(machine.is_clear());
+    machine.model.refuses.set(Some(libc::EPERM));
+    let no_right = machine.begin(None, OPTIONS).err();
+    assert!(no_right.is_some_and(|why| why.contains("CAP_SYS_ADMIN")));
+    machine.model.refuses.set(None);
+    for options in [
+        AttachOptions {
+            connections: 0,
+            ..OPTIONS
+        },
+        AttachOptions {
+            connections: 17,
+            ..OPTIONS
+        },
+        AttachOptions {
+            block_bytes: 256,
+            ..OPTIONS
+        },
+        AttachOptions {
+            block_bytes: 8192,
+            ..OPTIONS
+        },
+        AttachOptions {
+            block_bytes: 1000,
+            ..OPTIONS
+        },
+        AttachOptions {
+            timeout_seconds: 0,
+            ..OPTIONS
+        },
+        AttachOptions {
+            grace_seconds: 0,
+            ..OPTIONS
+        },
+    ] {
+        assert!(machine.begin(None, options).is_err(), "{options:?}");
+    }
+    let mut coarse = Machine::new("coarse");
+    coarse.block_minimum = 4096;
+    assert!(
+        coarse
+            .begin(
+                None,
+                AttachOptions {
+                    block_bytes: 512,
+                    ..OPTIONS
+                }
+            )
+            .is_err()
+    );
+    assert!(machine.is_clear() && coarse.is_clear());
+}
+
+#[test]
+fn what_is_in_the_place_of_the_link_is_not_replaced() {
+    let machine = Machine::new("link");
+    let link = machine.folder.join("dev/tank");
+    fs::create_dir_all(&link).expect("a folder");
+    assert!(machine.begin(None, OPTIONS).is_err());
+    fs::remove_dir(&link).expect("ours");
+    machine
+        .places
+        .make_link(2)
+        .expect("a link to a free device");
+    machine.model.connect(2, &setup(), &[]).expect("it is free");
+    assert!(
+        machine.begin(None, OPTIONS).is_err(),
+        "the link leads to another's device"
+    );
+    machine.model.disconnect(2).expect("it is connected");
+    machine
+        .begin(None, OPTIONS)
+        .expect("a stale link is replaced");
+}
+
+#[test]
+fn the_next_daemon_reconnects_the_device_and_passes_the_size_on() {
+    let machine = Machine::new("resume");
+    let first = machine.begin(Some(2), OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    machine
+        .with(|subject| subject.kernel.resize(2, &first.record.backend, SIZE / 2))
+        .expect("ours");
+    let mut second = machine.resume().expect("ours").expect("the kernel has it");
+    assert_eq!(second.record, first.record);
+    assert_eq!(
+        (machine.model.sockets(2), machine.model.setup(2).size_bytes),
+        (3, SIZE)
+    );
+    assert_eq!(machine.tend(&mut second, SIZE), Tended::Well);
+    assert_eq!(
+        machine.tend(&mut second, 2 * SIZE),
+        Tended::Resized(2 * SIZE)
+    );
+    assert_eq!(machine.model.setup(2).size_bytes, 2 * SIZE);
+    machine.model.lose_connections();
+    assert_eq!(machine.tend(&mut second, 0), Tended::Reconnected(3));
+    assert_eq!(machine.tend(&mut second, 2 * SIZE), Tended::Well);
+    machine
+        .model
+        .disconnect(2)
+        .expect("another program does that");
+    assert_eq!(machine.tend(&mut second, SIZE), Tended::Gone);
+    assert!(machine.is_clear());
+}
+
+#[test]
+fn a_device_that_is_not_this_arrays_is_left_alone() {
+    let none = Machine::new("none");
+    assert!(none.resume().is_ok_and(|found| found.is_none()));
+    let mut machine = Machine::new("other");
+    machine.begin(None, OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    machine.uuid = Uuid([9; 16]);
+    assert!(
+        machine.resume().is_err(),
+        "an array that was created anew with the old name"
+    );
+    machine.uuid = UUID;
+    machine.model.disconnect(0).expect("it is connected");
+    machine.model.connect(0, &setup(), &[]).expect("it is free");
+    assert!(
+        machine.resume().is_ok_and(|found| found.is_none()),
+        "it is another program's now"
+    );
+    assert_eq!(machine.model.sockets(0), 0);
+    assert!(machine.is_clear());
+}
+
+#[test]
+fn a_record_of_an_earlier_boot_counts_for_nothing() {
+    let mut machine = Machine::new("boot");
+    machine.begin(None, OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    machine.places.boot = "next".into();
+    assert!(machine.resume().is_ok_and(|found| found.is_none()));
+    assert!(machine.is_clear() && machine.model.sockets(0) == 0);
+}
+
+/// The kernel would make I/O errors of what the array refuses now; in the grace the operator can mend it.
+#[test]
+fn an_array_that_offers_less_than_before_is_not_reconnected() {
+    let mut machine = Machine::new("less");
+    machine.begin(None, OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    let before = machine.flags;
+    for now in [before & !flags::SEND_FLUSH, before | flags::READ_ONLY] {
+        machine.flags = now;
+        assert!(machine.resume().is_err() && machine.model.sockets(0) == 0);
+    }
+    machine.flags = before | flags::SEND_TRIM | flags::SEND_DF;
+    assert!(
+        machine.resume().is_ok_and(|found| found.is_some()),
+        "more is no harm"
+    );
+}
+
+#[test]
+fn a_device_in_use_is_not_detached() {
+    let machine = Machine::new("busy");
+    let attachment = machine.begin(None, OPTIONS).expect("it is free");
+    machine.model.mounted.set(Some(0));
+    let refused = attachment.end(&machine.model, &machine.places);
+    assert!(refused.is_err_and(|refusal| refusal.what.contains("mounted at /mnt")));
+    assert!(end_unserved(&machine.model, &machine.places).is_err());
+    assert!(machine.model.sockets(0) == 3 && !machine.is_clear());
+    machine.model.mounted.set(None);
+    attachment
+        .end(&machine.model, &machine.places)
+        .expect("nothing uses it");
+    assert!(machine.is_clear() && machine.model.devices.borrow().is_empty());
+}
+
+#[test]
+fn a_device_without_a_daemon_is_detached_and_a_stale_record_removed() {
+    let machine = Machine::new("unserved");
+    let none = end_unserved(&machine.model, &machine.places);
+    assert!(none.is_ok_and(|found| found.is_none()));
+    for gone in [false, true] {
+        machine.begin(None, OPTIONS).expect("it is free");
+        if gone {
+            machine
+                .model
+                .disconnect(0)
+                .expect("another program does that");
+            machine.model.connect(0, &setup(), &[]).expect("it is free");
+        }
+        let ended = end_unserved(&machine.model, &machine.places);
+        assert!(ended.is_ok_and(|found| found.is_some()) && machine.is_clear());
+        assert_eq!(machine.model.devices.borrow().len(), usize::from(gone));
+    }
+}
+
+#[test]
+fn a_device_is_named_by_its_path() {
+    assert_eq!(device_number("/dev/nbd5"), Ok(5));
+    for path in ["nbd5", "/dev/sda", "/dev/nbd5p1", "/tmp/nbd5", ""] {
+        assert!(device_number(path).is_err(), "{path}");
+    }
+}
