@@ -1,8 +1,8 @@
 //! `xtask md`: Linux md and Restripe judge each other's arrays (docs/explanation/md.md says what is compared).
 //!
 //! Restripe leads every array through its life and leaves copies of the members; one boot of a guest whose kernel has
-//! md judges them all and lets md lead the same lives; then Restripe judges what md left. A further boot mounts a file
-//! system on an array with a surrogate ([`mounted`]). The guest is started by
+//! md judges them all and lets md lead the same lives; then Restripe judges what md left. Further boots mount file
+//! systems on attached arrays ([`mounted`]). The guest is started by
 //! `rig/md-guest` in the folder that `RESTRIPE_SHARED` names, `../shared` otherwise. Where it is absent, or not
 //! run by root, everything is skipped, and counted.
 
@@ -23,6 +23,7 @@ use cases::{Case, DATA_OFFSET_KIB, MEMBER_KIB};
 use content::{Numbers, SECTOR, plan_text};
 use guest::{ENGINES, Guest};
 use house::{Daemon, House, Outcome, words};
+use mounted::Life;
 use stages::{Stage, stages};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -43,10 +44,11 @@ const JOBS: &str = "jobs";
 /// Runs the cases whose names contain one of the patterns, or all.
 pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     let chosen = choose(patterns);
-    let mounts = wanted(mounted::NAME, patterns);
+    let lives = mounted::LIVES.iter();
+    let mounts: Vec<&Life> = lives.filter(|life| wanted(life.name, patterns)).collect();
     let Some(rig) = guest::rig(root) else {
         let names = chosen.iter().map(|(_, case)| case.name.as_str());
-        let names: Vec<&str> = names.chain(mounts.then_some(mounted::NAME)).collect();
+        let names: Vec<&str> = names.chain(mounts.iter().map(|life| life.name)).collect();
         for name in &names {
             println!("skipped {name}: {NO_GUEST}");
         }
@@ -55,7 +57,7 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let folder = std::env::temp_dir().join(format!("restripe-md-{}", std::process::id()));
-    let tally = match judged(root, &rig, &folder, &chosen, mounts) {
+    let tally = match judged(root, &rig, &folder, &chosen, &mounts) {
         Ok(tally) => tally,
         Err(error) => {
             eprintln!("md: {error}");
@@ -97,14 +99,14 @@ fn judged(
     rig: &Path,
     folder: &Path,
     chosen: &[(usize, Case)],
-    mounts: bool,
+    mounts: &[&Life],
 ) -> Outcome<Tally> {
     let mut tally = match chosen.is_empty() {
         true => Tally::default(),
         false => compare(root, rig, folder, chosen)?,
     };
-    if mounts {
-        for (name, result) in mounted::run(root, rig, folder)? {
+    for life in mounts {
+        for (name, result) in mounted::run(root, rig, folder, life)? {
             tally.count(&name, &result);
         }
     }

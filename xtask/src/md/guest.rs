@@ -69,7 +69,7 @@ impl Guest<'_> {
         let script = self.root.join("tests/md").join(script);
         let script = format!("/host{}", script.display());
         let launcher = self.folder.join("launch");
-        super::write(&launcher, b"exec python3 \"$@\"\n")?;
+        super::write(&launcher, b"exec python3 -B \"$@\"\n")?;
         let mut command = Command::new(self.rig);
         match engine {
             Engine::UserMode => {}

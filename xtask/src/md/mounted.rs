@@ -1,5 +1,5 @@
-//! A file system mounted by Linux on an array with a surrogate: the kernel of the rig's guest holds it through a member's
-//! failure, the daemon's death and the way home, and its `fsck` is the judge (tests/md/mounted.py).
+//! File systems that Linux mounts on attached arrays: the kernel of the rig's guest holds them through failures of
+//! members and deaths of daemons, and its `fsck` is the judge.
 
 use super::guest::{ENGINES, Guest};
 use super::house::Outcome;
@@ -7,15 +7,48 @@ use super::{END, Verdicts, verdicts};
 use std::fs;
 use std::path::Path;
 
-pub const NAME: &str = "mounted";
 /// Of the guest as a whole: a minute where it runs at native speed.
 const SECONDS: u64 = 900;
-/// What the script tells of a run that went to its end.
-const TOLD: [&str; 5] = ["away", "killed", "fsck", "files", "stop"];
+
+/// A script of tests/md, and what it reports of a run that went to its end.
+pub struct Life {
+    pub name: &'static str,
+    reports: &'static [&'static str],
+}
+
+/// With a surrogate (tests/md/mounted.py), and what `attach` promises (tests/md/attached.py).
+pub const LIVES: [Life; 2] = [
+    Life {
+        name: "mounted",
+        reports: &["away", "killed", "fsck", "files", "stop"],
+    },
+    Life {
+        name: "attached",
+        reports: &[
+            "module",
+            "root",
+            "device",
+            "again",
+            "fio",
+            "busy",
+            "killed",
+            "restarted",
+            "rebuilt",
+            "grown",
+            "files",
+            "detached",
+            "read-only",
+            "orphan",
+            "foreign",
+            "stop",
+        ],
+    },
+];
 
 /// What came of it, by what was to be seen. Restripe runs in the guest, too.
-pub fn run(root: &Path, rig: &Path, folder: &Path) -> Outcome<Verdicts> {
-    let folder = folder.join(NAME);
+pub fn run(root: &Path, rig: &Path, folder: &Path, life: &Life) -> Outcome<Verdicts> {
+    let name = life.name;
+    let folder = folder.join(name);
     fs::create_dir_all(&folder).map_err(|error| error.to_string())?;
     let binary = format!("/host{}", super::binary()?.display());
     let guest = Guest {
@@ -25,15 +58,15 @@ pub fn run(root: &Path, rig: &Path, folder: &Path) -> Outcome<Verdicts> {
         options: Vec::new(),
         seconds: SECONDS,
     };
-    let said = guest.run(&ENGINES, "mounted.py", &[&binary])?;
+    let said = guest.run(&ENGINES, &format!("{name}.py"), &[&binary])?;
     if !said.lines().any(|line| line == END) {
         return Err(format!("the guest ended before its end; it said:\n{said}"));
     }
     let mut found = verdicts(&said);
-    for what in TOLD {
+    for what in life.reports {
         let missing = || Err(format!("nothing is said of it:\n{said}"));
         found
-            .entry(format!("{NAME}/{what}"))
+            .entry(format!("{name}/{what}"))
             .or_insert_with(missing);
     }
     Ok(found)
