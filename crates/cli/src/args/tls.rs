@@ -28,8 +28,8 @@ pub(crate) struct TlsOptions {
     #[arg(long, value_name = "DIR")]
     pub tls_certificates: Option<PathBuf>,
     /// Refuse clients without TLS (require), serve them as well (on), or serve clear text only (off). With
-    /// on, an attacker between client and server can suppress TLS [default: require with --tls-
-    /// certificates, else off]
+    /// on, an attacker between client and server can suppress TLS [default: require with
+    /// --tls-certificates, else off]
     #[arg(long, value_name = "WHEN", value_enum, hide_possible_values = true)]
     pub tls: Option<TlsUse>,
     /// Refuse clients without a certificate from an authority in ca-cert.pem
