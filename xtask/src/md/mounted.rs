@@ -16,8 +16,9 @@ pub struct Life {
     reports: &'static [&'static str],
 }
 
-/// With a surrogate (tests/md/mounted.py), and what `attach` promises (tests/md/attached.py).
-pub const LIVES: [Life; 2] = [
+/// With a surrogate (tests/md/mounted.py), what `attach` promises (tests/md/attached.py), and through Linux's
+/// iSCSI initiator (tests/md/iscsi.py).
+pub const LIVES: [Life; 3] = [
     Life {
         name: "mounted",
         reports: &["away", "killed", "fsck", "files", "stop"],
@@ -42,6 +43,10 @@ pub const LIVES: [Life; 2] = [
             "foreign",
             "stop",
         ],
+    },
+    Life {
+        name: "iscsi",
+        reports: &["files", "identity", "multipath", "kernel", "stop"],
     },
 ];
 
