@@ -47,7 +47,7 @@ pub use attached::{AttachOptions, AttachedView, CONNECTIONS_MAX};
 pub use client::{ANSWER_TIMEOUT, ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use facts::{FactView, Telling};
-pub use folder::runtime_folder;
+pub use folder::{runtime_folder, state_folder};
 pub use lending::{LeaseView, LendingView};
 pub use place::{Claim, PlaceError, is_name, running, socket_path, wait_until_free};
 pub use refusal::{READ_ONLY, RefusalView};

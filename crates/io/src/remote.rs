@@ -85,6 +85,7 @@ pub(crate) enum Call {
     Listen(Listener, ProtocolMaker),
     Adopt(Wire, ProtocolMaker),
     Connections(Sender<usize>),
+    Wake(u32),
     Shutdown,
     Abandon,
 }
@@ -201,6 +202,11 @@ impl Remote {
     /// Connections being served.
     pub fn connections(&self) -> Result<usize, Ended> {
         self.ask(Call::Connections)
+    }
+
+    /// Has [`crate::front::Protocol::woken`] called of a connection, if there is one of this number.
+    pub fn wake(&self, connection: u32) -> Result<(), Ended> {
+        self.send(Call::Wake(connection))
     }
 
     /// Stops accepting, stops every array (drained, flushed, marked clean), and ends the reactor.

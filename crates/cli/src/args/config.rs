@@ -182,6 +182,8 @@ pub(crate) struct ServeConfig {
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct IscsiConfig {
     pub listen: Option<String>,
+    /// Folder of the reservations that outlive the daemon.
+    pub state: Option<PathBuf>,
     pub target: Vec<TargetConfig>,
 }
 
@@ -284,6 +286,9 @@ impl Config {
         let paths = [&mut serve.unix, &mut serve.tls_certificates];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&path);
+        }
+        if let Some(state) = &mut self.iscsi.state {
+            *state = folder.join(&state);
         }
         for chap in self
             .iscsi

@@ -6,7 +6,7 @@ use crate::failure::{Failure, Outcome};
 use crate::print::journal::{self, Level};
 use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
-use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
+use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, StateWriter, Target};
 use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::{iscsi, nbd};
 use restripe_io::remote::ProtocolMaker;
@@ -43,14 +43,20 @@ pub(crate) struct Places {
 
 /// Where initiators may connect, and what is there for them. Without targets each array is one.
 pub(crate) struct Portal {
-    pub address: SocketAddr,
-    pub targets: Vec<Target>,
+    address: SocketAddr,
+    targets: Vec<Target>,
+    /// Where reservations outlive the daemon. Without it initiators cannot ask for that.
+    state: Option<PathBuf>,
 }
 
 impl Portal {
-    pub fn new(address: &str, targets: Vec<Target>) -> Outcome<Portal> {
+    pub fn new(address: &str, targets: Vec<Target>, state: Option<PathBuf>) -> Outcome<Portal> {
         let address = address_of(address, ISCSI_PORT)?;
-        let portal = Portal { address, targets };
+        let portal = Portal {
+            address,
+            targets,
+            state,
+        };
         portal.warnings().iter().for_each(warn);
         Ok(portal)
     }
@@ -200,8 +206,58 @@ pub(crate) struct Doors {
     /// By which they are reached.
     uris: Vec<String>,
     pub stdio: bool,
-    iscsi: Option<(Listener, Arc<Hub>)>,
+    iscsi: Option<Gate>,
     guard: Option<Arc<nbd::Guard>>,
+}
+
+/// A portal whose address is ours.
+struct Gate {
+    listener: Listener,
+    hub: Hub,
+    state: Option<PathBuf>,
+}
+
+impl Gate {
+    /// Lets initiators in. Reservations that were kept hold from the first command on.
+    fn open(self, running: &Running) -> Outcome {
+        let ended = |_| Failure::new("the reactor ended unexpectedly");
+        if let Some(state) = self.state {
+            let remote = running.remote();
+            let of = |array| Ok(remote.status(array)?.map(|status| (array, status.uuid)));
+            let arrays = (0..running.controls().len()).filter_map(|array| of(array).transpose());
+            let arrays = arrays.collect::<Result<Vec<_>, _>>().map_err(ended)?;
+            let writer = writer(state.join("reservations"), running)?;
+            self.hub.keep(&writer, &arrays).map_err(unreadable)?;
+        }
+        let hub = Arc::new(self.hub);
+        let maker: ProtocolMaker =
+            Arc::new(move || Box::new(iscsi::Connection::new(Arc::clone(&hub))));
+        running.remote().listen(self.listener, maker).map_err(ended)
+    }
+}
+
+fn writer(folder: PathBuf, running: &Running) -> Outcome<StateWriter> {
+    let remote = running.remote().clone();
+    let wake = move |connection| {
+        // After the reactor nothing waits any more.
+        let _ = remote.wake(connection);
+    };
+    let failed = |path: &Path, error: &io::Error| {
+        let at = path.display();
+        warn(format_args!(
+            "{at}: a reservation cannot be kept, and was refused: {error}"
+        ));
+    };
+    StateWriter::start(folder, wake, failed)
+        .map_err(|error| Failure::new(format!("a thread: {error}")))
+}
+
+fn unreadable((path, why): (PathBuf, String)) -> Failure {
+    Failure::new(format!(
+        "the reservations of an array cannot be read: {why}"
+    ))
+    .at(path.display())
+    .hint("remove the file once no cluster relies on it; initiators then register anew")
 }
 
 impl Doors {
@@ -220,7 +276,11 @@ impl Doors {
             .iter()
             .map(|name| format!("iscsi://{address}/{name}/0"));
         self.uris.extend(uris);
-        self.iscsi = Some((listener, Arc::new(Hub::new(targets))));
+        self.iscsi = Some(Gate {
+            listener,
+            hub: Hub::new(targets),
+            state: portal.state,
+        });
         Ok(())
     }
 
@@ -238,10 +298,8 @@ impl Doors {
         for listener in self.listeners {
             remote.listen(listener, Arc::clone(&maker)).map_err(ended)?;
         }
-        if let Some((listener, hub)) = self.iscsi {
-            let maker: ProtocolMaker =
-                Arc::new(move || Box::new(iscsi::Connection::new(Arc::clone(&hub))));
-            remote.listen(listener, maker).map_err(ended)?;
+        if let Some(gate) = self.iscsi {
+            gate.open(running)?;
         }
         if self.stdio {
             let wire = Wire::stdio()
@@ -403,7 +461,7 @@ mod tests {
             ..Target::default()
         };
         let warnings = |address: &str, targets| {
-            let portal = Portal::new(address, targets).expect("an address");
+            let portal = Portal::new(address, targets, None).expect("an address");
             portal.warnings()
         };
         assert!(warnings("3260", Vec::new()).is_empty());
@@ -426,7 +484,7 @@ mod tests {
             ..Target::default()
         };
         let check = |targets| {
-            let portal = Portal::new("0", targets).expect("an address");
+            let portal = Portal::new("0", targets, None).expect("an address");
             portal.check(&["tank", "vault"])
         };
         let refused = |targets| check(targets).expect_err("it is refused").to_string();

@@ -23,6 +23,7 @@ use restripe_array::cache::Rule;
 use restripe_array::{Nanos, Order, StartMode, Throttle};
 use restripe_io::BackendChoice;
 use restripe_io::backend::PowerHook;
+use restripe_io::control;
 use restripe_io::control::{NamedRating, Server};
 use restripe_io::front::listen::Listener;
 use restripe_io::signals::Termination;
@@ -342,7 +343,10 @@ fn places(
         false => (&file.unix, &file.tcp, &iscsi.listen),
     };
     let portal = match portal {
-        Some(address) => Some(Portal::new(address, iscsi.targets()?)?),
+        Some(address) => {
+            let state = iscsi.state.clone().or_else(control::state_folder);
+            Some(Portal::new(address, iscsi.targets()?, state)?)
+        }
         None => None,
     };
     Places::new(

@@ -9,6 +9,7 @@ mod daemon_death;
 mod grow;
 mod grow_parity;
 mod harness;
+mod iscsi;
 mod lab;
 mod leases;
 mod membership;

@@ -35,6 +35,25 @@ fn named_by_environment() -> Option<PathBuf> {
     named.filter(|folder| folder.is_absolute())
 }
 
+/// The folder of what outlives a daemon, whether or not it exists yet. The first of `$STATE_DIRECTORY`
+/// (systemd); for root `/var/lib/restripe`; `$XDG_STATE_HOME/restripe`; `~/.local/state/restripe`. `None`:
+/// the environment names no such place.
+pub fn state_folder() -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let named = |name: &str| absolute(PathBuf::from(std::env::var_os(name)?));
+    let of_service = || {
+        let all = std::env::var_os("STATE_DIRECTORY")?;
+        absolute(std::env::split_paths(&all).next()?)
+    };
+    let of_root = || (own_uid() == ROOT).then(|| PathBuf::from("/var/lib/restripe"));
+    let of_user = || {
+        let home = || Some(named("HOME")?.join(".local/state"));
+        let state = named("XDG_STATE_HOME").or_else(home)?;
+        Some(state.join("restripe"))
+    };
+    of_service().or_else(of_root).or_else(of_user)
+}
+
 /// Where nothing else is said.
 fn usual_folder(uid: u32, run: &Path, tmp: &Path) -> PathBuf {
     if uid == ROOT && run.is_dir() {

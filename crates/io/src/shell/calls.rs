@@ -1,6 +1,7 @@
 //! Calls from other threads, and the answers that engines owe them.
 
 use super::Shell;
+use crate::front::Nudge;
 use crate::front::connection::Connection;
 use crate::host::Host;
 use crate::member::OpenMember;
@@ -151,6 +152,7 @@ impl Shell {
             Call::Connections(reply) => {
                 let _ = reply.send(self.connections.len());
             }
+            Call::Wake(connection) => self.nudges.push((connection, Nudge::Wake)),
             Call::Shutdown => self.shut_down(),
             Call::Abandon => self.answers.ending = Ending::Now,
         }

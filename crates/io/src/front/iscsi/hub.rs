@@ -1,9 +1,12 @@
 //! What the connections of one portal share: its targets, their logical units, and the sessions.
 
 use super::chap::Secrets;
+pub use crate::front::scsi::StateWriter;
 use crate::front::scsi::{Initiator, Nexus, Unit};
 use crate::front::{Link, Nudge};
+use restripe_array::Uuid;
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The names of targets that nothing else names begin with this; the array's name follows.
@@ -68,7 +71,24 @@ impl Hub {
         }
     }
 
-    /// The reactor's thread alone calls it, so it never waits.
+    /// Has the persistent reservations of these exports outlive the daemon, if initiators ask for that, and
+    /// takes up those that did. The error names the file that cannot be used, and says why.
+    pub fn keep(
+        &self,
+        writer: &StateWriter,
+        exports: &[(usize, Uuid)],
+    ) -> Result<(), (PathBuf, String)> {
+        let mut state = self.state();
+        for (export, uuid) in exports {
+            let file = writer.file(&uuid.to_string());
+            let path = file.path().to_owned();
+            let kept = state.unit(*export).keep(file);
+            kept.map_err(|why| (path, why))?;
+        }
+        Ok(())
+    }
+
+    /// The reactor's thread alone calls it once there are connections, so it never waits.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -97,7 +117,9 @@ impl Hub {
 
 impl State {
     pub(crate) fn unit(&mut self, export: usize) -> &mut Unit {
-        self.units.entry(export).or_default()
+        let unit = self.units.entry(export).or_default();
+        unit.settle();
+        unit
     }
 
     /// Registers a session and gives its handle. An older session of this initiator with this target ends

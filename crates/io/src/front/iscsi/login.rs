@@ -217,7 +217,8 @@ impl Login {
     ) -> Result<(), Refusal> {
         let value = |key: &str| pairs.iter().find(|pair| pair.0 == key).map(|pair| pair.1);
         let name = value("InitiatorName").ok_or(MISSING_PARAMETER)?;
-        if name.is_empty() || name.len() > NAME_BYTES_MAX {
+        let odd = |one: char| one.is_whitespace() || one.is_control();
+        if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(odd) {
             return Err(INITIATOR_ERROR);
         }
         let mut isid = [0; 6];

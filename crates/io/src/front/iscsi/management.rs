@@ -88,8 +88,18 @@ impl Session {
                     let target = self.target.as_deref().unwrap_or_default();
                     self.hub.state().end_all(target, link);
                 }
-                Whose::Command(slot) => end_command(self, slot, tag, link),
+                Whose::Command(slot) => self.resume(slot, tag, link),
             }
+        }
+    }
+
+    /// Goes on with a command that waited, unless it was ended itself.
+    fn resume(&mut self, slot: usize, tag: u32, link: &mut dyn Link) {
+        let task = self.tasks.get(slot).filter(|task| task.tag == tag);
+        match task.map(|task| task.wait) {
+            Some(Wait::Cleared) => self.done(slot, Answer::GOOD, link),
+            Some(Wait::Kept) => self.kept(slot, link),
+            _ => {}
         }
     }
 
@@ -108,14 +118,6 @@ impl Session {
     }
 }
 
-/// A command that waited for the end of others, unless it was ended itself.
-fn end_command(session: &mut Session, slot: usize, tag: u32, link: &mut dyn Link) {
-    let task = session.tasks.get(slot);
-    if task.is_some_and(|task| task.tag == tag && task.wait == Wait::Cleared) {
-        session.done(slot, Answer::GOOD, link);
-    }
-}
-
 /// If it is not over, the connection of this number is to be woken when it may be.
 fn is_over(session: &mut Session, until: &Until, connection: u32) -> bool {
     match until {
@@ -123,6 +125,10 @@ fn is_over(session: &mut Session, until: &Until, connection: u32) -> bool {
             let task = session.tasks.get(*slot);
             task.is_none_or(|task| task.tag != *tag || !task.aborted)
         }),
+        Until::Kept(export, ticket) => {
+            let mut state = session.hub.state();
+            !state.unit(*export).is_saving(*ticket)
+        }
         Until::Cleared(exports) => {
             let mut state = session.hub.state();
             let mut clearing = exports

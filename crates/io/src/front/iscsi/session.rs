@@ -9,9 +9,9 @@ use super::hub::{Hub, Target};
 use super::login::Agreed;
 use super::pdu::{self, DIGEST_BYTES, FINAL, Header, opcode};
 use super::send::{Answered, Sender};
-use super::tasks::{Burst, Incoming, Pending, Task, Tasks, Wait, Whose};
+use super::tasks::{Burst, Incoming, Pending, Task, Tasks, Until, Wait, Whose};
 use super::text::TextAnswer;
-use crate::front::scsi::{Answer, Around, Data, Next, Nexus, Status};
+use crate::front::scsi::{Answer, Around, Data, Job, Next, Nexus, Status};
 use crate::front::{Ask, Link, Nudge, Then};
 use restripe_array::RequestError;
 use std::collections::VecDeque;
@@ -181,6 +181,23 @@ impl Session {
 
     /// Lets a task's job do its next step. `result`: the engine's answer to the last one.
     fn work(&mut self, slot: usize, result: Option<Result<(), RequestError>>, link: &mut dyn Link) {
+        self.step_job(slot, link, |job, around| match result {
+            None => job.start(around),
+            Some(result) => job.replied(result, around),
+        });
+    }
+
+    /// What a task changes has reached the disk, or could not.
+    pub(super) fn kept(&mut self, slot: usize, link: &mut dyn Link) {
+        self.step_job(slot, link, Job::kept);
+    }
+
+    fn step_job(
+        &mut self,
+        slot: usize,
+        link: &mut dyn Link,
+        step: impl FnOnce(&mut Job, &mut Around<'_>) -> Next,
+    ) {
         let Some(task) = self.tasks.get(slot) else {
             return;
         };
@@ -193,27 +210,27 @@ impl Session {
                 buf: task.buf,
                 link,
             };
-            match result {
-                None => task.job.start(&mut around),
-                Some(result) => task.job.replied(result, &mut around),
-            }
+            step(&mut task.job, &mut around)
         };
+        let (tag, export) = (task.tag, task.export);
         match next {
             Next::Done(answer) => self.done(slot, answer, link),
             Next::Cleared(others) => {
-                let (tag, export) = (task.tag, task.export);
                 self.tasks.wait(slot, Wait::Cleared);
                 let until = self.cleared(vec![export], others, link);
-                let whose = Whose::Command(slot);
-                self.managed.push(Pending { tag, whose, until });
+                self.pend(slot, tag, until);
                 self.look(link);
+            }
+            Next::Kept(ticket) => {
+                self.tasks.wait(slot, Wait::Kept);
+                self.pend(slot, tag, Until::Kept(export, ticket));
             }
             Next::Ask(request) => {
                 let part = |(at, bytes)| task.buf.map(|buf| buf.part(at, bytes));
-                self.hub.state().unit(task.export).went(task.nexus);
+                self.hub.state().unit(export).went(task.nexus);
                 link.submit(Ask {
                     tag: slot as u64,
-                    export: task.export,
+                    export,
                     op: request.op,
                     offset: request.offset,
                     bytes: request.bytes,
@@ -222,6 +239,12 @@ impl Session {
                 });
             }
         }
+    }
+
+    /// A command waits for something other than the engine.
+    fn pend(&mut self, slot: usize, tag: u32, until: Until) {
+        let whose = Whose::Command(slot);
+        self.managed.push(Pending { tag, whose, until });
     }
 
     pub(super) fn replied(

@@ -19,6 +19,8 @@ pub(crate) enum Wait {
     Engine,
     /// The end of commands that it cleared.
     Cleared,
+    /// Its change to reach the disk.
+    Kept,
 }
 
 /// One command.
@@ -125,6 +127,8 @@ pub(crate) enum Until {
     Gone(Vec<(usize, u32)>),
     /// No cleared command of these exports is in the engine.
     Cleared(Vec<usize>),
+    /// A change of the reservations of this export is on the disk; with its ticket.
+    Kept(usize, u64),
 }
 
 impl Task {

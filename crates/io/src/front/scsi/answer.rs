@@ -12,6 +12,7 @@ pub(crate) const BLOCK_BYTES: u64 = 512;
 pub(crate) enum Status {
     Good = 0x00,
     CheckCondition = 0x02,
+    Busy = 0x08,
     ReservationConflict = 0x18,
     TaskSetFull = 0x28,
 }
@@ -69,6 +70,7 @@ impl From<Sense> for Answer {
 impl From<Refusal> for Answer {
     fn from(refusal: Refusal) -> Answer {
         match refusal {
+            Refusal::Busy => Answer::status(Status::Busy),
             Refusal::Conflict => Answer::status(Status::ReservationConflict),
             Refusal::Sense(sense) => sense.into(),
         }

@@ -52,10 +52,11 @@ fn of_reservations(command: &Command, who: &Initiator, unit: &mut Unit) -> Optio
         Ok(()) => Answer::GOOD,
         Err(refusal) => refusal.into(),
     };
+    let free = unit.not_while_saving();
     let reservations = &mut unit.reservations;
     Some(match command {
-        Command::Reserve => good(reservations.reserve(who)),
-        Command::Release => good(reservations.release(who)),
+        Command::Reserve => good(free.and_then(|()| reservations.reserve(who))),
+        Command::Release => good(free.and_then(|()| reservations.release(who))),
         Command::PersistentIn { action, length } => match reservations.report(*action) {
             Ok(data) => Answer::bytes(data, *length),
             Err(refusal) => refusal.into(),

@@ -18,7 +18,7 @@ use super::opcodes::Access;
 use super::reserve;
 use super::sense::{self, Sense};
 use super::thin;
-use super::unit::{Nexus, Unit};
+use super::unit::{Nexus, Persisted, Unit};
 use crate::front::{Export, Link};
 use restripe_array::{BufRef, RequestError, RequestOp, SECTOR_BYTES};
 
@@ -47,6 +47,8 @@ pub(crate) enum Next {
     /// It has cleared commands, some perhaps of other connections, which are named. It ends with GOOD when no
     /// request of a cleared command is in the engine any more.
     Cleared(Vec<u32>),
+    /// What it changes is on its way to the disk, with this ticket. [`Job::kept`] follows.
+    Kept(u64),
 }
 
 /// What a job works with, for the time of a call.
@@ -96,7 +98,8 @@ enum Work {
     Select {
         long: bool,
     },
-    Persist(PersistentOut),
+    /// With the ticket of a change that is on its way to the disk.
+    Persist(PersistentOut, u64),
     LbaStatus {
         lba: u64,
         length: u32,
@@ -189,7 +192,7 @@ impl Job {
                 Job::with_list(Work::Select { long }, length)
             }
             Command::PersistentOut(command) => {
-                Job::with_list(Work::Persist(command), command.length)
+                Job::with_list(Work::Persist(command, 0), command.length)
             }
             _ => Err(sense::INVALID_OPCODE),
         }
@@ -295,12 +298,16 @@ impl Job {
                 let (long, list) = (*long, list(around).to_vec());
                 Next::Done(around.unit.select(around.nexus, &list, long))
             }
-            Work::Persist(command) => {
+            Work::Persist(command, ticket) => {
                 let list = list(around).to_vec();
-                match around.unit.persist(around.nexus, command, &list) {
-                    Ok(others) if reserve::aborts(command) => Next::Cleared(others),
-                    Ok(_) => Next::Done(Answer::GOOD),
-                    Err(refusal) => Next::Done(refusal.into()),
+                let connection = around.link.number();
+                let unit = &mut around.unit;
+                match unit.persist(around.nexus, command, &list, connection) {
+                    Ok(result) => persisted(command, result),
+                    Err(later) => {
+                        *ticket = later;
+                        Next::Kept(later)
+                    }
                 }
             }
             Work::LbaStatus {
@@ -344,6 +351,17 @@ impl Job {
             Work::Pattern { .. } => self.next_pattern(),
             Work::Zeros(_) => self.next_zeros(),
             _ => Next::Done(Answer::GOOD),
+        }
+    }
+
+    /// The change of reservations has reached the disk, or could not.
+    pub(crate) fn kept(&mut self, around: &mut Around<'_>) -> Next {
+        let Work::Persist(command, ticket) = &self.work else {
+            return Next::Done(sense::INTERNAL_FAILURE.into());
+        };
+        match around.unit.persisted(*ticket) {
+            Some(result) => persisted(command, result),
+            None => Next::Done(sense::INTERNAL_FAILURE.into()),
         }
     }
 
@@ -564,6 +582,14 @@ fn write_same(command: &WriteSame, medium: Medium) -> Result<Job, Sense> {
 }
 
 // -------------------------------------------------------------------------------------------------- requests
+
+fn persisted(command: &PersistentOut, result: Persisted) -> Next {
+    match result {
+        Ok(others) if reserve::aborts(command) => Next::Cleared(others),
+        Ok(_) => Next::Done(Answer::GOOD),
+        Err(refusal) => Next::Done(refusal.into()),
+    }
+}
 
 /// The data of the initiator.
 fn list<'a>(around: &'a Around<'_>) -> &'a [u8] {

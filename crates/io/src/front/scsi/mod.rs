@@ -18,10 +18,12 @@ mod begin;
 mod cdb;
 mod inquiry;
 mod job;
+mod kept;
 mod mode;
 mod opcodes;
 mod reserve;
 mod sense;
+mod state_file;
 mod thin;
 mod unit;
 
@@ -31,4 +33,5 @@ pub(crate) use job::{Around, Job, Next};
 pub(crate) use opcodes::{CDB_BYTES, Cdb};
 pub(crate) use reserve::Initiator;
 pub(crate) use sense::DATA_PHASE_ERROR;
+pub use state_file::StateWriter;
 pub(crate) use unit::{Nexus, Unit};

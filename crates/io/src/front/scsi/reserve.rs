@@ -55,6 +55,8 @@ const PARAMETER_BYTES: usize = 24;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
     Conflict,
+    /// Another change is on its way to the disk.
+    Busy,
     Sense(Sense),
 }
 
@@ -70,17 +72,26 @@ pub(crate) type Attention = (Initiator, Sense);
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Reservations {
     /// The older kind: of one initiator, alone.
-    simple: Option<Initiator>,
-    keys: Vec<(Initiator, u64)>,
-    held: Option<Held>,
-    generation: u32,
+    pub(super) simple: Option<Initiator>,
+    pub(super) keys: Vec<(Initiator, u64)>,
+    pub(super) held: Option<Held>,
+    pub(super) generation: u32,
+    /// The persistent kind can outlive the daemon.
+    pub(super) can_be_kept: bool,
+    /// It does (APTPL of the last registration).
+    pub(super) kept: bool,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Held {
+pub(crate) struct Held {
     /// For the types of all registrants: any of them.
-    holder: Initiator,
-    kind: u8,
+    pub(super) holder: Initiator,
+    pub(super) kind: u8,
+}
+
+/// Whether there is such a type of a persistent reservation.
+pub(super) fn is_type(kind: u8) -> bool {
+    TYPES.contains(&kind)
 }
 
 impl Held {
@@ -101,6 +112,12 @@ impl Held {
 }
 
 impl Reservations {
+    /// Whether a change from `before` to this has to reach the disk.
+    pub(crate) fn must_be_kept_after(&self, before: &Reservations) -> bool {
+        let differs = self.keys != before.keys || self.held != before.held;
+        (self.kept && differs) || self.kept != before.kept
+    }
+
     /// Whether a command of `who` conflicts with a reservation.
     pub(crate) fn conflicts(&self, who: &Initiator, access: Access) -> bool {
         if matches!(access, Access::Always | Access::Release) {
@@ -190,7 +207,7 @@ impl Reservations {
                 .flat_map(|(_, key)| key.to_be_bytes())
                 .collect(),
             1 => self.report_held(),
-            2 => return Ok(capabilities()),
+            2 => return Ok(capabilities(self.can_be_kept, self.kept)),
             3 => self.report_all(),
             _ => return Err(sense::INVALID_FIELD.into()),
         };
@@ -253,8 +270,13 @@ impl Reservations {
                 .fold(0, |sum, byte| sum << 8 | u64::from(*byte))
         };
         let (key, new) = (number(0), number(8));
-        // SPEC_I_PT and ALL_TG_PT are not there. APTPL is not: registrations end with the daemon.
-        if list[20] & 0x0d != 0 {
+        // SPEC_I_PT and ALL_TG_PT are not there. APTPL is where registrations can outlive the daemon.
+        let registers = matches!(
+            command.action,
+            action::REGISTER | action::REGISTER_AND_IGNORE
+        );
+        let keep = registers && list[20] & 0x01 != 0;
+        if list[20] & 0x0c != 0 || (keep && !self.can_be_kept) {
             return Err(sense::INVALID_PARAMETER.into());
         }
         let typed = matches!(
@@ -265,8 +287,8 @@ impl Reservations {
             return Err(sense::INVALID_FIELD.into());
         }
         match command.action {
-            action::REGISTER => self.register(who, Some(key), new, attentions),
-            action::REGISTER_AND_IGNORE => self.register(who, None, new, attentions),
+            action::REGISTER => self.register(who, Some(key), new, keep, attentions),
+            action::REGISTER_AND_IGNORE => self.register(who, None, new, keep, attentions),
             _ if self.key_of(who) != Some(key) => Err(Refusal::Conflict),
             action::RESERVE => self.hold(who, command.kind),
             action::RELEASE => self.let_go(who, command.kind, attentions),
@@ -286,6 +308,7 @@ impl Reservations {
         who: &Initiator,
         key: Option<u64>,
         new: u64,
+        keep: bool,
         attentions: &mut Vec<Attention>,
     ) -> Result<(), Refusal> {
         let known = self.key_of(who);
@@ -304,6 +327,7 @@ impl Reservations {
                 mine.for_each(|(_, key)| *key = new);
             }
         }
+        self.kept = keep;
         self.generation = self.generation.wrapping_add(1);
         Ok(())
     }
@@ -421,9 +445,10 @@ impl Reservations {
     }
 }
 
-/// REPORT CAPABILITIES: all types; nothing persists over a loss of power.
-fn capabilities() -> Vec<u8> {
-    vec![0, 8, 0x00, 0x80, 0xea, 0x01, 0, 0]
+/// REPORT CAPABILITIES: all types. `can_be_kept`: PTPL_C; `kept`: PTPL_A.
+fn capabilities(can_be_kept: bool, kept: bool) -> Vec<u8> {
+    let (can, is) = (u8::from(can_be_kept), u8::from(kept));
+    vec![0, 8, can, 0x80 | is, 0xea, 0x01, 0, 0]
 }
 
 /// The TransportID of an iSCSI initiator port (SPC-4 section 7.6.4.6).

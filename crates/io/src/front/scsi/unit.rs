@@ -6,11 +6,16 @@ use super::mode::{self, Medium, Settings};
 use super::opcodes::Access;
 use super::reserve::{self, Attention, Initiator, Refusal, Reservations};
 use super::sense::{self, Sense};
+use super::state_file::StateFile;
 use crate::front::Export;
 use std::collections::VecDeque;
+use std::sync::mpsc::{Receiver, TryRecvError};
 
 /// Unit attentions that wait for one nexus at most: of more, the oldest stay.
 const ATTENTIONS_MAX: usize = 8;
+
+/// Results of changes of reservations that wait for their commands at most: of more, the latest stay.
+const PERSISTED_MAX: usize = 256;
 
 /// Names an attached nexus of a unit: a session's end at it. Never reused.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -36,6 +41,22 @@ struct Running {
     live: u32,
 }
 
+/// What a change of reservations came to: connections that may have cleared commands, or why it was refused.
+pub(crate) type Persisted = Result<Vec<u32>, Refusal>;
+
+/// A change of the persistent reservations.
+struct Change {
+    nexus: Nexus,
+    aborts: bool,
+    after: Reservations,
+    attentions: Vec<Attention>,
+}
+
+struct Pending {
+    change: Change,
+    kept: Receiver<bool>,
+}
+
 /// One array, as a disk.
 #[derive(Default)]
 pub(crate) struct Unit {
@@ -51,6 +72,13 @@ pub(crate) struct Unit {
     epoch: u64,
     /// Nexuses that are lost, with the number of their requests that are still in the engine.
     lost: Vec<(Nexus, u32)>,
+    /// Where reservations can outlive the daemon.
+    state_file: Option<StateFile>,
+    /// A change of reservations that is on its way to the disk.
+    pending: Option<Pending>,
+    /// What became of changes that had to reach the disk, by their tickets, until the commands have it.
+    persisted: VecDeque<(u64, Persisted)>,
+    tickets: u64,
     /// Connections to be woken when no request of a cleared command is in the engine any more.
     waiting: Vec<u32>,
 }
@@ -265,27 +293,114 @@ impl Unit {
         who.is_none_or(|who| self.reservations.conflicts(&who, access))
     }
 
-    /// PERSISTENT RESERVE OUT with its parameters. PREEMPT AND ABORT clears the commands of those whose
-    /// registrations it removes (SPC-4 section 5.13.11.2.8), and gives their connections.
+    // ------------------------------------------------------------------------------- persistent reservations
+
+    /// Keeps reservations here from now on, and has those that were kept. The error says what is wrong with
+    /// the file.
+    pub(crate) fn keep(&mut self, file: StateFile) -> Result<(), String> {
+        let text = file.read().map_err(|error| error.to_string())?;
+        let kept = text.map(|text| Reservations::decode(&text)).transpose()?;
+        self.reservations = kept.unwrap_or_default();
+        self.reservations.can_be_kept = true;
+        self.state_file = Some(file);
+        Ok(())
+    }
+
+    /// PERSISTENT RESERVE OUT with its parameters. A ticket: the change must reach the disk first. Then the
+    /// connection is woken, and [`Unit::persisted`] has what it came to.
     pub(super) fn persist(
         &mut self,
         nexus: Nexus,
         command: &PersistentOut,
         list: &[u8],
-    ) -> Result<Vec<u32>, Refusal> {
-        let who = self.initiator(nexus).ok_or(sense::NOT_READY)?;
-        let mut attentions = Vec::new();
-        self.reservations
-            .change(&who, command, list, &mut attentions)?;
-        let mut others = Vec::new();
-        if reserve::aborts(command) {
-            let preempted = |(_, sense): &&Attention| *sense == sense::REGISTRATIONS_PREEMPTED;
-            let preempted = attentions.iter().filter(preempted);
-            let victims: Vec<&Initiator> = preempted.map(|(one, _)| one).collect();
-            others = self.clear_commands(nexus, |one| victims.contains(&&one.initiator));
+        connection: u32,
+    ) -> Result<Persisted, u64> {
+        match self.change(nexus, command, list) {
+            Err(refusal) => Ok(Err(refusal)),
+            Ok(change) => match &self.state_file {
+                Some(file) if change.after.must_be_kept_after(&self.reservations) => {
+                    let text = change.after.kept.then(|| change.after.encode());
+                    let kept = file.keep(text, connection);
+                    self.pending = Some(Pending { change, kept });
+                    self.tickets += 1;
+                    Err(self.tickets)
+                }
+                _ => Ok(Ok(self.apply(change))),
+            },
         }
-        self.notify(attentions);
-        Ok(others)
+    }
+
+    fn change(
+        &self,
+        nexus: Nexus,
+        command: &PersistentOut,
+        list: &[u8],
+    ) -> Result<Change, Refusal> {
+        self.not_while_saving()?;
+        let who = self.initiator(nexus).ok_or(sense::NOT_READY)?;
+        let (mut after, mut attentions) = (self.reservations.clone(), Vec::new());
+        after.change(&who, command, list, &mut attentions)?;
+        Ok(Change {
+            nexus,
+            aborts: reserve::aborts(command),
+            after,
+            attentions,
+        })
+    }
+
+    /// PREEMPT AND ABORT clears the commands of those whose registrations it removes (SPC-4 section
+    /// 5.13.11.2.8). Gives their connections.
+    fn apply(&mut self, change: Change) -> Vec<u32> {
+        self.reservations = change.after;
+        let mut others = Vec::new();
+        if change.aborts {
+            let preempted = |(_, sense): &&Attention| *sense == sense::REGISTRATIONS_PREEMPTED;
+            let preempted = change.attentions.iter().filter(preempted);
+            let victims: Vec<&Initiator> = preempted.map(|(one, _)| one).collect();
+            others = self.clear_commands(change.nexus, |one| victims.contains(&&one.initiator));
+        }
+        self.notify(change.attentions);
+        others
+    }
+
+    /// One change after the other reaches the disk.
+    pub(super) fn not_while_saving(&self) -> Result<(), Refusal> {
+        match self.pending {
+            Some(_) => Err(Refusal::Busy),
+            None => Ok(()),
+        }
+    }
+
+    /// Makes a change that has reached the disk. One that has not is refused.
+    pub(crate) fn settle(&mut self) {
+        let Some(pending) = &self.pending else {
+            return;
+        };
+        let kept = match pending.kept.try_recv() {
+            Err(TryRecvError::Empty) => return,
+            kept => kept == Ok(true),
+        };
+        if let Some(Pending { change, .. }) = self.pending.take() {
+            let result = match kept {
+                true => Ok(self.apply(change)),
+                false => Err(sense::INTERNAL_FAILURE.into()),
+            };
+            // Commands that were aborted do not come for theirs.
+            self.persisted.truncate(PERSISTED_MAX);
+            self.persisted.push_front((self.tickets, result));
+        }
+    }
+
+    /// Whether the change of this ticket is on its way to the disk. The latest ticket is that of the only one
+    /// that can be.
+    pub(crate) fn is_saving(&self, ticket: u64) -> bool {
+        self.pending.is_some() && ticket == self.tickets
+    }
+
+    /// What the change of this ticket came to.
+    pub(super) fn persisted(&mut self, ticket: u64) -> Option<Persisted> {
+        let place = self.persisted.iter().position(|(one, _)| *one == ticket)?;
+        self.persisted.remove(place).map(|(_, result)| result)
     }
 
     pub(super) fn sense_is_in_descriptors(&self) -> bool {

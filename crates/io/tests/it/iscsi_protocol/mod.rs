@@ -4,6 +4,7 @@
 mod commands;
 mod fuzz;
 mod initiator;
+mod kept;
 mod login;
 mod newer;
 mod swarm;
