@@ -1,6 +1,7 @@
 //! An initiator in memory: builds PDUs, and takes those of the target apart.
 
 use crate::nbd_protocol::world::{Peer, World};
+use md5::{Digest, Md5};
 use restripe_code::crc32c;
 use restripe_io::front::Protocol;
 use restripe_io::front::iscsi::Connection;
@@ -67,6 +68,26 @@ pub fn put(header: &mut [u8; HEADER], at: usize, number: u32) {
     header[at..at + 4].copy_from_slice(&number.to_be_bytes());
 }
 
+/// The response to a challenge of CHAP with MD5, as its text has it.
+pub fn chap_response(challenge: &Pdu, secret: &str) -> Vec<u8> {
+    let text = challenge.text();
+    let value = |key: &str| {
+        let mut lines = text.lines();
+        let found = lines.find_map(|line| line.strip_prefix(key));
+        found.expect("the challenge has it").to_owned()
+    };
+    assert_eq!(value("CHAP_A="), "5");
+    let identifier: u8 = value("CHAP_I=").parse().expect("a byte");
+    let challenge = value("CHAP_C=0x");
+    let bytes = (0..challenge.len()).step_by(2);
+    let bytes = bytes.map(|at| u8::from_str_radix(&challenge[at..at + 2], 16).expect("digits"));
+    let mut digest = Md5::new();
+    digest.update([identifier]);
+    digest.update(secret);
+    digest.update(bytes.collect::<Vec<u8>>());
+    digest.finalize().to_vec()
+}
+
 pub fn hub() -> Arc<Hub> {
     Arc::new(Hub::new(Vec::new()))
 }
@@ -94,9 +115,14 @@ impl Initiator {
         all.extend(keys);
         let answer = initiator.log_in(1, 3, &all);
         assert_eq!(answer.header[36], 0, "{}", answer.text());
-        initiator.header_digest = answer.text().contains("HeaderDigest=CRC32C");
-        initiator.data_digest = answer.text().contains("DataDigest=CRC32C");
+        initiator.take_digests(&answer);
         initiator
+    }
+
+    /// Digests are used from now on, if the answer to the login agrees to them.
+    pub fn take_digests(&mut self, answer: &Pdu) {
+        self.header_digest = answer.text().contains("HeaderDigest=CRC32C");
+        self.data_digest = answer.text().contains("DataDigest=CRC32C");
     }
 
     /// One request of the login, with a transit from one stage to the next.

@@ -1,9 +1,8 @@
 //! What libiscsi's suite asks for since version 1.20, where the tool of distributions does not have it yet:
 //! CHAP values in all their forms, SendTargets, pings, a logout amid I/O, port groups, the order of pages.
 
-use super::initiator::{Initiator, NAME, hub, write_10};
+use super::initiator::{Initiator, NAME, chap_response, hub, write_10};
 use crate::nbd_protocol::world::World;
-use md5::{Digest, Md5};
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
 use std::sync::Arc;
@@ -68,22 +67,8 @@ fn prove(owner: &str, name: &str, algorithms: &str, encode: Encode) -> (u8, u8) 
         assert!(one.peer.ended());
         return status(&answer.header);
     }
-    let text = answer.text();
-    let value = |key: &str| {
-        let mut lines = text.lines();
-        let found = lines.find_map(|line| line.strip_prefix(key));
-        found.expect("the challenge has it").to_owned()
-    };
-    assert_eq!(value("CHAP_A="), "5");
-    let identifier: u8 = value("CHAP_I=").parse().expect("a byte");
-    let challenge = value("CHAP_C=0x");
-    let bytes = (0..challenge.len()).step_by(2);
-    let bytes = bytes.map(|at| u8::from_str_radix(&challenge[at..at + 2], 16).expect("digits"));
-    let mut digest = Md5::new();
-    digest.update([identifier]);
-    digest.update(SECRET);
-    digest.update(bytes.collect::<Vec<u8>>());
-    let response = format!("CHAP_R={}", encode(&digest.finalize()));
+    let response = chap_response(&answer, SECRET);
+    let response = format!("CHAP_R={}", encode(&response));
     let answer = one.log_in(0, 3, &[&format!("CHAP_N={name}"), &response]);
     status(&answer.header)
 }
