@@ -105,8 +105,13 @@ def outlive(verdict, writer, daemon):
     end(daemon, signal.SIGTERM)
     daemon = serve(MEMBERS, "--rate", "4M..4M")
     writer.more(10, "writing after a restart")
+    daemon.send_signal(signal.SIGSTOP)
+    time.sleep(8)
+    daemon.send_signal(signal.SIGCONT)
+    writer.more(10, "writing after a pause that exceeds the time-out")
+    until(lambda: status()["attached"]["connections"] == 3, "new connections")
     good = status()["attached"]["connections"] == 3
-    verdict(good, "restarted", "the mount outlives a clean end of the daemon under load")
+    verdict(good, "restarted", "the mount outlives a clean end of the daemon, and a pause of it, under load")
     return daemon
 
 

@@ -243,6 +243,11 @@ impl Connection {
         }
     }
 
+    /// The peer sends what it misses again on another connection.
+    pub(crate) fn resends(&self) -> bool {
+        self.protocol.resends() && !self.dead()
+    }
+
     pub(crate) fn is_session(&self) -> bool {
         self.protocol.is_session()
     }

@@ -161,6 +161,18 @@ impl Wire {
         copy.local_addr().ok()
     }
 
+    /// Whether the peer has closed its side, also if bytes that it sent before are still to be received.
+    pub(crate) fn is_closed(&self) -> bool {
+        let mut asked = libc::pollfd {
+            fd: self.input.fd,
+            events: libc::POLLRDHUP,
+            revents: 0,
+        };
+        // SAFETY: the pointer is to one live entry, as the count says.
+        let found = unsafe { libc::poll(&raw mut asked, 1, 0) };
+        found > 0
+    }
+
     /// Ends both directions, so that operations in flight come back.
     pub(crate) fn shut(&self) {
         for stream in [self.input, self.output] {
@@ -242,6 +254,17 @@ mod tests {
         drop(first);
         Listener::unix_within(&path, Duration::ZERO).expect("free again");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_closed_peer_is_seen_behind_what_it_sent() {
+        use std::io::Write;
+        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        let wire = Wire::socket(ours.into());
+        theirs.write_all(b"request").expect("room");
+        assert!(!wire.is_closed());
+        theirs.shutdown(std::net::Shutdown::Both).expect("open");
+        assert!(wire.is_closed(), "although the request is unread");
     }
 
     #[test]

@@ -59,6 +59,12 @@ pub trait Protocol {
         false
     }
 
+    /// Whether the peer closes a connection that is too slow, and sends its requests again on another. The
+    /// closed one then ends before anything that came on another is looked at.
+    fn resends(&self) -> bool {
+        false
+    }
+
     /// The connection has ended, and nothing is sent any more: the last call but for those of `replied`. The
     /// kernel may still receive into a buffer of [`Then::Payload`], which is therefore not to be released.
     fn ended(&mut self, _link: &mut dyn Link) {}

@@ -365,6 +365,7 @@ impl Shell {
             }
             Owner::Accept { listener } => self.accepted(listener, done.result),
             Owner::Receive { connection } => {
+                end_closed(self, connection);
                 self.with(connection, |c, around| c.received(done.result, around))
             }
             Owner::Send { connection } => self.sent(connection, done),
@@ -680,6 +681,25 @@ impl Shell {
         for (listener, _) in self.listeners.iter() {
             self.backend.cancel(Owner::Accept { listener }.token());
         }
+    }
+}
+
+/// Ends the connections that a peer has closed to send their requests again on others. It has to be done
+/// before anything is taken that came on one of these: that may be such a request, and newer ones may follow
+/// it. So the closed connections' requests either have begun, and precede it in the engine, or never begin.
+fn end_closed(shell: &mut Shell, came_on: u32) {
+    let of_such = shell.connections.get(came_on);
+    if !of_such.is_some_and(Connection::resends) {
+        return;
+    }
+    let connections = shell.connections.iter();
+    let closed = connections.filter(|(_, one)| one.resends() && one.wire().is_closed());
+    let closed: Vec<u32> = closed.map(|(number, _)| number).collect();
+    for number in closed {
+        if let Some(connection) = shell.connections.get_mut(number) {
+            connection.kill();
+        }
+        shell.tend_one(number);
     }
 }
 

@@ -205,6 +205,10 @@ impl Protocol for Connection {
         self.kernel.is_some()
     }
 
+    fn resends(&self) -> bool {
+        self.kernel.is_some()
+    }
+
     fn ended(&mut self, _link: &mut dyn Link) {
         // Replies that are still to come go nowhere; their memory is released with the connection.
         self.phase = Phase::Finished(None);
