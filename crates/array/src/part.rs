@@ -123,13 +123,13 @@ impl Part {
 
     /// Whether the set accepts another request.
     #[inline]
+    pub fn has_room(&self) -> bool {
+        self.below.requests.room()
+    }
+
     /// Whether a request that changes some of these sectors is in flight.
     pub fn is_written(&self, sectors: &Range<u64>) -> bool {
         self.below.requests.is_written(sectors)
-    }
-
-    pub fn has_room(&self) -> bool {
-        self.below.requests.room()
     }
 
     pub fn heat_map(&self) -> HeatMap {

@@ -26,7 +26,7 @@ use restripe_array::{
 const TAGS: u32 = 1 << 25;
 /// The last tag of a request; others of its kind are below. A front end's are smaller.
 const LAST_REQUEST: u64 = u64::MAX;
-/// Numbers in use at a time are fewer by far.
+/// As many as a tag has room for. Those in use at a time are no more than an engine has requests.
 const NUMBERS: u32 = 1 << 16;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,12 +108,23 @@ impl Atomics {
     }
 
     pub(crate) fn add(&mut self, request: Request) {
+        let number = self.free_number();
         self.list.push(Pending {
             request,
-            number: self.next,
+            number,
             stage: Stage::Waits,
         });
-        self.next = (self.next + 1) % NUMBERS;
+    }
+
+    /// A number that no request has: one may wait for long while many others come and go.
+    fn free_number(&mut self) -> u32 {
+        loop {
+            let number = self.next;
+            self.next = (self.next + 1) % NUMBERS;
+            if self.list.iter().all(|pending| pending.number != number) {
+                return number;
+            }
+        }
     }
 
     /// The next request for the sets. `is_written`: whether they have a change of a request's sectors.
@@ -189,5 +200,40 @@ impl Atomics {
     fn end(&mut self, index: usize, result: Result<(), RequestError>, actions: &mut Actions) {
         let pending = self.list.remove(index);
         actions.push(Action::Reply(pending.request.tag, result));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use restripe_array::Buf;
+
+    fn or(tag: u64, sector: u64) -> Request {
+        Request {
+            tag: RequestTag(tag),
+            op: RequestOp::Or,
+            offset: sector * 512,
+            bytes: 512,
+            buf: BufRef::new(Buf(Buf::USER), 0, 1536),
+            fua: false,
+        }
+    }
+
+    /// One waits for its member while as many others go by as there are numbers.
+    #[test]
+    fn numbers_of_those_that_wait_are_not_given_again() {
+        let mut atomics = Atomics::default();
+        atomics.add(or(0, 0));
+        let slow = atomics.next(|_| false).expect("it reads").tag;
+        for tag in 1..=u64::from(NUMBERS) + 1 {
+            atomics.add(or(tag, tag));
+            let read = atomics.next(|_| false).expect("it reads").tag;
+            assert_ne!(read, slow, "request {tag}");
+            let failed = Err(RequestError::Unavailable);
+            let mut actions = alloc::vec![Action::Reply(read, failed)];
+            atomics.take_replies(&mut actions, 0);
+            assert_eq!(actions, [Action::Reply(RequestTag(tag), failed)]);
+        }
+        assert_eq!(atomics.len(), 1);
     }
 }

@@ -10,11 +10,16 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::Range;
 use restripe_array::report::{GrowthPlan, HeatMap, MapExtent};
-use restripe_array::{Actions, CommandError, Event, Member, Nanos, Request, Row, Set, Slot, Work};
+use restripe_array::{
+    Action, Actions, Command, CommandError, CommandTag, Event, Member, Nanos, Request,
+    RequestError, Row, Set, Slot, Work,
+};
 
 pub struct Engine {
     kind: Kind,
     atomics: Atomics,
+    /// Commands to stop that wait for atomic requests: the next parts of these would be refused.
+    stops: Vec<CommandTag>,
     /// The largest number of requests.
     most: usize,
 }
@@ -38,6 +43,7 @@ impl Engine {
         Engine {
             kind,
             atomics: Atomics::default(),
+            stops: Vec::new(),
             most,
         }
     }
@@ -55,7 +61,13 @@ impl Engine {
     fn handle_with_atomics(&mut self, now: Nanos, event: Event, actions: &mut Actions) {
         let turn = event == Event::Turn;
         match event {
-            Event::Request(request) if self.atomics.takes(&request) => self.atomics.add(request),
+            Event::Request(request) if self.atomics.takes(&request) => {
+                match self.stops.is_empty() {
+                    true => self.atomics.add(request),
+                    false => refuse(request, actions),
+                }
+            }
+            Event::Command(tag, Command::Stop) => self.stops.push(tag),
             Event::Compute(compute, verdict) if Atomics::owns(compute.tag) => {
                 self.atomics.computed(compute.tag, verdict, actions);
             }
@@ -64,6 +76,11 @@ impl Engine {
         // Requests that the sets get in a turn begin with a further one.
         while self.hand_down(now, actions) && turn {
             self.step(now, Event::Turn, actions);
+        }
+        if self.atomics.is_empty() {
+            for tag in core::mem::take(&mut self.stops) {
+                self.step(now, Event::Command(tag, Command::Stop), actions);
+            }
         }
     }
 
@@ -179,6 +196,12 @@ impl Engine {
         };
         idle && self.atomics.is_empty()
     }
+}
+
+/// As a set does that has a command to stop.
+fn refuse(request: Request, actions: &mut Actions) {
+    let refused = Err(RequestError::Unavailable);
+    actions.push(Action::Reply(request.tag, refused));
 }
 
 impl Kind {

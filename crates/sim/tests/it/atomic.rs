@@ -6,7 +6,8 @@
 use crate::sets::{PLAIN, Pair, Start};
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::{
-    Buf, BufRef, Member, Nanos, Request, RequestError, RequestOp, RequestTag, SECTOR_BYTES,
+    Buf, BufRef, Command, CommandTag, Member, Nanos, Request, RequestError, RequestOp, RequestTag,
+    SECTOR_BYTES,
 };
 use restripe_sim::rng::Rng;
 use restripe_sim::world::{Happening, World};
@@ -346,4 +347,32 @@ fn what_waits_is_bounded() {
     }
     assert_eq!((trial.succeeded, trial.differed), (1, count - 1));
     assert!(trial.world.now() < Nanos::from_secs(1));
+}
+
+/// A stop, also one that exchanges the engine, ends them all as if nothing had been asked.
+#[test]
+fn a_stop_waits_for_them() {
+    for (name, pair) in pairs() {
+        let mut trial = Trial::new(&pair, 3);
+        for client in 0..CLIENTS {
+            trial.send(client, RequestOp::Or, 0, 0);
+        }
+        for _ in 0..3 {
+            trial.step();
+        }
+        let tag = CommandTag(77);
+        trial.world.command(tag, Command::Stop);
+        let mut answered = None;
+        while answered.is_none() {
+            assert!(trial.world.step(), "{name}: the stop is not answered");
+            while let Some(happening) = trial.world.happening() {
+                match happening {
+                    Happening::Reply(tag, result) => trial.answered(tag.0, result),
+                    Happening::CommandReply(it, result) if it == tag => answered = Some(result),
+                    _ => {}
+                }
+            }
+        }
+        assert_eq!((answered, trial.asked.len()), (Some(Ok(())), 0), "{name}");
+    }
 }
