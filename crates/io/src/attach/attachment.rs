@@ -104,6 +104,7 @@ impl Attachment {
         options: AttachOptions,
     ) -> Result<Attachment, Refusal> {
         check(&options)?;
+        record_is_free(subject)?;
         link_is_free(subject)?;
         let dialed = subject.dial(usize::from(options.connections), options.read_only)?;
         let info = dialed.info.ok_or_else(|| Refusal::new("no connection"))?;
@@ -138,7 +139,7 @@ impl Attachment {
     /// The device that an earlier daemon of this array had, with new connections. `None` if it had none, or
     /// the kernel has ended it.
     pub(super) fn resume(subject: &Subject<'_>) -> Result<Option<Attachment>, Refusal> {
-        let Some(record) = subject.places.read() else {
+        let Some(record) = subject.places.read()? else {
             return Ok(None);
         };
         let device = record.device;
@@ -147,7 +148,7 @@ impl Attachment {
                 .at(device_path(device).display().to_string())
                 .hint("detach that device first"));
         }
-        if record.boot != subject.places.boot || !is_ours(subject.kernel, &record) {
+        if !is_connected(subject.kernel, subject.places, &record) {
             forget(subject, device)?;
             return Ok(None);
         }
@@ -225,7 +226,7 @@ pub(super) fn end_unserved(
     kernel: &dyn Kernel,
     places: &Places,
 ) -> Result<Option<Record>, Refusal> {
-    let Some(record) = places.read() else {
+    let Some(record) = places.read()? else {
         return Ok(None);
     };
     end_device(kernel, places, &record, Flush::Impossible)?;
@@ -247,7 +248,7 @@ fn end_device(
     flush: Flush,
 ) -> Result<(), Refusal> {
     let device = record.device;
-    if record.boot == places.boot && is_ours(kernel, record) {
+    if is_connected(kernel, places, record) {
         // Open until the end, so that nothing is mounted in between.
         let held = held(kernel, device)?;
         if let (Flush::First, Some(file)) = (flush, &held) {
@@ -276,6 +277,11 @@ fn held(kernel: &dyn Kernel, device: u32) -> Result<Option<std::fs::File>, Refus
         }
         _ => Refusal::new(format!("the device cannot be opened: {error}")).at(&path),
     })
+}
+
+/// Whether the kernel still has the device of a record, which may be of an earlier boot.
+fn is_connected(kernel: &dyn Kernel, places: &Places, record: &Record) -> bool {
+    record.boot == places.boot && is_ours(kernel, record)
 }
 
 /// Whether the device is connected, and as far as the kernel shows it, for this record.
@@ -308,6 +314,22 @@ fn check(options: &AttachOptions) -> Result<(), Refusal> {
         return refused(what, "use a time such as 30s".into());
     }
     Ok(())
+}
+
+/// No record, or one of a device that the kernel does not have any more. The record of a device that is
+/// connected must not be replaced: no daemon would find that device again.
+fn record_is_free(subject: &Subject<'_>) -> Result<(), Refusal> {
+    let Some(record) = subject.places.read()? else {
+        return Ok(());
+    };
+    match is_connected(subject.kernel, subject.places, &record) {
+        true => Err(
+            Refusal::new("the array's device of before is still connected")
+                .at(device_path(record.device).display().to_string())
+                .hint("detach that device first: restripe detach"),
+        ),
+        false => Ok(()),
+    }
 }
 
 /// The place of the link has nothing, or a link that leads nowhere.

@@ -78,7 +78,7 @@ impl Device {
 
     /// The device that an earlier daemon of this array had. `None` if it had none that the kernel still has.
     pub fn resume(export: OwnExport, name: &str, uuid: Uuid) -> Result<Option<Device>, Refusal> {
-        if Places::of(name).read().is_none() {
+        if Places::of(name).read()?.is_none() {
             return Ok(None);
         }
         let array = Array::new(export, name, uuid)?;
@@ -128,7 +128,7 @@ impl Device {
 /// Detaches the device of an array that no daemon serves; the device's path. `None`: it has no device.
 pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     let places = Places::of(name);
-    if places.read().is_none() {
+    if places.read()?.is_none() {
         return Ok(None);
     }
     let record = attachment::end_unserved(&open_kernel()?, &places)?;
@@ -138,11 +138,16 @@ pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
 /// The array whose device this is.
 pub fn name_of_device(path: &str) -> Result<Option<String>, Refusal> {
     let number = device_number(path)?;
-    let is_it = |name: &String| {
-        let record = Places::of(name).read();
-        record.is_some_and(|record| record.device == number)
-    };
-    Ok(Places::names().into_iter().find(is_it))
+    let mut unreadable = Ok(None);
+    for name in Places::names() {
+        match Places::of(&name).read() {
+            Ok(Some(record)) if record.device == number => return Ok(Some(name)),
+            Ok(_) => {}
+            // It could be that device's.
+            Err(refusal) => unreadable = Err(refusal),
+        }
+    }
+    unreadable
 }
 
 /// The number of the device at this path, which may be a link to it.

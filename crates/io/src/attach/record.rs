@@ -28,7 +28,20 @@ pub(super) struct Record {
     pub backend: String,
     /// The transmission flags that the kernel was given.
     pub flags: u16,
+    #[serde(with = "KeptOptions")]
     pub options: AttachOptions,
+}
+
+/// [`AttachOptions`] as they are kept. A later version may know more of them: a request with unknown options
+/// is refused, but a device with unknown options is better reconnected than lost.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "AttachOptions")]
+struct KeptOptions {
+    connections: u16,
+    timeout_seconds: u64,
+    grace_seconds: u64,
+    read_only: bool,
+    block_bytes: u32,
 }
 
 /// Where an array's record and link are.
@@ -74,10 +87,20 @@ impl Places {
         self.link.display().to_string()
     }
 
-    /// The record. One that cannot be read is none.
-    pub(super) fn read(&self) -> Option<Record> {
-        let text = fs::read(&self.record).ok()?;
-        serde_json::from_slice(&text).ok()
+    /// The record, if there is one. One that cannot be read is an error, because its device may be in use.
+    pub(super) fn read(&self) -> Result<Option<Record>, Refusal> {
+        let read = match fs::read(&self.record) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(error) => Err(error),
+            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other),
+        };
+        read.map(Some).map_err(|error| {
+            Refusal::new(format!(
+                "the record of the array's device cannot be read: {error}"
+            ))
+            .at(self.record.display().to_string())
+            .hint("end that device (umount, nbd-client -d), then remove this file")
+        })
     }
 
     pub(super) fn write(&self, record: &Record) -> io::Result<()> {

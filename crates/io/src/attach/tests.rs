@@ -219,7 +219,7 @@ impl Machine {
     }
 
     fn is_clear(&self) -> bool {
-        self.places.read().is_none() && self.places.linked() == Ok(None)
+        self.places.read() == Ok(None) && self.places.linked() == Ok(None)
     }
 }
 
@@ -245,7 +245,7 @@ fn the_first_free_device_is_connected_with_all_that_it_needs() {
     assert_eq!(setup.flags, other.flags);
     assert_eq!(setup.backend, format!("restripe:{}", other.uuid));
     assert_eq!(other.model.sockets(1), 3);
-    assert_eq!(other.places.read(), Some(attachment.record));
+    assert_eq!(other.places.read(), Ok(Some(attachment.record)));
     assert_eq!(other.places.linked(), Ok(Some(1)));
 }
 
@@ -413,6 +413,74 @@ fn a_device_that_is_not_this_arrays_is_left_alone() {
     );
     assert_eq!(machine.model.sockets(0), 0);
     assert!(machine.is_clear());
+}
+
+/// The link of a device is a help, and may be missing.
+#[test]
+fn a_connected_device_is_found_by_its_record_without_its_link() {
+    let machine = Machine::new("unlinked");
+    machine.begin(Some(1), OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    fs::remove_file(machine.folder.join("dev/tank")).expect("the link");
+    let refused = machine.begin(None, OPTIONS).err();
+    assert!(refused.is_some_and(|why| why.contains("still connected")));
+    let found = machine.places.read().expect("it can be read");
+    assert_eq!(found.map(|record| record.device), Some(1));
+    assert!(machine.resume().is_ok_and(|found| found.is_some()));
+}
+
+#[test]
+fn a_record_that_cannot_be_read_is_an_error_and_is_kept() {
+    let machine = Machine::new("unreadable");
+    machine.begin(None, OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    let path = machine.folder.join("tank.attached");
+    fs::remove_file(machine.folder.join("dev/tank")).expect("the link");
+    let good = fs::read_to_string(&path).expect("a record");
+    for bad in [
+        "",
+        "{}",
+        &good[..good.len() - 1],
+        &good.replace("300", "\"5m\""),
+    ] {
+        fs::write(&path, bad).expect("a file");
+        for refused in [
+            machine.begin(None, OPTIONS).err(),
+            machine.resume().err(),
+            end_unserved(&machine.model, &machine.places)
+                .err()
+                .map(|refusal| refusal.what),
+        ] {
+            assert!(
+                refused.is_some_and(|why| why.contains("cannot be read")),
+                "{bad}"
+            );
+        }
+        assert_eq!(fs::read_to_string(&path).expect("a file"), bad);
+        assert_eq!(machine.model.devices.borrow().len(), 1);
+    }
+    fs::remove_file(&path).expect("ours");
+    fs::create_dir(&path).expect("what is no file cannot be read either");
+    assert!(machine.begin(None, OPTIONS).is_err() && machine.resume().is_err());
+}
+
+/// After an update and a step back the device must not be lost.
+#[test]
+fn the_record_of_a_later_version_with_more_fields_is_read() {
+    let machine = Machine::new("later");
+    let first = machine.begin(None, OPTIONS).expect("it is free");
+    machine.model.lose_connections();
+    let path = machine.folder.join("tank.attached");
+    let record = fs::read_to_string(&path).expect("a record");
+    let later = record.replace("{", "{\"new\":1,");
+    assert_eq!(
+        later.matches("new").count(),
+        2,
+        "in the record and in its options"
+    );
+    fs::write(&path, later).expect("a file");
+    let second = machine.resume().expect("ours").expect("the kernel has it");
+    assert_eq!(second.record, first.record);
 }
 
 #[test]
