@@ -195,7 +195,7 @@ pub(crate) struct TargetConfig {
     pub luns: Vec<String>,
     /// The initiators that may log in; without it, all.
     #[serde(default)]
-    pub initiators: Vec<String>,
+    pub initiators: Option<Vec<String>>,
     /// Initiators can eject and load the medium.
     #[serde(default)]
     pub removable: bool,
@@ -216,7 +216,7 @@ impl TargetConfig {
         Ok(Target {
             name: self.name.clone(),
             luns: self.luns.clone(),
-            initiators: self.initiators.clone(),
+            initiators: self.initiators.clone().unwrap_or_default(),
             removable: self.removable,
             secrets: self.chap.as_deref().map(read_secrets).transpose()?,
         })
@@ -238,6 +238,17 @@ fn read_secrets(path: &Path) -> Outcome<Secrets> {
     file.read_to_string(&mut text).map_err(unreadable)?;
     Secrets::parse(&text)
         .map_err(|why| Failure::new(format!("the secrets are wrong: {why}")).at(path.display()))
+}
+
+/// Whether this is a name of RFC 7143, in the form in which names are compared.
+fn is_iscsi_name(name: &str) -> bool {
+    const LONGEST: usize = 223;
+    let kind = ["iqn.", "eui.", "naa."]
+        .iter()
+        .any(|kind| name.starts_with(kind));
+    let plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
+    kind && name.len() <= LONGEST && name.bytes().all(plain)
 }
 
 impl ServeConfig {
@@ -273,7 +284,32 @@ impl Config {
             return Err(Failure::new("the configuration names no array")
                 .hint("it needs an [[array]] with members"));
         }
+        config.check_lists()?;
         Ok(config)
+    }
+
+    /// An empty list would admit everyone in one place and no one in another: it is an error in all. A target's
+    /// name is one of RFC 7143 (section 4.2.7).
+    fn check_lists(&self) -> Outcome {
+        let empty = |list: &Option<Vec<NameRule>>| list.as_ref().is_some_and(Vec::is_empty);
+        if empty(&self.serve.tls_clients) {
+            return Err(Failure::new(
+                "tls-clients of [serve] is empty: no client could attach",
+            ));
+        }
+        for target in &self.iscsi.target {
+            let name = target.name.escape_debug();
+            if target.initiators.as_ref().is_some_and(Vec::is_empty) {
+                let what = format!("initiators of target {name} is empty: none could log in");
+                return Err(Failure::new(what).hint("leave the key out to let all initiators in"));
+            }
+            if !is_iscsi_name(&target.name) {
+                return Err(Failure::new(format!("{name} is not the name of a target")).hint(
+                    "a name is like iqn.2026-11.org.example:tank: lower-case letters, digits, `-`, `.` and `:`",
+                ));
+            }
+        }
+        Ok(())
     }
 
     fn place_in(&mut self, folder: &Path) {
@@ -494,6 +530,30 @@ mod tests {
         assert!(wrong("[[array]]\nname='a'\nmembers=[]\nchunk='64Q'").contains("not a size"));
         let text = wrong("[[array]]\nname='a'\nmembers=[]\ntls-clients=['alice']");
         assert!(text.contains("cn:NAME"), "{text}");
+        let array = "[[array]]\nname='a'\nmembers=[]\n";
+        let text = wrong(&format!("{array}[serve]\ntls-clients=[]"));
+        assert!(text.contains("no client could attach"), "{text}");
+        let target = |name: &str, more: &str| {
+            wrong(&format!(
+                "{array}[[iscsi.target]]\nname={name:?}\nluns=['a']\n{more}"
+            ))
+        };
+        let text = target("iqn.2026-11.org.example:a", "initiators=[]");
+        assert!(text.contains("none could log in"), "{text}");
+        let long = format!("iqn.{}", "a".repeat(220));
+        for name in [
+            "x",
+            "iqn.a b",
+            "iqn.a\nTargetAddress=1",
+            "iqn.A",
+            "iqn.\u{e4}",
+            &long,
+        ] {
+            assert!(
+                target(name, "").contains("not the name of a target"),
+                "{name}"
+            );
+        }
     }
 
     #[test]
