@@ -288,8 +288,8 @@ impl Config {
         Ok(config)
     }
 
-    /// An empty list would admit everyone in one place and no one in another: it is an error in all. A target's
-    /// name is one of RFC 7143 (section 4.2.7).
+    /// An empty list would admit everyone in one place and no one in another: it is an error in all. The name
+    /// of a target is one of RFC 7143 (section 4.2.7).
     fn check_lists(&self) -> Outcome {
         let empty = |list: &Option<Vec<NameRule>>| list.as_ref().is_some_and(Vec::is_empty);
         if empty(&self.serve.tls_clients) {

@@ -47,8 +47,10 @@ const VERBS: [&str; 41] = [
     "lease remove lender part",
     "stop tank",
 ];
-/// Verbs of which this is shown elsewhere, or that take minutes.
-const ELSEWHERE: [&str; 5] = ["serve", "demo", "replace", "grow", "help"];
+/// Verbs of which this is shown elsewhere, or that take minutes, or need the kernel's NBD client.
+const ELSEWHERE: [&str; 7] = [
+    "serve", "demo", "replace", "grow", "help", "attach", "detach",
+];
 
 fn place_with_all(name: &str) -> (Place, super::Daemon) {
     let place = mirror(name);
