@@ -124,10 +124,12 @@ impl Places {
 
     /// Makes the link, in the place of one that is there.
     pub(super) fn make_link(&self, device: u32) -> io::Result<()> {
-        if let Some(folder) = self.link.parent() {
-            fs::create_dir_all(folder)?;
-        }
-        let fresh = with_suffix(&self.link, ".new");
+        let folder = self.link.parent().unwrap_or(Path::new("/"));
+        fs::create_dir_all(folder)?;
+        // No array's link has this name: names of arrays begin with a letter or digit.
+        let mut fresh = OsString::from(".");
+        fresh.push(self.link.file_name().unwrap_or_default());
+        let fresh = folder.join(fresh);
         remove(&fresh)?;
         symlink(device_path(device), &fresh)?;
         fs::rename(fresh, &self.link)

@@ -362,6 +362,23 @@ fn what_is_in_the_place_of_the_link_is_not_replaced() {
 }
 
 #[test]
+fn making_a_link_leaves_the_links_of_other_arrays() {
+    let machine = Machine::new("names");
+    let link = |name: &str| {
+        let places = Places::within(&machine.folder, &machine.folder.join("dev"), name, "boot");
+        places.make_link(1).expect("a folder of ours");
+        places
+    };
+    let others = ["tank.new", "tank-new", "tank.tmp", "tank.0", "tan"].map(link);
+    machine.places.make_link(2).expect("a folder of ours");
+    for other in others {
+        assert_eq!(other.linked(), Ok(Some(1)), "{}", other.link());
+    }
+    let links = fs::read_dir(machine.folder.join("dev")).expect("a folder");
+    assert_eq!(links.count(), 6, "nothing else is left there");
+}
+
+#[test]
 fn the_next_daemon_reconnects_the_device_and_passes_the_size_on() {
     let machine = Machine::new("resume");
     let first = machine.begin(Some(2), OPTIONS).expect("it is free");
