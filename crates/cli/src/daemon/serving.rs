@@ -81,6 +81,8 @@ pub(crate) fn serve_until_told(
         .map(|control| Ok(control.array.status()?.name));
     let names = names.collect::<Outcome<Vec<String>>>()?;
     let log = Arc::new(EventLog::new(running, names.clone()));
+    // Before any client or operator: a device may be mounted, and `stop` has to see it.
+    controls.iter().for_each(|control| control.resume_device());
     for (control, (claim, listener)) in controls.iter().zip(claims) {
         let answer = Arc::new(Answering {
             control: Arc::clone(control),
@@ -90,7 +92,6 @@ pub(crate) fn serve_until_told(
     }
     let stdio = doors.stdio;
     let uris = doors.open(running)?;
-    controls.iter().for_each(|control| control.resume_device());
     announce(&names, &uris, stdio);
     log.begin();
     wait(running, &log, servers, stdio)?;

@@ -51,7 +51,8 @@ const STEPS_A_ROUND: u32 = 1024;
 const ROUNDS_A_TURN: u32 = 16;
 /// Unsent bytes from which a reply is sent within the turn: the client can take them while we go on.
 const SEND_EARLY_BYTES: u64 = 256 * 1024;
-/// Connections at once; more are closed as they come.
+/// Connections of clients at once; more are closed as they come. Those of the kernel to the daemon's own
+/// devices are not counted: they are few, and clients must not keep a mounted device from its array.
 const CONNECTIONS_MAX: usize = 256;
 /// After running out of descriptors, accepting rests this long.
 const ACCEPT_REST: Nanos = Nanos::from_millis(100);
@@ -418,10 +419,14 @@ impl Shell {
 
     fn adopt(&mut self, wire: Wire, protocol: &ProtocolMaker) {
         let most = CONNECTIONS_MAX + self.leases();
-        if self.connections.len() >= most || self.answers.stopping() {
+        let protocol = protocol();
+        let clients = self.connections.iter();
+        let clients = clients.filter(|(_, one)| !one.resends()).count();
+        let refused = clients >= most && !protocol.resends();
+        if refused || self.answers.stopping() {
             return;
         }
-        let connection = Connection::new(wire, protocol(), self.now);
+        let connection = Connection::new(wire, protocol, self.now);
         let number = self.connections.insert(connection);
         self.next_scan = self.next_scan.max(self.now.after(PATIENCE_SCAN));
         self.with(number, |c, around| c.opened(around));
@@ -479,9 +484,12 @@ impl Shell {
         if attached.lease {
             return self.note_client(number, attached.export);
         }
-        let users = |(_, one): &(u32, &Connection)| one.attached().is_some_and(|it| !it.lease);
+        let users = |(_, one): &(u32, &Connection)| {
+            !one.resends() && one.attached().is_some_and(|it| !it.lease)
+        };
         if self.connections.iter().filter(users).count() > CONNECTIONS_MAX
             && let Some(connection) = self.connections.get_mut(number)
+            && !connection.resends()
         {
             connection.kill();
         }

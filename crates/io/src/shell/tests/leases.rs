@@ -2,6 +2,7 @@
 //! record.
 
 use super::*;
+use crate::front::nbd::{self, KernelPeer};
 use crate::host::Delivery;
 use crate::nbd_wire::option::{encode_info_query, encode_option};
 use restripe_array::meta::{Partner, PartnerRole};
@@ -113,7 +114,10 @@ pub(super) struct Client {
 impl Client {
     /// Attaches, or gives the kind of the refusal.
     pub(super) fn attach(path: &Path, export: &str) -> Result<Client, u32> {
-        let mut stream = UnixStream::connect(path).expect("it listens");
+        Client::on(UnixStream::connect(path).expect("it listens"), export)
+    }
+
+    fn on(mut stream: UnixStream, export: &str) -> Result<Client, u32> {
         stream.set_read_timeout(PATIENCE).expect("a socket");
         stream.read_exact(&mut [0; 18]).expect("it greets");
         let mut hello = b"\0\0\0\x03".to_vec();
@@ -279,6 +283,37 @@ fn users_leave_borrowers_their_connections() {
         assert_eq!(borrower.write(0, &pattern(1, 4096)), 0);
     }
     drop(users);
+    stop(lender.running);
+}
+
+/// A device that is mounted must not depend on how many clients there are.
+#[test]
+fn clients_leave_the_kernel_its_connections() {
+    let lender = Lender::new("kernel", BackendChoice::Automatic);
+    let users = |_| lender.attach("").expect("the array is the default");
+    let users: Vec<Client> = (0..CONNECTIONS_MAX).map(users).collect();
+    // These never attach, and fill the table with those that did.
+    let strangers = |_| UnixStream::connect(&lender.path).expect("it listens");
+    let strangers: Vec<UnixStream> = (0..8).map(strangers).collect();
+    let remote = &lender.running.remote;
+    while remote.connections().expect("it lives") < CONNECTIONS_MAX + 2 {
+        std::thread::yield_now();
+    }
+    let kernel: ProtocolMaker = Arc::new(|| {
+        Box::new(nbd::Connection::for_kernel(KernelPeer {
+            read_only: false,
+            alive: None,
+        }))
+    });
+    for _ in 0..16 {
+        let (ours, theirs) = UnixStream::pair().expect("a pair");
+        let wire = Wire::socket(ours.into());
+        let adopted = remote.adopt(wire, Arc::clone(&kernel));
+        adopted.expect("it lives");
+        let mut device = Client::on(theirs, "").expect("the array is the default");
+        assert_eq!(device.write(0, &pattern(1, 4096)), 0);
+    }
+    drop((users, strangers));
     stop(lender.running);
 }
 
