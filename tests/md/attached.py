@@ -115,6 +115,36 @@ def outlive(verdict, writer, daemon):
     return daemon
 
 
+def retried(verdict, writer, daemon):
+    """The next daemon cannot reconnect the device at its start, and does so when the cause is gone."""
+    record = "restripe/tank.attached"
+    with open(record, encoding="utf-8") as file:
+        good = file.read()
+    end(daemon, signal.SIGKILL)
+    with open(record, "w", encoding="utf-8") as file:
+        file.write("{}")
+    daemon = serve(MEMBERS, "--rate", "4M..4M")
+    trouble = status()["attached"]["trouble"]
+    said = [refused(RESTRIPE, verb, "tank") for verb in ("attach", "detach", "stop")]
+    right = all("cannot be read" in words for words in [trouble, *said])
+    with open(record + ".fresh", "w", encoding="utf-8") as file:
+        file.write(good)
+    os.rename(record + ".fresh", record)
+    until(lambda: status()["attached"]["connections"] == 3, "the device to be connected again")
+    writer.more(10, "writing after a late reconnection")
+    verdict(right and "trouble" not in status()["attached"], "retried", trouble)
+    end(daemon, signal.SIGTERM)
+    daemon = serve(MEMBERS, "--read-only")
+    trouble = status()["attached"]["trouble"]
+    said = refused(RESTRIPE, "detach", "tank") + refused(RESTRIPE, "stop", "tank")
+    busy = said.count(f"mounted at {os.path.abspath(MOUNT)}") == 2
+    end(daemon, signal.SIGTERM)
+    daemon = serve(MEMBERS, "--rate", "4M..4M")
+    writer.more(10, "writing after the array was served read-only")
+    verdict(busy, "unconnected", f"{trouble}; {said.strip()}".replace("\n", " "))
+    return daemon
+
+
 def rebuild(verdict, writer, daemon):
     run(RESTRIPE, "fail", "tank", "b.img")
     writer.more(10, "writing without a member")
@@ -194,6 +224,7 @@ def life(verdict):
     writer.start()
     writer.more(10, "writing")
     daemon = outlive(verdict, writer, daemon)
+    daemon = retried(verdict, writer, daemon)
     daemon = rebuild(verdict, writer, daemon)
     grow(verdict, writer, device)
     leave(verdict, writer, device, daemon)

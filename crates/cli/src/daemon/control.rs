@@ -76,7 +76,7 @@ impl Control {
         self.attached.tend(&self.array);
     }
 
-    /// The block device, if the array is attached.
+    /// The block device, if the array is attached or was by an earlier daemon.
     pub(crate) fn device(&self) -> Option<AttachedView> {
         self.attached.view()
     }
@@ -90,7 +90,7 @@ impl Control {
     /// A device goes before its array, and an array with a device in use does not stop.
     fn stop(&self) -> Answered {
         leases::no_borrowers(&self.array)?;
-        self.attached.end()?;
+        self.attached.end(&self.array)?;
         self.life.stop(&self.array)
     }
 
@@ -167,7 +167,7 @@ impl Control {
             Request::Attach { device, options } => {
                 self.attached.attach(array, device.as_deref(), options)
             }
-            Request::Detach => self.attached.detach(),
+            Request::Detach => self.attached.detach(array),
             Request::Stop => self.stop(),
         }
     }

@@ -31,6 +31,9 @@ pub(crate) fn text(view: &StatusView) -> String {
     let _ = writeln!(out, "  uuid {}, generation {}", view.uuid, view.generation);
     if let Some(attached) = &view.attached {
         let _ = writeln!(out, "  {}", attached_line(attached));
+        if let Some(trouble) = &attached.trouble {
+            let _ = writeln!(out, "    TROUBLE WITH THE DEVICE: {}", shown(trouble));
+        }
     }
     if let Some(refusal) = &view.refuses_writes {
         let _ = writeln!(out, "  WRITES ARE REFUSED: {}", shown(&refusal.text));
@@ -277,6 +280,7 @@ mod tests {
                 block_bytes: 4096,
                 timeout_seconds: 30,
                 grace_seconds: 300,
+                trouble: None,
             }),
             missing_slots: vec![2],
             tasks: vec![task],

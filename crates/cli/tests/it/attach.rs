@@ -1,8 +1,10 @@
 //! `attach` and `detach` where nothing can be attached: no kernel with the module nbd is needed. With one,
 //! tests/md/attached.py judges them.
 
-use crate::harness::steps::good;
+use crate::harness::steps::{good, wait_until};
 use crate::harness::{Place, skipped};
+use serde_json::json;
+use std::fs;
 use std::path::Path;
 
 const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
@@ -65,6 +67,49 @@ fn what_is_not_attached_cannot_be_detached() {
             assert_eq!(daemon.wait(), 0);
         }
     }
+}
+
+/// Its device may be mounted, so `stop` is refused until the record can be read or is gone.
+#[test]
+fn a_device_that_cannot_be_reconnected_is_shown_retried_and_not_stopped() {
+    let place = served("attach-unreadable");
+    let daemon = place.serve(&THREE);
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+    let record = place.path("restripe/tank.attached");
+    fs::write(&record, "{}").expect("the folder is there");
+    let daemon = place.serve(&THREE);
+    let shown = good(place.run(&["status", "tank"]));
+    assert!(
+        shown.contains("TROUBLE WITH THE DEVICE: the record"),
+        "{shown}"
+    );
+    let json = good(place.run(&["status", "tank", "--json"]));
+    assert!(json.contains("\"trouble\""), "{json}");
+    for verb in ["attach", "detach", "stop"] {
+        let refused = place.run(&[verb, "tank"]);
+        assert_eq!(refused.status, 1, "{verb}");
+        assert!(
+            refused.stderr.contains("tank.attached"),
+            "{}",
+            refused.stderr
+        );
+    }
+    assert_eq!(fs::read_to_string(&record).expect("it is kept"), "{}");
+    // The record of an earlier boot: nothing is left of that device, and the next look finds that.
+    let options = json!({
+        "connections": 2, "timeout_seconds": 30, "grace_seconds": 300, "read_only": false, "block_bytes": 4096,
+    });
+    let old = json!({
+        "device": 0, "boot": "x", "backend": "restripe:x", "flags": 1, "options": options,
+    });
+    let fresh = format!("{record}.fresh");
+    fs::write(&fresh, old.to_string()).expect("the folder is there");
+    fs::rename(&fresh, &record).expect("the folder is there");
+    wait_until(&place, |status| status.get("attached").is_none());
+    assert!(!Path::new(&record).exists());
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
 }
 
 #[test]

@@ -149,7 +149,7 @@ impl Attachment {
                 .hint("detach that device first"));
         }
         if !is_connected(subject.kernel, subject.places, &record) {
-            forget(subject, device)?;
+            forget(subject.places, device)?;
             return Ok(None);
         }
         let dialed = subject.dial(
@@ -186,7 +186,7 @@ impl Attachment {
         let lacking = wanted.saturating_sub(subject.dialer.alive());
         if lacking > 0 {
             if !is_ours(subject.kernel, &self.record) {
-                forget(subject, device)?;
+                forget(subject.places, device)?;
                 return Ok(Tended::Gone);
             }
             let dialed = subject.dial(lacking, options.read_only)?;
@@ -260,8 +260,7 @@ fn end_device(
         let ended = kernel.disconnect(device);
         ended.map_err(|error| kernel_refusal(&error, device))?;
     }
-    let cleared = places.clear(device);
-    cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
+    forget(places, device)
 }
 
 /// Opens the device exclusively.
@@ -293,9 +292,10 @@ fn is_ours(kernel: &dyn Kernel, record: &Record) -> bool {
     }
 }
 
-fn forget(subject: &Subject<'_>, device: u32) -> Result<(), Refusal> {
-    let cleared = subject.places.clear(device);
-    cleared.map_err(|error| Refusal::new(error.to_string()).at(subject.places.link()))
+/// Removes the record, and the link if it is that device's.
+pub(super) fn forget(places: &Places, device: u32) -> Result<(), Refusal> {
+    let cleared = places.clear(device);
+    cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
 }
 
 /// Options come from clients of the control socket.

@@ -42,15 +42,6 @@ struct Array {
 }
 
 impl Array {
-    fn new(export: OwnExport, name: &str, uuid: Uuid) -> Result<Array, Refusal> {
-        Ok(Array {
-            kernel: open_kernel()?,
-            export,
-            places: Places::of(name),
-            uuid,
-        })
-    }
-
     fn subject(&self) -> Subject<'_> {
         Subject {
             kernel: &self.kernel,
@@ -71,17 +62,28 @@ impl Device {
         options: AttachOptions,
     ) -> Result<Device, Refusal> {
         let number = path.map(device_number).transpose()?;
-        let array = Array::new(export, name, uuid)?;
+        let array = Array {
+            kernel: Linux::open().map_err(|error| no_kernel(&error))?,
+            export,
+            places: Places::of(name),
+            uuid,
+        };
         let attachment = Attachment::begin(&array.subject(), number, options)?;
         Ok(Device { attachment, array })
     }
 
     /// The device that an earlier daemon of this array had. `None` if it had none that the kernel still has.
     pub fn resume(export: OwnExport, name: &str, uuid: Uuid) -> Result<Option<Device>, Refusal> {
-        if Places::of(name).read()?.is_none() {
+        let places = Places::of(name);
+        let Some(kernel) = kernel_with_device(&places)? else {
             return Ok(None);
-        }
-        let array = Array::new(export, name, uuid)?;
+        };
+        let array = Array {
+            kernel,
+            export,
+            places,
+            uuid,
+        };
         let attachment = Attachment::resume(&array.subject())?;
         Ok(attachment.map(|attachment| Device { attachment, array }))
     }
@@ -121,17 +123,39 @@ impl Device {
             block_bytes: options.block_bytes,
             timeout_seconds: options.timeout_seconds,
             grace_seconds: options.grace_seconds,
+            trouble: None,
         }
     }
 }
 
-/// Detaches the device of an array that no daemon serves; the device's path. `None`: it has no device.
+/// What [`Device::resume`] could not reconnect, and why.
+pub fn not_connected(name: &str, why: String) -> AttachedView {
+    let places = Places::of(name);
+    let record = places.read().ok().flatten();
+    let linked = || places.linked().ok().flatten();
+    let device = record.as_ref().map(|record| record.device).or_else(linked);
+    let unknown = || "an unknown device".to_owned();
+    let path = |device| device_path(device).display().to_string();
+    let options = record.map(|record| record.options);
+    AttachedView {
+        device: device.map_or_else(unknown, path),
+        link: places.link(),
+        connections: 0,
+        read_only: options.is_some_and(|options| options.read_only),
+        block_bytes: options.map_or(0, |options| options.block_bytes),
+        timeout_seconds: options.map_or(0, |options| options.timeout_seconds),
+        grace_seconds: options.map_or(0, |options| options.grace_seconds),
+        trouble: Some(why),
+    }
+}
+
+/// Detaches the device of an array to which no daemon has connected it; its path. `None`: it has no device.
 pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     let places = Places::of(name);
-    if places.read()?.is_none() {
+    let Some(kernel) = kernel_with_device(&places)? else {
         return Ok(None);
-    }
-    let record = attachment::end_unserved(&open_kernel()?, &places)?;
+    };
+    let record = attachment::end_unserved(&kernel, &places)?;
     Ok(record.map(|record| device_path(record.device).display().to_string()))
 }
 
@@ -163,8 +187,18 @@ pub fn device_number(path: &str) -> Result<u32, Refusal> {
     })
 }
 
-fn open_kernel() -> Result<Linux, Refusal> {
-    Linux::open().map_err(|error| no_kernel(&error))
+/// The kernel, if there is a record of a device in it. A kernel without the module has no devices.
+fn kernel_with_device(places: &Places) -> Result<Option<Linux>, Refusal> {
+    let Some(record) = places.read()? else {
+        return Ok(None);
+    };
+    match Linux::open() {
+        Ok(kernel) => Ok(Some(kernel)),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            attachment::forget(places, record.device).map(|()| None)
+        }
+        Err(error) => Err(no_kernel(&error)),
+    }
 }
 
 fn no_kernel(error: &io::Error) -> Refusal {

@@ -46,4 +46,7 @@ pub struct AttachedView {
     pub timeout_seconds: u64,
     /// For this time requests wait for a daemon that has ended.
     pub grace_seconds: u64,
+    /// Why it has no connections, or does not follow its array.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trouble: Option<String>,
 }

@@ -1,17 +1,20 @@
 //! The block device of the kernel that an array is attached to.
 //!
 //! The device outlives the daemon: after a kill, and after an end by a signal, requests wait for the next
-//! daemon of the array, which reconnects the device at its start. `stop` ends the array for good, so it
+//! daemon of the array, which reconnects the device at its start. If that fails it is tried again, about once
+//! a second, for as long as the kernel has the device. `stop` ends the array for good, so it
 //! detaches the device first, and is refused while the device is in use.
 
 use crate::daemon::control::array::{Answered, Said, ServedArray, done, locked};
 use crate::print::journal::{self, Level};
 use restripe_array::Uuid;
-use restripe_io::attach::{Device, OwnExport, Tended, device_number};
+use restripe_io::attach::{
+    Device, OwnExport, Tended, detach_unserved, device_number, not_connected,
+};
 use restripe_io::control::{AttachOptions, AttachedView, Refusal};
 use std::sync::Mutex;
 
-/// Looks for dead connections between two looks at the array's size.
+/// Looks for dead connections between two looks at the array's size, or at a device that is not connected.
 const LOOKS_A_SIZE: u32 = 5;
 
 #[derive(Default)]
@@ -22,7 +25,9 @@ pub(super) struct Attached {
 #[derive(Default)]
 struct State {
     device: Option<Device>,
-    /// What is wrong with it, as it was logged.
+    /// The device of an earlier daemon that is not connected yet. It may be mounted.
+    left: Option<AttachedView>,
+    /// What is wrong with either, as it was logged.
     trouble: Option<Refusal>,
     looks: u32,
 }
@@ -34,9 +39,15 @@ impl Attached {
         path: Option<&str>,
         options: AttachOptions,
     ) -> Answered {
-        let mut state = locked(&self.state);
+        let state = &mut *locked(&self.state);
+        if state.left.is_some() {
+            reconnect(state, array);
+        }
         if let Some(device) = &state.device {
             return already(device, path, options);
+        }
+        if let (Some(_), Some(why)) = (&state.left, &state.trouble) {
+            return Err(why.clone());
         }
         let (name, uuid, export) = export(array)?;
         let device = Device::attach(export, &name, uuid, path, options)?;
@@ -48,39 +59,30 @@ impl Attached {
         )))
     }
 
-    pub(super) fn detach(&self) -> Answered {
-        let path = self.end()?;
+    pub(super) fn detach(&self, array: &ServedArray) -> Answered {
+        let path = self.end(array)?;
         let path = path.ok_or_else(|| Refusal::new("the array is not attached"))?;
         Ok(done(&format!("detached {path}")))
     }
 
-    /// Detaches the device if there is one; its path.
-    pub(super) fn end(&self) -> Said<Option<String>> {
-        let mut state = locked(&self.state);
-        let Some(device) = &state.device else {
-            return Ok(None);
+    /// Detaches the device if there is one, also one that is not connected; its path.
+    pub(super) fn end(&self, array: &ServedArray) -> Said<Option<String>> {
+        let state = &mut *locked(&self.state);
+        let path = match &state.device {
+            Some(device) => {
+                device.detach()?;
+                Some(device.path())
+            }
+            None if state.left.is_some() => detach_unserved(&array.look()?.0.set.name)?,
+            None => None,
         };
-        device.detach()?;
-        let path = device.path();
-        state.device = None;
-        Ok(Some(path))
+        (state.device, state.left, state.trouble) = (None, None, None);
+        Ok(path)
     }
 
     /// Reconnects the device that an earlier daemon left. The array is served also without it.
     pub(super) fn resume(&self, array: &ServedArray) {
-        let resumed = export(array).and_then(|(name, uuid, export)| {
-            let device = Device::resume(export, &name, uuid)?;
-            Ok((name, device))
-        });
-        match resumed {
-            Ok((_, None)) => {}
-            Ok((name, Some(device))) => {
-                let what = format_args!("restripe: {name}: {} is connected again", device.path());
-                journal::line(Level::Info, what);
-                locked(&self.state).device = Some(device);
-            }
-            Err(refusal) => log(array, "its device is not connected", &refusal),
-        }
+        reconnect(&mut locked(&self.state), array);
     }
 
     /// Looks after the device: connections that have died, and the size after a growth.
@@ -89,10 +91,13 @@ impl Attached {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
+        state.looks = state.looks.wrapping_add(1);
+        if state.left.is_some() && state.looks.is_multiple_of(LOOKS_A_SIZE) {
+            reconnect(&mut state, array);
+        }
         if state.device.is_none() {
             return;
         }
-        state.looks += 1;
         let size = match state.looks % LOOKS_A_SIZE {
             0 => array.look().map_or(0, |(status, _)| status.size_bytes),
             _ => 0,
@@ -126,7 +131,39 @@ impl Attached {
     }
 
     pub(super) fn view(&self) -> Option<AttachedView> {
-        locked(&self.state).device.as_ref().map(Device::view)
+        let state = locked(&self.state);
+        let Some(device) = &state.device else {
+            return state.left.clone();
+        };
+        Some(AttachedView {
+            trouble: state.trouble.as_ref().map(sentence),
+            ..device.view()
+        })
+    }
+}
+
+/// Connects the device that an earlier daemon left, if there is one. A failure is kept to be shown, and is
+/// logged once.
+fn reconnect(state: &mut State, array: &ServedArray) {
+    // An array without an answer is about to end.
+    let Ok((name, uuid, export)) = export(array) else {
+        return;
+    };
+    match Device::resume(export, &name, uuid) {
+        Ok(found) => {
+            if let Some(device) = &found {
+                let what = format_args!("restripe: {name}: {} is connected again", device.path());
+                journal::line(Level::Info, what);
+            }
+            (state.device, state.left, state.trouble) = (found, None, None);
+        }
+        Err(why) => {
+            state.left = Some(not_connected(&name, sentence(&why)));
+            if state.trouble.as_ref() != Some(&why) {
+                log(array, "its device is not connected", &why);
+                state.trouble = Some(why);
+            }
+        }
     }
 }
 
@@ -154,16 +191,26 @@ fn already(device: &Device, path: Option<&str>, options: AttachOptions) -> Answe
     }
 }
 
+/// A refusal as one sentence.
+fn sentence(refusal: &Refusal) -> String {
+    let Refusal { what, at, hint, .. } = refusal;
+    let mut text = what.clone();
+    if !at.is_empty() {
+        text += &format!(" ({at})");
+    }
+    if !hint.is_empty() {
+        text += &format!(": {hint}");
+    }
+    text
+}
+
 fn log(array: &ServedArray, what: &str, refusal: &Refusal) {
     let name = array
         .look()
         .map_or(String::new(), |(status, _)| status.set.name);
-    let Refusal {
-        what: why,
-        at,
-        hint,
-        ..
-    } = refusal;
-    let text = format_args!("restripe: {name}: {what}: {why} ({at}): {hint}");
-    journal::line(Level::Error, text);
+    let why = sentence(refusal);
+    journal::line(
+        Level::Error,
+        format_args!("restripe: {name}: {what}: {why}"),
+    );
 }
