@@ -11,8 +11,8 @@
 //!
 //! A request that was in flight when its connection died is sent again, once its time-out has passed. It is
 //! the same request, so doing it twice does no harm if nothing came between the two. Nothing does: the first
-//! copy is dropped with its connection before the second is looked at (`Protocol::resends`), or it has begun
-//! and precedes the second in the engine's order of requests to a row.
+//! copy is dropped with its connection before the second is looked at (`Protocol::is_session`), or it has
+//! begun and precedes the second in the engine's order of requests to a row.
 //! And a daemon that was killed releases its members only after its last operation on them.
 
 use super::dial::Dialer;

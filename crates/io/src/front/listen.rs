@@ -104,6 +104,21 @@ fn in_words_of_io(error: PlaceError) -> io::Error {
     }
 }
 
+/// Whether the kernel filled in what holds now.
+fn poll_now(asked: &mut [libc::pollfd]) -> bool {
+    loop {
+        let count = asked.len() as libc::nfds_t;
+        // SAFETY: the pointer is to as many live entries as the count says.
+        let found = unsafe { libc::poll(asked.as_mut_ptr(), count, 0) };
+        if found >= 0 {
+            return true;
+        }
+        if io::Error::last_os_error().kind() != ErrorKind::Interrupted {
+            return false;
+        }
+    }
+}
+
 /// Both directions of one connection.
 pub struct Wire {
     pub(crate) input: Stream,
@@ -161,16 +176,26 @@ impl Wire {
         copy.local_addr().ok()
     }
 
-    /// Whether the peer has closed its side, also if bytes that it sent before are still to be received.
-    pub(crate) fn is_closed(&self) -> bool {
-        let mut asked = libc::pollfd {
-            fd: self.input.fd,
-            events: libc::POLLRDHUP,
-            revents: 0,
+    /// The numbers of those whose peers have closed their side, also if bytes that came before are still to
+    /// be received. All of them if the kernel gives no answer.
+    pub(crate) fn closed<'a>(wires: impl Iterator<Item = (u32, &'a Wire)>) -> Vec<u32> {
+        let asked = |(number, wire): (u32, &Wire)| {
+            let asked = libc::pollfd {
+                fd: wire.input.fd,
+                events: libc::POLLRDHUP,
+                revents: 0,
+            };
+            (number, asked)
         };
-        // SAFETY: the pointer is to one live entry, as the count says.
-        let found = unsafe { libc::poll(&raw mut asked, 1, 0) };
-        found > 0
+        let (mut numbers, mut asked): (Vec<u32>, Vec<libc::pollfd>) = wires.map(asked).unzip();
+        let known = asked.is_empty() || poll_now(&mut asked);
+        let mut looked_at = asked.iter();
+        numbers.retain(|_| {
+            looked_at
+                .next()
+                .is_none_or(|one| !known || one.revents != 0)
+        });
+        numbers
     }
 
     /// Ends both directions, so that operations in flight come back.
@@ -259,12 +284,17 @@ mod tests {
     #[test]
     fn a_closed_peer_is_seen_behind_what_it_sent() {
         use std::io::Write;
-        let (ours, mut theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
-        let wire = Wire::socket(ours.into());
+        let pair = || {
+            let (ours, theirs) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            (Wire::socket(ours.into()), theirs)
+        };
+        let [(first, _open), (second, mut theirs)] = [pair(), pair()];
+        let closed = || Wire::closed([(7, &first), (8, &second)].into_iter());
         theirs.write_all(b"request").expect("room");
-        assert!(!wire.is_closed());
+        assert!(closed().is_empty());
         theirs.shutdown(std::net::Shutdown::Both).expect("open");
-        assert!(wire.is_closed(), "although the request is unread");
+        assert_eq!(closed(), [8], "although the request is unread");
+        assert!(Wire::closed(std::iter::empty()).is_empty());
     }
 
     #[test]

@@ -53,14 +53,15 @@ pub trait Protocol {
     fn woken(&mut self, _link: &mut dyn Link) {}
 
     /// Whether it is a session, whose commands end with it. When the peer closes its side, the connection
-    /// ends at once, and none of its requests begins any more. It stays until those that had begun are
-    /// answered, each by [`Protocol::replied`].
+    /// ends before anything that comes on another is looked at, and none of its requests begins any more,
+    /// also none that waits, unread or for memory or its turn: the peer may send it again on another. The
+    /// connection stays until those that had begun are answered, each by [`Protocol::replied`].
     fn is_session(&self) -> bool {
         false
     }
 
-    /// Whether the peer closes a connection that is too slow, and sends its requests again on another. The
-    /// closed one then ends before anything that came on another is looked at.
+    /// Whether the peer closes a connection that is too slow, and sends its requests again on another. It
+    /// needs one at any time, so it is not counted among the clients.
     fn resends(&self) -> bool {
         false
     }

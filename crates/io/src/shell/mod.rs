@@ -1,8 +1,8 @@
 //! The reactor: one thread that owns the arrays, their members, their memory and the connections.
 //!
-//! A turn: take what the kernel gave back and what other threads ask for; tell the engines; carry out what
-//! they want until all are quiet; send and receive; sleep until the next completion, call or timer. The
-//! clock is read once a turn.
+//! A turn: end the sessions that were closed; take what the kernel gave back and what other threads ask for;
+//! tell the engines; carry out what they want until all are quiet; send and receive; sleep until the next
+//! completion, call or timer. The clock is read once a turn.
 
 mod borrowers;
 mod calls;
@@ -302,6 +302,7 @@ impl Shell {
             // A time-out must not be noticed before the completion that was there in time.
             self.backend.wait(Some(Duration::ZERO), &mut self.done)?;
         }
+        end_closed(self);
         let mut done = std::mem::take(&mut self.done);
         done.drain(..)
             .for_each(|completion| self.completed(completion));
@@ -366,7 +367,6 @@ impl Shell {
             }
             Owner::Accept { listener } => self.accepted(listener, done.result),
             Owner::Receive { connection } => {
-                end_closed(self, connection);
                 self.with(connection, |c, around| c.received(done.result, around))
             }
             Owner::Send { connection } => self.sent(connection, done),
@@ -692,18 +692,13 @@ impl Shell {
     }
 }
 
-/// Ends the connections that a peer has closed to send their requests again on others. It has to be done
-/// before anything is taken that came on one of these: that may be such a request, and newer ones may follow
-/// it. So the closed connections' requests either have begun, and precede it in the engine, or never begin.
-fn end_closed(shell: &mut Shell, came_on: u32) {
-    let of_such = shell.connections.get(came_on);
-    if !of_such.is_some_and(Connection::resends) {
-        return;
-    }
+/// Ends the sessions that their peers have closed. Each turn begins with this, before anything is taken that
+/// came on other connections: that may be the same requests again, and newer ones may follow. So the requests
+/// of a closed session either have begun, and precede these in the engine, or never begin.
+fn end_closed(shell: &mut Shell) {
     let connections = shell.connections.iter();
-    let closed = connections.filter(|(_, one)| one.resends() && one.wire().is_closed());
-    let closed: Vec<u32> = closed.map(|(number, _)| number).collect();
-    for number in closed {
+    let sessions = connections.filter(|(_, one)| one.is_session() && !one.dead());
+    for number in Wire::closed(sessions.map(|(number, one)| (number, one.wire()))) {
         if let Some(connection) = shell.connections.get_mut(number) {
             connection.kill();
         }

@@ -117,7 +117,7 @@ impl Client {
         Client::on(UnixStream::connect(path).expect("it listens"), export)
     }
 
-    fn on(mut stream: UnixStream, export: &str) -> Result<Client, u32> {
+    pub(super) fn on(mut stream: UnixStream, export: &str) -> Result<Client, u32> {
         stream.set_read_timeout(PATIENCE).expect("a socket");
         stream.read_exact(&mut [0; 18]).expect("it greets");
         let mut hello = b"\0\0\0\x03".to_vec();
@@ -144,7 +144,7 @@ impl Client {
         }
     }
 
-    fn ask(&mut self, command: u16, offset: u64, bytes: u32, payload: &[u8]) {
+    pub(super) fn ask(&mut self, command: u16, offset: u64, bytes: u32, payload: &[u8]) {
         let request = Request {
             flags: 0,
             command,
@@ -168,7 +168,7 @@ impl Client {
         self.error()
     }
 
-    fn read(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, u32> {
+    pub(super) fn read(&mut self, offset: u64, bytes: u32) -> Result<Vec<u8>, u32> {
         self.ask(0, offset, bytes, &[]);
         match self.error() {
             0 => {
@@ -374,7 +374,7 @@ fn who_borrows_is_what_lies_at_the_start() {
 /// A reactor that the test turns by hand, with an array that lends; completions of its members come when it says so.
 pub(super) struct Bench {
     pub(super) shell: Shell,
-    path: PathBuf,
+    pub(super) path: PathBuf,
 }
 
 impl Bench {

@@ -135,6 +135,23 @@ fn a_lost_session_stays_until_its_writes_are_over() {
     bench.turn_until(|bench| bench.shell.connections.iter().count() == 0);
 }
 
+/// What an initiator sent is not taken any more once it has closed its side: it may send it again in a new session.
+#[test]
+fn a_command_that_is_unread_when_its_session_is_closed_does_not_begin() {
+    let mut bench = Bench::new("unread-command");
+    let path = socket("unread");
+    let listener = Listener::unix(&path).expect("a free path");
+    bench.shell.listen(listener, portal());
+    let target = format!("{}test", hub::NAME_PREFIX);
+    let mut session = bench.during(move || Session::new(&path, "iqn.test:one", &target));
+    bench.hold(true);
+    let write = [0x2a, 0, 0, 0, 0, 0, 0, 0, 1, 0];
+    session.send(0x01, 0xa0, &write, &[0xaa; 512]);
+    drop(session);
+    bench.turn_until(|bench| bench.shell.connections.is_empty());
+    assert!(bench.shell.hosts[0].held().is_empty());
+}
+
 /// What sessions see of an array for every command is kept, and found out anew when the array changes.
 #[test]
 fn a_view_is_kept_until_the_array_changes() {
