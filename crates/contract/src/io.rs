@@ -192,8 +192,6 @@ pub enum ComputeOp {
     Checksum,
     /// Are the first two sources equal? Verdict: [`Verdict::Equal`] or [`Verdict::Differ`].
     Compare,
-    /// The only output becomes the bitwise or of the two sources. Verdict: [`Verdict::Done`].
-    Or,
     /// `sources[0]` is the P syndrome (read xor computed), `sources[1]` the Q syndrome. Which single cell explains both?
     /// Verdict: [`Verdict::Equal`] when both are zero, [`Verdict::Guilty`] or [`Verdict::Ambiguous`].
     Locate,
@@ -201,6 +199,8 @@ pub enum ComputeOp {
     PutPage,
     /// The page becomes what the only source holds. Verdict: [`Verdict::Done`].
     TakePage,
+    /// The only output becomes the bitwise or of the two sources. Verdict: [`Verdict::Done`].
+    Or,
 }
 
 /// A computation on buffers. All sources and targets have the same length, that of a page if it has one.
