@@ -40,7 +40,7 @@ use super::nvram::rounds::NvramRounds;
 use super::nvram::slots::NvramSlots;
 use super::pack::{Packer, Source};
 use super::records::{AckTarget, Records};
-use super::requests::{Owner, Part, Pending, Requests, sectors_of, whole};
+use super::requests::{Owner, Part, Pending, Requests, whole};
 use super::{Kind, LogShape, Piece, Refusal};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -131,8 +131,8 @@ impl Overlay {
 
     fn change(&mut self, id: u32, redirect: bool) {
         let request = self.pending(id).request;
-        self.spoil(sectors_of(&request));
-        let met = self.is_in_log(sectors_of(&request));
+        self.spoil(request.sectors());
+        let met = self.is_in_log(request.sectors());
         match request.op {
             // A trim may do nothing.
             RequestOp::Trim if met || redirect => {
@@ -233,7 +233,7 @@ impl Overlay {
         loop {
             let pending = self.pending(id);
             let (request, cut, asked) = (pending.request, pending.cut, pending.asked);
-            let sectors = sectors_of(&request);
+            let sectors = request.sectors();
             if cut == whole(&request) {
                 self.counters.reads_of_log += u64::from(asked[Site::Log as usize]);
                 self.counters.reads_of_both += u64::from(asked == [true; 2]);

@@ -20,7 +20,7 @@ use super::format::EXTENTS_MAX;
 use super::limits::{Packing, SealCause};
 use super::nvram::slots::NvramSlots;
 use super::records::{AckTarget, Record};
-use super::requests::{Owner, Pending, sectors_of, whole};
+use super::requests::{Owner, Pending, whole};
 use super::{Extent, Kind, Piece, Purpose};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -231,7 +231,7 @@ impl Packer {
             return false;
         }
         let Pending { request, cut, .. } = *self.pending(id);
-        let home = sectors_of(&request).start + cut;
+        let home = request.sectors().start + cut;
         let left = (whole(&request) - cut).min(u64::from(self.limits.record_sectors)) as u32;
         if !self.may_copy_in(&(home..home + u64::from(left))) {
             self.packs().waits = true;

@@ -19,7 +19,7 @@
 
 use super::effect::{CopyTag, Effect, PartTag, Site};
 use super::limits::SealCause;
-use super::requests::{Owner, Requests, sectors_of, whole};
+use super::requests::{Owner, Requests, whole};
 use super::{Extent, Kind, Purpose, UNLOGGED, is_logged};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -161,7 +161,7 @@ impl Records {
     /// Starts the next record of a write; false if there is no room for it.
     pub(super) fn append(&mut self, id: u32, request: &Request, cut: u64) -> bool {
         let part = self.next_part(request, cut);
-        let sectors = sectors_of(&part);
+        let sectors = part.sectors();
         let payload = (part.op == RequestOp::Write).then_some(part.buf);
         let target = AckTarget::Request(id);
         let (home, count) = (sectors.start, (sectors.end - sectors.start) as u32);
@@ -362,7 +362,7 @@ impl Records {
             return false;
         }
         let part = self.next_part(request, cut);
-        let sectors = sectors_of(&part);
+        let sectors = part.sectors();
         let extent = Extent {
             home: sectors.start,
             sectors: (sectors.end - sectors.start) as u32,

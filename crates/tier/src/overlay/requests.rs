@@ -192,12 +192,6 @@ impl Requests {
     }
 }
 
-/// The sectors of a request.
-pub(super) fn sectors_of(request: &Request) -> Range<u64> {
-    let first = request.offset / SECTOR_BYTES;
-    first..first + request.bytes / SECTOR_BYTES
-}
-
 /// How many sectors have to be started of a request; none of a flush.
 pub(super) fn whole(request: &Request) -> u64 {
     match request.op {
