@@ -273,7 +273,7 @@ impl Session {
         let slot = self.insert(task);
         if data > 0 {
             let last = !unsolicited;
-            return self.receive_into(slot, data, Sequence::Command { last }, used);
+            return self.receive_into(slot, data, Sequence::Unsolicited { last }, used);
         }
         Step::Went(used)
     }

@@ -126,16 +126,8 @@ impl Negotiation {
                 self.parameters.peer_segment = length;
                 None
             }
-            "InitialR2T" => Some(boolean(
-                value,
-                |theirs| theirs,
-                &mut self.parameters.initial_r2t,
-            )),
-            "ImmediateData" => Some(boolean(
-                value,
-                |theirs| theirs,
-                &mut self.parameters.immediate_data,
-            )),
+            "InitialR2T" => Some(boolean(value, &mut self.parameters.initial_r2t)),
+            "ImmediateData" => Some(boolean(value, &mut self.parameters.immediate_data)),
             "MaxBurstLength" => Some(least(value, MAX_BURST, 512, &mut self.parameters.max_burst)),
             "FirstBurstLength" => Some(least(
                 value,
@@ -193,10 +185,10 @@ fn choose_digest(value: &str, wanted: &mut bool) -> String {
     }
 }
 
-fn boolean(value: &str, result: impl Fn(bool) -> bool, agreed: &mut bool) -> String {
+fn boolean(value: &str, agreed: &mut bool) -> String {
     match yes(value) {
         Some(theirs) => {
-            *agreed = result(theirs);
+            *agreed = theirs;
             word(*agreed)
         }
         None => REJECT.to_owned(),

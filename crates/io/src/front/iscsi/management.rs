@@ -149,8 +149,7 @@ fn abort_task(session: &mut Session, header: &Header, link: &mut dyn Link) -> Re
     let named = header.number(20);
     let found = session.tasks.named(named);
     let slot = found.ok_or(NO_SUCH_TASK)?;
-    let wait = session.tasks.get(slot).map_or(Wait::Data, |task| task.wait);
-    session.clear(slot, wait, link);
+    session.clear(slot, link);
     Ok(Until::Gone(vec![(slot, named)]))
 }
 
@@ -159,18 +158,11 @@ fn abort_all(session: &mut Session, unit: u64, link: &mut dyn Link) -> Until {
     let unit = pdu::single_level(unit);
     let tasks = session.tasks.slots();
     let of_unit = tasks.filter(|(_, task)| pdu::single_level(task.unit) == unit);
-    let slots: Vec<_> = of_unit
-        .map(|(slot, task)| (slot, task.tag, task.wait))
-        .collect();
-    for (slot, _, wait) in &slots {
-        session.clear(*slot, *wait, link);
+    let slots: Vec<(usize, u32)> = of_unit.map(|(slot, task)| (slot, task.tag)).collect();
+    for (slot, _) in &slots {
+        session.clear(*slot, link);
     }
-    Until::Gone(
-        slots
-            .into_iter()
-            .map(|(slot, tag, _)| (slot, tag))
-            .collect(),
-    )
+    Until::Gone(slots)
 }
 
 fn reset_target(session: &mut Session, link: &mut dyn Link) -> Until {

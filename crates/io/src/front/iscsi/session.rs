@@ -210,7 +210,11 @@ impl Session {
                 buf: task.buf,
                 link,
             };
-            step(&mut task.job, &mut around)
+            let next = step(&mut task.job, &mut around);
+            if matches!(next, Next::Ask(_)) {
+                around.unit.went(task.nexus);
+            }
+            next
         };
         let (tag, export) = (task.tag, task.export);
         match next {
@@ -227,7 +231,6 @@ impl Session {
             }
             Next::Ask(request) => {
                 let part = |(at, bytes)| task.buf.map(|buf| buf.part(at, bytes));
-                self.hub.state().unit(export).went(task.nexus);
                 link.submit(Ask {
                     tag: slot as u64,
                     export,
@@ -315,13 +318,9 @@ impl Session {
         self.left = true;
         self.managed.clear();
         self.incoming = self.incoming.filter(|incoming| !incoming.full);
-        let slots: Vec<(usize, Wait)> = self
-            .tasks
-            .slots()
-            .map(|(slot, task)| (slot, task.wait))
-            .collect();
-        for (slot, wait) in slots {
-            self.clear(slot, wait, link);
+        let slots: Vec<usize> = self.tasks.slots().map(|(slot, _)| slot).collect();
+        for slot in slots {
+            self.clear(slot, link);
         }
         self.incoming = None;
     }
@@ -331,30 +330,27 @@ impl Session {
     }
 
     /// A task is to end without an answer.
-    pub(super) fn clear(&mut self, slot: usize, wait: Wait, link: &mut dyn Link) {
-        let receiving = self
-            .incoming
-            .as_ref()
-            .is_some_and(|incoming| incoming.slot == slot);
-        match (wait, self.tasks.get(slot)) {
+    pub(super) fn clear(&mut self, slot: usize, link: &mut dyn Link) {
+        let incoming = self.incoming.as_ref();
+        let receiving = incoming.is_some_and(|incoming| incoming.slot == slot);
+        match self.tasks.get(slot) {
             // The engine, or the socket, still uses its memory.
-            (Wait::Engine, Some(task)) => task.aborted = true,
-            (_, Some(task)) if receiving => task.aborted = true,
+            Some(task) if receiving || task.wait == Wait::Engine => task.aborted = true,
             _ => self.drop_task(slot, link),
         }
     }
 
     /// Drops the commands that a session, this or another, has cleared.
     pub(super) fn drop_cleared(&mut self, link: &mut dyn Link) {
-        let cleared: Vec<(usize, Wait)> = {
+        let cleared: Vec<usize> = {
             let mut state = self.hub.state();
             let mut is_cleared =
                 |task: &Task| state.unit(task.export).cleared(task.nexus, task.epoch);
             let tasks = self.tasks.slots().filter(|(_, task)| is_cleared(task));
-            tasks.map(|(slot, task)| (slot, task.wait)).collect()
+            tasks.map(|(slot, _)| slot).collect()
         };
-        for (slot, wait) in cleared {
-            self.clear(slot, wait, link);
+        for slot in cleared {
+            self.clear(slot, link);
         }
     }
 

@@ -74,10 +74,7 @@ pub(crate) struct Burst {
 /// What a segment is a part of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sequence {
-    /// It came with its command. `last`: no more comes without being asked for.
-    Command {
-        last: bool,
-    },
+    /// It came with its command, or behind it. `last`: no more comes without being asked for.
     Unsolicited {
         last: bool,
     },

@@ -95,7 +95,7 @@ impl Session {
         task.filled += incoming.part.bytes;
         task.sent += incoming.bytes;
         match incoming.into {
-            Sequence::Command { last } | Sequence::Unsolicited { last } => task.unsolicited = !last,
+            Sequence::Unsolicited { last } => task.unsolicited = !last,
             Sequence::Burst { last } => {
                 if last {
                     task.burst = None;

@@ -5,7 +5,7 @@ use super::answer::{Answer, BLOCK_BYTES, Status};
 use super::cdb::{self, Command, StartStop};
 use super::job::Job;
 use super::opcodes::{self, Access, Cdb};
-use super::reserve::{Initiator, Refusal};
+use super::reserve::Refusal;
 use super::sense::{self, Sense};
 use super::unit::{Nexus, Unit};
 use super::{inquiry, mode};
@@ -23,41 +23,42 @@ pub(crate) struct Addressed<'a> {
 /// Takes up a command.
 pub(crate) fn begin(cdb: &Cdb, to: &mut Addressed<'_>) -> Result<Job, Answer> {
     to.unit.look_at_size(to.export.size_bytes);
-    let access = opcodes::find(cdb).map(|entry| entry.access);
-    if access.is_some_and(|access| access != Access::Always)
+    let access = opcodes::find(cdb)?.access;
+    if access != Access::Always
         && let Some(attention) = to.unit.take_attention(to.nexus)
     {
         return Err(attention.into());
     }
     let command = cdb::decode(cdb)?;
     let who = to.unit.initiator(to.nexus).ok_or(sense::NOT_READY)?;
-    let reservations = &to.unit.reservations;
-    if access.is_some_and(|access| reservations.conflicts(&who, access)) {
+    if to.unit.reservations.conflicts(who, access) {
         return Err(Answer::status(Status::ReservationConflict));
     }
-    let answer = of_reservations(&command, &who, to.unit)
+    let answer = of_reservations(&command, to.nexus, to.unit)
         .or_else(|| of_medium(&command, to))
         .or_else(|| of_unit(&command, to));
     match answer {
         Some(answer) => Err(answer),
-        None => {
-            let access = access.unwrap_or(Access::Write);
-            Job::new(command, access, to.unit.medium(to.export), to.export)
-        }
+        None => Job::new(command, access, to.unit.medium(to.export), to.export),
     }
 }
 
-fn of_reservations(command: &Command, who: &Initiator, unit: &mut Unit) -> Option<Answer> {
+fn of_reservations(command: &Command, nexus: Nexus, unit: &mut Unit) -> Option<Answer> {
     let good = |result: Result<(), Refusal>| match result {
         Ok(()) => Answer::GOOD,
         Err(refusal) => refusal.into(),
     };
-    let free = unit.not_while_saving();
-    let reservations = &mut unit.reservations;
     Some(match command {
-        Command::Reserve => good(free.and_then(|()| reservations.reserve(who))),
-        Command::Release => good(free.and_then(|()| reservations.release(who))),
-        Command::PersistentIn { action, length } => match reservations.report(*action) {
+        Command::Reserve | Command::Release => {
+            let who = unit.initiator(nexus)?.clone();
+            let free = unit.not_while_saving();
+            let reservations = &mut unit.reservations;
+            good(free.and_then(|()| match command {
+                Command::Reserve => reservations.reserve(&who),
+                _ => reservations.release(&who),
+            }))
+        }
+        Command::PersistentIn { action, length } => match unit.reservations.report(*action) {
             Ok(data) => Answer::bytes(data, *length),
             Err(refusal) => refusal.into(),
         },

@@ -126,35 +126,8 @@ pub(crate) struct PersistentOut {
 /// Decodes a command. An opcode or service action that is not in the table is refused, and so is a field that
 /// asks for something that is not there.
 pub(crate) fn decode(cdb: &Cdb) -> Result<Command, Sense> {
-    opcodes::find(cdb).ok_or(match opcodes::has_actions(cdb[0]) {
-        true => sense::INVALID_FIELD,
-        false => sense::INVALID_OPCODE,
-    })?;
-    match cdb[0] {
-        code::READ_6..=code::WRITE_6
-        | code::READ_10
-        | code::WRITE_10
-        | code::READ_12
-        | code::WRITE_12
-        | code::READ_16
-        | code::WRITE_16
-        | code::VERIFY_10
-        | code::VERIFY_12
-        | code::VERIFY_16
-        | code::WRITE_VERIFY_10
-        | code::WRITE_VERIFY_12
-        | code::WRITE_VERIFY_16
-        | code::COMPARE_WRITE
-        | code::OR_WRITE
-        | code::WRITE_SAME_10
-        | code::WRITE_SAME_16
-        | code::UNMAP
-        | code::SYNCHRONIZE_10
-        | code::SYNCHRONIZE_16
-        | code::PREFETCH_10
-        | code::PREFETCH_16 => decode_medium(cdb),
-        _ => decode_other(cdb),
-    }
+    opcodes::find(cdb)?;
+    decode_other(cdb)
 }
 
 fn decode_medium(cdb: &Cdb) -> Result<Command, Sense> {
@@ -196,7 +169,8 @@ fn decode_medium(cdb: &Cdb) -> Result<Command, Sense> {
             _ => Err(sense::INVALID_FIELD),
         },
         code::SYNCHRONIZE_10 | code::SYNCHRONIZE_16 => Ok(Command::Synchronize(extent)),
-        _ => Ok(Command::Prefetch(extent)),
+        code::PREFETCH_10 | code::PREFETCH_16 => Ok(Command::Prefetch(extent)),
+        _ => Err(sense::INVALID_OPCODE),
     }
 }
 
@@ -247,7 +221,7 @@ fn decode_other(cdb: &Cdb) -> Result<Command, Sense> {
             lists: cdb[1] & 0x1f,
             length: long(cdb, 6),
         },
-        _ => return Err(sense::INVALID_OPCODE),
+        _ => return decode_medium(cdb),
     })
 }
 

@@ -80,10 +80,7 @@ pub(crate) fn page(page: u8, export: &Export) -> Result<Vec<u8>, Sense> {
 
 /// The array's UUID in hexadecimal digits.
 fn serial_number(export: &Export) -> Vec<u8> {
-    let digits = export.uuid.0.iter().flat_map(|byte| [byte >> 4, byte & 15]);
-    digits
-        .map(|digit| b"0123456789abcdef"[usize::from(digit)])
-        .collect()
+    export.uuid.to_string().replace('-', "").into_bytes()
 }
 
 /// Designators: the array's UUID as a T10 vendor identification and as a locally assigned name, and the port.

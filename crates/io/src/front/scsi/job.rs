@@ -84,7 +84,6 @@ enum Work {
         written: bool,
     },
     Flush,
-    Zero(Extent),
     Pattern {
         extent: Extent,
         done: u64,
@@ -280,7 +279,6 @@ impl Job {
                 part: None,
                 fua: false,
             }),
-            Work::Zero(extent) => zeros(*extent),
             Work::WriteSame(extent) => {
                 let extent = *extent;
                 self.look_at_pattern(extent, around)
@@ -368,8 +366,8 @@ impl Job {
     fn look_at_pattern(&mut self, extent: Extent, around: &mut Around<'_>) -> Next {
         let block = list(around)[..BLOCK_BYTES as usize].to_vec();
         if block.iter().all(|byte| *byte == 0) {
-            self.work = Work::Zero(extent);
-            return zeros(extent);
+            self.work = Work::Zeros(vec![extent]);
+            return self.next_zeros();
         }
         if let Some(buf) = around.buf {
             for at in (0..buf.bytes).step_by(BLOCK_BYTES as usize) {
@@ -574,7 +572,7 @@ fn write_same(command: &WriteSame, medium: Medium) -> Result<Job, Sense> {
         return Err(sense::INVALID_FIELD);
     }
     if command.without_data {
-        return Ok(Job::of(Work::Zero(extent), 0, 0));
+        return Ok(Job::of(Work::Zeros(vec![extent]), 0, 0));
     }
     let bytes = (extent.blocks * BLOCK_BYTES).clamp(BLOCK_BYTES, PIECE_BYTES);
     let work = Work::WriteSame(extent);

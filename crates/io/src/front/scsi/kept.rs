@@ -70,8 +70,7 @@ impl Reservations {
 }
 
 fn initiator(who: &Initiator) -> String {
-    let digits: String = who.isid.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("{digits} {}", who.name)
+    format!("{} {}", who.isid_digits(), who.name)
 }
 
 fn isid(digits: &str) -> Option<[u8; 6]> {

@@ -87,299 +87,102 @@ pub(crate) struct Opcode {
     usage: &'static [u8],
 }
 
-const fn op(code: u8, access: Access, usage: &'static [u8]) -> Opcode {
-    Opcode {
-        code,
-        action: None,
-        access,
-        usage,
-    }
+/// `OPCODE / SERVICE ACTION => ACCESS, [usage of the bytes behind the opcode]`
+macro_rules! opcodes {
+    ($($name:ident $(/ $action:expr)? => $access:ident, [$($usage:expr),*];)*) => {
+        &[$(Opcode {
+            code: code::$name,
+            action: at_most_one(&[$($action)?]),
+            access: Access::$access,
+            usage: &[code::$name, $($usage),*],
+        }),*]
+    };
 }
 
-const fn act(code: u8, action: u8, access: Access, usage: &'static [u8]) -> Opcode {
-    Opcode {
-        code,
-        action: Some(action),
-        access,
-        usage,
+const fn at_most_one(actions: &[u8]) -> Option<u8> {
+    match actions {
+        [action] => Some(*action),
+        _ => None,
     }
 }
 
 const A: u8 = 0xff;
 
-/// Every command, ascending by opcode and service action.
-pub(crate) const TABLE: &[Opcode] = &[
-    op(code::TEST_UNIT_READY, Access::Free, &[0x00, 0, 0, 0, 0, 7]),
-    op(code::REQUEST_SENSE, Access::Always, &[0x03, 1, 0, 0, A, 7]),
-    op(code::READ_6, Access::Read, &[0x08, 0x1f, A, A, A, 7]),
-    op(code::WRITE_6, Access::Write, &[0x0a, 0x1f, A, A, A, 7]),
-    op(code::INQUIRY, Access::Always, &[0x12, 1, A, A, A, 7]),
-    op(
-        code::MODE_SELECT_6,
-        Access::Write,
-        &[0x15, 0x11, 0, 0, A, 7],
-    ),
-    op(code::RESERVE_6, Access::Reservation, &[0x16, 0, 0, 0, 0, 7]),
-    op(code::RELEASE_6, Access::Release, &[0x17, 0, 0, 0, 0, 7]),
-    op(code::MODE_SENSE_6, Access::Read, &[0x1a, 0x08, A, A, A, 7]),
-    op(
-        code::START_STOP,
-        Access::Write,
-        &[0x1b, 1, 0, 0x0f, 0xf7, 7],
-    ),
-    op(code::PREVENT_ALLOW, Access::Read, &[0x1e, 0, 0, 0, 3, 7]),
-    op(
-        code::READ_CAPACITY_10,
-        Access::Free,
-        &[0x25, 0, 0, 0, 0, 0, 0, 0, 0, 7],
-    ),
-    op(
-        code::READ_10,
-        Access::Read,
-        &[0x28, 0x18, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::WRITE_10,
-        Access::Write,
-        &[0x2a, 0x18, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::WRITE_VERIFY_10,
-        Access::Write,
-        &[0x2e, 0x12, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::VERIFY_10,
-        Access::Read,
-        &[0x2f, 0x16, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::PREFETCH_10,
-        Access::Read,
-        &[0x34, 2, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::SYNCHRONIZE_10,
-        Access::Write,
-        &[0x35, 2, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::READ_DEFECTS_10,
-        Access::Free,
-        &[0x37, 0, 0x1f, 0, 0, 0, 0, A, A, 7],
-    ),
-    op(
-        code::WRITE_SAME_10,
-        Access::Write,
-        &[0x41, 0x08, A, A, A, A, 0, A, A, 7],
-    ),
-    op(
-        code::UNMAP,
-        Access::Write,
-        &[0x42, 0, 0, 0, 0, 0, 0, A, A, 7],
-    ),
-    op(
-        code::MODE_SELECT_10,
-        Access::Write,
-        &[0x55, 0x11, 0, 0, 0, 0, 0, A, A, 7],
-    ),
-    op(
-        code::RESERVE_10,
-        Access::Reservation,
-        &[0x56, 0, 0, 0, 0, 0, 0, 0, 0, 7],
-    ),
-    op(
-        code::RELEASE_10,
-        Access::Release,
-        &[0x57, 0, 0, 0, 0, 0, 0, 0, 0, 7],
-    ),
-    op(
-        code::MODE_SENSE_10,
-        Access::Read,
-        &[0x5a, 0x18, A, A, 0, 0, 0, A, A, 7],
-    ),
-    act(
-        code::PERSISTENT_IN,
-        0,
-        Access::Reservation,
-        PERSISTENT_IN_USAGE,
-    ),
-    act(
-        code::PERSISTENT_IN,
-        1,
-        Access::Reservation,
-        PERSISTENT_IN_USAGE,
-    ),
-    act(
-        code::PERSISTENT_IN,
-        2,
-        Access::Reservation,
-        PERSISTENT_IN_USAGE,
-    ),
-    act(
-        code::PERSISTENT_IN,
-        3,
-        Access::Reservation,
-        PERSISTENT_IN_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        0,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        1,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        2,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        3,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        4,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        5,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    act(
-        code::PERSISTENT_OUT,
-        6,
-        Access::Reservation,
-        PERSISTENT_OUT_USAGE,
-    ),
-    op(
-        code::READ_16,
-        Access::Read,
-        &[0x88, 0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::COMPARE_WRITE,
-        Access::Write,
-        &[0x89, 0x18, A, A, A, A, A, A, A, A, 0, 0, 0, A, 0, 7],
-    ),
-    op(
-        code::WRITE_16,
-        Access::Write,
-        &[0x8a, 0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::OR_WRITE,
-        Access::Write,
-        &[0x8b, 0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::WRITE_VERIFY_16,
-        Access::Write,
-        &[0x8e, 0x12, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::VERIFY_16,
-        Access::Read,
-        &[0x8f, 0x16, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::PREFETCH_16,
-        Access::Read,
-        &[0x90, 2, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::SYNCHRONIZE_16,
-        Access::Write,
-        &[0x91, 2, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::WRITE_SAME_16,
-        Access::Write,
-        &[0x93, 0x09, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    act(
-        code::SERVICE_IN_16,
-        service::READ_CAPACITY_16,
-        Access::Free,
-        &[0x9e, 0x10, 0, 0, 0, 0, 0, 0, 0, 0, A, A, A, A, 0, 7],
-    ),
-    act(
-        code::SERVICE_IN_16,
-        service::GET_LBA_STATUS,
-        Access::Read,
-        &[0x9e, 0x12, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::REPORT_LUNS,
-        Access::Always,
-        &[0xa0, 0, A, 0, 0, 0, A, A, A, A, 0, 7],
-    ),
-    act(
-        code::MAINTENANCE_IN,
-        service::PORT_GROUPS,
-        Access::Free,
-        &[0xa3, 0x0a, 0, 0, 0, 0, A, A, A, A, 0, 7],
-    ),
-    act(
-        code::MAINTENANCE_IN,
-        service::REPORT_OPCODES,
-        Access::Free,
-        &[0xa3, 0x0c, 0x87, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::READ_12,
-        Access::Read,
-        &[0xa8, 0x18, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::WRITE_12,
-        Access::Write,
-        &[0xaa, 0x18, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::WRITE_VERIFY_12,
-        Access::Write,
-        &[0xae, 0x12, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::VERIFY_12,
-        Access::Read,
-        &[0xaf, 0x16, A, A, A, A, A, A, A, A, 0, 7],
-    ),
-    op(
-        code::READ_DEFECTS_12,
-        Access::Free,
-        &[0xb7, 0x1f, 0, 0, 0, 0, A, A, A, A, 0, 7],
-    ),
-];
-
-const PERSISTENT_IN_USAGE: &[u8] = &[0x5e, 0x1f, 0, 0, 0, 0, 0, A, A, 7];
-const PERSISTENT_OUT_USAGE: &[u8] = &[0x5f, 0x1f, A, 0, 0, A, A, A, A, 7];
+/// Every command, with its service action if it has one, ascending.
+const TABLE: &[Opcode] = opcodes! {
+    TEST_UNIT_READY => Free, [0, 0, 0, 0, 7];
+    REQUEST_SENSE => Always, [1, 0, 0, A, 7];
+    READ_6 => Read, [0x1f, A, A, A, 7];
+    WRITE_6 => Write, [0x1f, A, A, A, 7];
+    INQUIRY => Always, [1, A, A, A, 7];
+    MODE_SELECT_6 => Write, [0x11, 0, 0, A, 7];
+    RESERVE_6 => Reservation, [0, 0, 0, 0, 7];
+    RELEASE_6 => Release, [0, 0, 0, 0, 7];
+    MODE_SENSE_6 => Read, [0x08, A, A, A, 7];
+    START_STOP => Write, [1, 0, 0x0f, 0xf7, 7];
+    PREVENT_ALLOW => Read, [0, 0, 0, 3, 7];
+    READ_CAPACITY_10 => Free, [0, 0, 0, 0, 0, 0, 0, 0, 7];
+    READ_10 => Read, [0x18, A, A, A, A, 0, A, A, 7];
+    WRITE_10 => Write, [0x18, A, A, A, A, 0, A, A, 7];
+    WRITE_VERIFY_10 => Write, [0x12, A, A, A, A, 0, A, A, 7];
+    VERIFY_10 => Read, [0x16, A, A, A, A, 0, A, A, 7];
+    PREFETCH_10 => Read, [2, A, A, A, A, 0, A, A, 7];
+    SYNCHRONIZE_10 => Write, [2, A, A, A, A, 0, A, A, 7];
+    READ_DEFECTS_10 => Free, [0, 0x1f, 0, 0, 0, 0, A, A, 7];
+    WRITE_SAME_10 => Write, [0x08, A, A, A, A, 0, A, A, 7];
+    UNMAP => Write, [0, 0, 0, 0, 0, 0, A, A, 7];
+    MODE_SELECT_10 => Write, [0x11, 0, 0, 0, 0, 0, A, A, 7];
+    RESERVE_10 => Reservation, [0, 0, 0, 0, 0, 0, 0, 0, 7];
+    RELEASE_10 => Release, [0, 0, 0, 0, 0, 0, 0, 0, 7];
+    MODE_SENSE_10 => Read, [0x18, A, A, 0, 0, 0, A, A, 7];
+    PERSISTENT_IN / 0 => Reservation, [0x1f, 0, 0, 0, 0, 0, A, A, 7];
+    PERSISTENT_IN / 1 => Reservation, [0x1f, 0, 0, 0, 0, 0, A, A, 7];
+    PERSISTENT_IN / 2 => Reservation, [0x1f, 0, 0, 0, 0, 0, A, A, 7];
+    PERSISTENT_IN / 3 => Reservation, [0x1f, 0, 0, 0, 0, 0, A, A, 7];
+    PERSISTENT_OUT / 0 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    PERSISTENT_OUT / 1 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    PERSISTENT_OUT / 2 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    PERSISTENT_OUT / 3 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    PERSISTENT_OUT / 4 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    PERSISTENT_OUT / 5 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    PERSISTENT_OUT / 6 => Reservation, [0x1f, A, 0, 0, A, A, A, A, 7];
+    READ_16 => Read, [0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    COMPARE_WRITE => Write, [0x18, A, A, A, A, A, A, A, A, 0, 0, 0, A, 0, 7];
+    WRITE_16 => Write, [0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    OR_WRITE => Write, [0x18, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    WRITE_VERIFY_16 => Write, [0x12, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    VERIFY_16 => Read, [0x16, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    PREFETCH_16 => Read, [2, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    SYNCHRONIZE_16 => Write, [2, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    WRITE_SAME_16 => Write, [0x09, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    SERVICE_IN_16 / service::READ_CAPACITY_16 => Free, [0x10, 0, 0, 0, 0, 0, 0, 0, 0, A, A, A, A, 0, 7];
+    SERVICE_IN_16 / service::GET_LBA_STATUS => Read, [0x12, A, A, A, A, A, A, A, A, A, A, A, A, 0, 7];
+    REPORT_LUNS => Always, [0, A, 0, 0, 0, A, A, A, A, 0, 7];
+    MAINTENANCE_IN / service::PORT_GROUPS => Free, [0x0a, 0, 0, 0, 0, A, A, A, A, 0, 7];
+    MAINTENANCE_IN / service::REPORT_OPCODES => Free, [0x0c, 0x87, A, A, A, A, A, A, A, 0, 7];
+    READ_12 => Read, [0x18, A, A, A, A, A, A, A, A, 0, 7];
+    WRITE_12 => Write, [0x18, A, A, A, A, A, A, A, A, 0, 7];
+    WRITE_VERIFY_12 => Write, [0x12, A, A, A, A, A, A, A, A, 0, 7];
+    VERIFY_12 => Read, [0x16, A, A, A, A, A, A, A, A, 0, 7];
+    READ_DEFECTS_12 => Free, [0x1f, 0, 0, 0, 0, A, A, A, A, 0, 7];
+};
 
 fn lookup(code: u8, action: u8) -> Option<&'static Opcode> {
     let matches = |it: &&Opcode| it.code == code && it.action.is_none_or(|own| own == action);
     TABLE.iter().find(matches)
 }
 
-/// The entry of a command, if there is one.
-pub(crate) fn find(cdb: &Cdb) -> Option<&'static Opcode> {
-    lookup(cdb[0], cdb[1] & 0x1f)
+/// The entry of a command. An opcode or service action that is not in the table is refused.
+pub(crate) fn find(cdb: &Cdb) -> Result<&'static Opcode, Sense> {
+    let found = lookup(cdb[0], cdb[1] & 0x1f);
+    found.ok_or_else(|| match has_actions(cdb[0]) {
+        true => sense::INVALID_FIELD,
+        false => sense::INVALID_OPCODE,
+    })
 }
 
 /// Whether an opcode is in the table with service actions: another service action is then a wrong field.
-pub(crate) fn has_actions(code: u8) -> bool {
+fn has_actions(code: u8) -> bool {
     TABLE
         .iter()
         .any(|it| it.code == code && it.action.is_some())
@@ -451,7 +254,7 @@ fn report_one(query: &ReportOpcodes, found: Option<&Opcode>) -> Vec<u8> {
     let Some(entry) = found else {
         return vec![0, 1, 0, 0];
     };
-    let usage = &entry.usage[..entry.usage.len().min(CDB_BYTES)];
+    let usage = entry.usage;
     let timeouts = if query.timeouts { 0x80 } else { 0 };
     let mut data = vec![0, timeouts | 3, 0, usage.len() as u8];
     data.extend_from_slice(usage);

@@ -12,6 +12,13 @@ pub(crate) struct Initiator {
     pub(crate) isid: [u8; 6],
 }
 
+impl Initiator {
+    /// The identifier of its session in hexadecimal digits.
+    pub(super) fn isid_digits(&self) -> String {
+        self.isid.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}
+
 /// Registrations of one unit at most.
 const REGISTRATIONS_MAX: usize = 256;
 
@@ -453,7 +460,7 @@ fn capabilities(can_be_kept: bool, kept: bool) -> Vec<u8> {
 
 /// The TransportID of an iSCSI initiator port (SPC-4 section 7.6.4.6).
 fn transport_id(who: &Initiator) -> Vec<u8> {
-    let digits: String = who.isid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let digits = who.isid_digits();
     let mut name = format!("{},i,0x{digits}\0", who.name).into_bytes();
     name.resize(name.len().next_multiple_of(4), 0);
     let length = u16::try_from(name.len()).unwrap_or(0).to_be_bytes();

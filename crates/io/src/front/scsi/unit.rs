@@ -118,10 +118,10 @@ impl Unit {
         self.nexuses.iter_mut().find(|one| one.nexus == nexus)
     }
 
-    pub(super) fn initiator(&self, nexus: Nexus) -> Option<Initiator> {
+    pub(super) fn initiator(&self, nexus: Nexus) -> Option<&Initiator> {
         let mut nexuses = self.nexuses.iter();
         let found = nexuses.find(|one| one.nexus == nexus);
-        found.map(|one| one.initiator.clone())
+        found.map(|one| &one.initiator)
     }
 
     fn notify_others(&mut self, nexus: Option<Nexus>, sense: Sense) {
@@ -290,7 +290,7 @@ impl Unit {
     /// Whether a reservation keeps a nexus from a command.
     pub(super) fn conflicts(&self, nexus: Nexus, access: Access) -> bool {
         let who = self.initiator(nexus);
-        who.is_none_or(|who| self.reservations.conflicts(&who, access))
+        who.is_none_or(|who| self.reservations.conflicts(who, access))
     }
 
     // ------------------------------------------------------------------------------- persistent reservations
@@ -339,7 +339,7 @@ impl Unit {
         self.not_while_saving()?;
         let who = self.initiator(nexus).ok_or(sense::NOT_READY)?;
         let (mut after, mut attentions) = (self.reservations.clone(), Vec::new());
-        after.change(&who, command, list, &mut attentions)?;
+        after.change(who, command, list, &mut attentions)?;
         Ok(Change {
             nexus,
             aborts: reserve::aborts(command),
@@ -403,13 +403,9 @@ impl Unit {
         self.persisted.remove(place).map(|(_, result)| result)
     }
 
-    pub(super) fn sense_is_in_descriptors(&self) -> bool {
-        self.settings.descriptor_sense
-    }
-
     /// A sense, encoded as initiators asked for.
     pub(crate) fn encode(&self, sense: &Sense) -> Vec<u8> {
-        sense.encode(self.sense_is_in_descriptors())
+        sense.encode(self.settings.descriptor_sense)
     }
 }
 
