@@ -177,7 +177,7 @@ pub trait Link {
 
     fn export(&self, index: usize) -> Option<Export>;
 
-    /// The same for every small command: it costs little, and may be some milliseconds old.
+    /// The same for every small command: it costs little, and may be 100 ms old.
     fn view(&self, index: usize) -> Option<Arc<Export>>;
 
     /// This connection has attached to an export, which was not busy. It may attach to several that are not

@@ -188,7 +188,7 @@ impl Host {
         }
     }
 
-    /// The same, which may be some milliseconds old: for every small command.
+    /// The same, which may be 100 ms old: for every small command.
     pub fn view(&self) -> Arc<Export> {
         self.view.get(|| self.export())
     }
@@ -325,11 +325,15 @@ impl Host {
 
     // ------------------------------------------------------------------------------------------------------- steps
 
+    /// A turn begins: what was seen too long ago is found out anew.
+    pub(crate) fn begin_turn(&mut self, now: Nanos) {
+        self.view.age(now);
+    }
+
     /// Tells the engine everything there is to tell, and carries out what it wants, until both are quiet, `steps` are
     /// used up, or replies with much data are worth sending first.
     pub fn settle(&mut self, now: Nanos, mut steps: u32, world: &mut World<'_>) {
         let mut bytes = 0;
-        self.view.age(now);
         if self.wake.is_some_and(|time| time <= now) {
             self.wake = None;
             self.inbox.push_back(Event::Timer);

@@ -302,6 +302,8 @@ impl Shell {
             // A time-out must not be noticed before the completion that was there in time.
             self.backend.wait(Some(Duration::ZERO), &mut self.done)?;
         }
+        let now = self.now;
+        self.hosts.iter_mut().for_each(|host| host.begin_turn(now));
         end_closed(self);
         let mut done = std::mem::take(&mut self.done);
         done.drain(..)
