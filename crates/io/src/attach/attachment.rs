@@ -214,11 +214,6 @@ impl Attachment {
     pub(super) fn end(&self, kernel: &dyn Kernel, places: &Places) -> Result<(), Refusal> {
         end_device(kernel, places, &self.record, Flush::First)
     }
-
-    /// Whether the device is in use, by what.
-    pub(super) fn is_free(&self, kernel: &dyn Kernel) -> Result<(), Refusal> {
-        held(kernel, self.record.device).map(drop)
-    }
 }
 
 /// Detaches the device of an array that no daemon serves.

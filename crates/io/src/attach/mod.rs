@@ -93,11 +93,6 @@ impl Device {
         self.attachment.tend(&self.array.subject(), size_bytes)
     }
 
-    /// An error if something uses the device.
-    pub fn is_free(&self) -> Result<(), Refusal> {
-        self.attachment.is_free(&self.array.kernel)
-    }
-
     /// Writes out the device's cache and gives the device back. An error, and no effect, while it is in use.
     pub fn detach(&self) -> Result<(), Refusal> {
         self.attachment.end(&self.array.kernel, &self.array.places)

@@ -104,7 +104,7 @@ impl Places {
     }
 
     pub(super) fn write(&self, record: &Record) -> io::Result<()> {
-        let whole = with_suffix(&self.record, ".new");
+        let whole = self.record.with_extension("attached.new");
         fs::write(&whole, serde_json::to_vec(record)?)?;
         fs::rename(whole, &self.record)
     }
@@ -142,12 +142,6 @@ impl Places {
         }
         remove(&self.record)
     }
-}
-
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
-    let mut path: OsString = path.as_os_str().to_owned();
-    path.push(suffix);
-    path.into()
 }
 
 fn remove(path: &Path) -> io::Result<()> {
