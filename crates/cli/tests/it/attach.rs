@@ -2,25 +2,17 @@
 //! tests/md/attached.py judges them.
 
 use crate::harness::steps::{good, wait_until};
-use crate::harness::{Place, skipped};
+use crate::harness::{THREE, raid5, skipped};
 use serde_json::json;
 use std::fs;
 use std::path::Path;
-
-const THREE: [&str; 3] = ["a.img", "b.img", "c.img"];
-
-fn served(name: &str) -> Place {
-    let place = Place::new(name);
-    good(place.create(&THREE, &["--level", "raid5"]));
-    place
-}
 
 #[test]
 fn a_kernel_without_the_module_is_named_with_what_loads_it() {
     if Path::new("/sys/module/nbd").exists() {
         return skipped("attach", "this kernel has the module nbd");
     }
-    let place = served("attach-module");
+    let place = raid5("attach-module");
     let daemon = place.serve(&THREE);
     let refused = place.run(&["attach", "tank"]);
     assert_eq!(refused.status, 1, "{}", refused.stderr);
@@ -37,7 +29,7 @@ fn a_kernel_without_the_module_is_named_with_what_loads_it() {
 
 #[test]
 fn a_device_that_is_none_of_nbds_is_refused() {
-    let place = served("attach-device");
+    let place = raid5("attach-device");
     let daemon = place.serve(&THREE);
     for device in ["/dev/null", "sda", "/dev/nbd0p1"] {
         let refused = place.run(&["attach", "tank", device]);
@@ -50,7 +42,7 @@ fn a_device_that_is_none_of_nbds_is_refused() {
 
 #[test]
 fn what_is_not_attached_cannot_be_detached() {
-    let place = served("detach");
+    let place = raid5("detach");
     for served in [false, true] {
         let daemon = served.then(|| place.serve(&THREE));
         for which in ["tank", "/dev/nbd9"] {
@@ -72,7 +64,7 @@ fn what_is_not_attached_cannot_be_detached() {
 /// Its device may be mounted, so `stop` is refused until the record can be read or is gone.
 #[test]
 fn a_device_that_cannot_be_reconnected_is_shown_retried_and_not_stopped() {
-    let place = served("attach-unreadable");
+    let place = raid5("attach-unreadable");
     let daemon = place.serve(&THREE);
     good(place.run(&["stop", "tank"]));
     assert_eq!(daemon.wait(), 0);
@@ -114,7 +106,7 @@ fn a_device_that_cannot_be_reconnected_is_shown_retried_and_not_stopped() {
 
 #[test]
 fn an_array_that_is_not_served_cannot_be_attached() {
-    let place = served("attach-unserved");
+    let place = raid5("attach-unserved");
     let refused = place.run(&["attach", "tank"]);
     assert_eq!(refused.status, 1);
     assert!(

@@ -1,27 +1,16 @@
 //! TLS as the manual page has it: its certificates, a daemon behind them, and an array with a member through it.
 
-use crate::harness::{Daemon, Place, skipped};
+use crate::harness::steps::has;
+use crate::harness::{Daemon, Place};
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// Why none of these tests can run here, if so.
-fn lacking() -> Option<&'static str> {
-    let lacks = |tool: &&&str| !Path::new("/usr/bin").join(tool).exists();
-    ["openssl", "nbdinfo", "nbdcopy"]
-        .iter()
-        .find(lacks)
-        .copied()
-}
+use std::process::Command;
 
 /// A place with the certificates of the page, and an array on two images.
 fn place(name: &str) -> Option<Place> {
-    if let Some(tool) = lacking() {
-        skipped(name, &format!("{tool} is not installed"));
+    let place = Place::new(name);
+    if !has(&place, name, &["openssl", "nbdinfo", "nbdcopy"]) {
         return None;
     }
-    let place = Place::new(name);
     let manual = include_str!("../../../../docs/how-to/tls.md");
     let (_, rest) = manual.split_once("```sh\n").expect("it has a session");
     let (session, _) = rest.split_once("```").expect("it ends");
@@ -34,17 +23,7 @@ fn place(name: &str) -> Option<Place> {
 
 /// A daemon through TLS, once clients can connect, and the URI that it says.
 fn serve(place: &Place, arguments: &[&str]) -> (Daemon, String) {
-    let mut child = place
-        .command(&[&["serve"], arguments].concat())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the command runs");
-    let mut line = String::new();
-    let stdout = child.stdout.take().expect("it is piped");
-    BufReader::new(stdout)
-        .read_line(&mut line)
-        .expect("it says when it serves");
-    (Daemon::of(child), line.trim().to_owned())
+    place.first_line(&mut place.command(&[&["serve"], arguments].concat()))
 }
 
 fn succeeds(place: &Place, program: &str, arguments: &[&str]) -> bool {

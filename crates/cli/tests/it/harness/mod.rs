@@ -120,6 +120,16 @@ impl Place {
 
     /// Starts a daemon, and returns when clients can connect.
     pub fn await_service(&self, daemon: &mut Command) -> Daemon {
+        let (daemon, line) = self.first_line(daemon);
+        assert!(
+            line.contains("nbd+unix:///") && line.contains("?socket="),
+            "{line:?}"
+        );
+        daemon
+    }
+
+    /// Starts a daemon, and returns with the first line that it prints.
+    pub fn first_line(&self, daemon: &mut Command) -> (Daemon, String) {
         let mut child = daemon
             .stdout(Stdio::piped())
             .spawn()
@@ -129,11 +139,7 @@ impl Place {
         BufReader::new(stdout)
             .read_line(&mut line)
             .expect("it says when it serves");
-        assert!(
-            line.contains("nbd+unix:///") && line.contains("?socket="),
-            "{line:?}"
-        );
-        Daemon::of(child)
+        (Daemon::of(child), line.trim().to_owned())
     }
 
     /// A daemon whose only connection is its standard input and output, and the other end of it.

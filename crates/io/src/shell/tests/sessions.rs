@@ -95,7 +95,7 @@ fn a_session_is_a_client_of_all_its_arrays() {
         running.remote.arrive(array, member).expect("it lives")
     };
     assert_eq!(arrive(0), Err(NotTaken::Promised));
-    assert!(arrive(1).is_ok(), "nobody has it");
+    assert!(arrive(1).is_ok(), "no session has this array");
     assert_eq!(arrive(2), Err(NotTaken::Promised));
     drop(session);
     stop(running);

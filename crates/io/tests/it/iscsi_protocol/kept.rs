@@ -135,7 +135,7 @@ fn changes_reach_the_disk_one_after_the_other() {
     let folder = Folder::new("busy");
     let (hub, wakes) = folder.daemon();
     let (mut one, mut two) = (log_in(&hub, 1), log_in(&hub, 2));
-    // Whoever asks when the first has reached the disk has its turn.
+    // The second session is refused until the change of the first is on the disk.
     persist(&mut one, REGISTER, 0, 11, true);
     let mut refused = 0;
     loop {

@@ -39,7 +39,7 @@ impl Authority {
             return None;
         }
         let folder = Folder::new();
-        // Two authorities are told apart by their names.
+        // A certificate names its authority, so each authority has a name of its own.
         let subject = format!("/CN=authority of {}", text(folder.path()).replace('/', " "));
         let key = [
             "req",

@@ -2,7 +2,7 @@
 //! cut and broken.
 
 use crate::nbd_protocol::world::Random;
-use crate::tls::certificates::{ALICE, Authority, SERVER, Says, text};
+use crate::tls::certificates::{ALICE, Authority, SERVER, Says};
 use restripe_io::memory::{Memory, Piece};
 use restripe_io::tls::names::PeerNames;
 use restripe_io::tls::{CIPHERTEXT_BYTES, Channel, ClientSide, Event, Going, ServerSide};
@@ -274,7 +274,7 @@ fn certificates_that_do_not_hold_are_refused_by_either_side() {
         fs::rename(path(client), path(server)).expect("it is there");
     }
     let posing = ServerSide::read(&posing, false).expect("certificates");
-    assert!(matches!(&refusal(&posing, &client), said if !said.eq(&both_on)));
+    assert_ne!(refusal(&posing, &client), both_on);
 }
 
 #[test]
@@ -330,5 +330,4 @@ fn folders_with_mistakes_are_refused_by_the_file() {
         fs::write(&path, good).expect("ours");
     }
     assert_eq!(why(true), "");
-    assert!(text(&server).starts_with('/'));
 }

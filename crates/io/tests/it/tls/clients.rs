@@ -2,18 +2,10 @@
 
 use crate::nbd_clients::tools::{Folder, installed, run, succeed};
 use crate::nbd_protocol::world::Random;
-use crate::tls::certificates::{ALICE, Authority, SERVER, Says, text};
-use crate::tls::served::{FOR_ALL, FOR_CERTIFIED, Served, Terms};
+use crate::tls::certificates::{ALICE, Authority, Says, text};
+use crate::tls::served::{FOR_ALL, FOR_CERTIFIED, Served, Terms, served};
 use std::fs;
 use std::path::Path;
-
-/// An authority, and an array behind a certificate of it.
-fn served(terms: &Terms<'_>) -> Option<(Authority, Served)> {
-    let authority = Authority::new()?;
-    let certificates = authority.folder("server", &[("server", SERVER)]);
-    let served = Served::new(&certificates, terms);
-    Some((authority, served))
-}
 
 fn refused(uri: &str) {
     assert!(!run("nbdinfo", &[uri]).status.success(), "{uri} is let in");
@@ -27,8 +19,8 @@ fn nbdinfo_sees_the_export_through_tls() {
     let Some((authority, served)) = served(&FOR_ALL) else {
         return;
     };
-    let nobody = authority.folder("nobody", &[]);
-    for uri in [served.uri(&nobody), served.unix_uri(&nobody)] {
+    let ca_only = authority.folder("ca-only", &[]);
+    for uri in [served.uri(&ca_only), served.unix_uri(&ca_only)] {
         let info = succeed("nbdinfo", &["--json", &uri]);
         let size = format!("\"export-size\": {}", served.size());
         for line in ["\"TLS\": true", "\"structured\": true", &size] {
@@ -141,8 +133,8 @@ fn clear_text_is_served_where_tls_is_offered_only() {
     let Some((authority, served)) = served(&offered) else {
         return;
     };
-    let nobody = authority.folder("nobody", &[]);
-    for (uri, tls) in [(served.clear_uri(), false), (served.uri(&nobody), true)] {
+    let ca_only = authority.folder("ca-only", &[]);
+    for (uri, tls) in [(served.clear_uri(), false), (served.uri(&ca_only), true)] {
         let info = succeed("nbdinfo", &["--json", &uri]);
         assert!(info.contains(&format!("\"TLS\": {tls}")), "{info}");
     }

@@ -2,7 +2,7 @@
 
 use crate::nbd_clients::tools::{installed, succeed};
 use crate::nbd_protocol::world::Random;
-use crate::tls::certificates::{Authority, SERVER};
+use crate::tls::certificates::Authority;
 use crate::tls::served::{FOR_ALL, Served};
 use restripe_io::nbd_wire::option::{
     GREETING_BYTES, OPTION_REPLY_BYTES, OptionReply, encode_info_query, encode_option, reply,
@@ -65,8 +65,7 @@ fn hello(certificates: &Path) -> Vec<u8> {
 }
 
 fn served() -> Option<(Authority, Served, Vec<u8>)> {
-    let authority = Authority::new()?;
-    let served = Served::new(&authority.folder("server", &[("server", SERVER)]), &FOR_ALL);
+    let (authority, served) = crate::tls::served::served(&FOR_ALL)?;
     let hello = hello(&authority.folder("client", &[]));
     Some((authority, served, hello))
 }
@@ -102,8 +101,8 @@ fn a_handshake_that_stalls_is_ended_in_time_and_others_are_served() {
     let mut whole = started(&served);
     whole.write_all(&hello).expect("room");
     if installed(&["nbdinfo"]) {
-        let nobody = authority.folder("nobody", &[]);
-        succeed("nbdinfo", &["--size", &served.uri(&nobody)]);
+        let ca_only = authority.folder("ca-only", &[]);
+        succeed("nbdinfo", &["--size", &served.uri(&ca_only)]);
     }
     for stream in [mute, half, whole] {
         assert!(is_let_go(stream));

@@ -3,7 +3,7 @@
 use crate::nbd_clients::tools::{Folder, PATIENCE, installed, run};
 use crate::nbd_protocol::world::Random;
 use crate::tls::certificates::{ALICE, Authority, SERVER, Says, text};
-use crate::tls::served::{FOR_ALL, FOR_CERTIFIED, Served, Terms};
+use crate::tls::served::{FOR_ALL, FOR_CERTIFIED, Served, Terms, served};
 use restripe_io::plain::Plain;
 use std::io::{Read, Write};
 use std::net::Shutdown;
@@ -47,13 +47,6 @@ fn refusal(name: &str) -> String {
         Ok(_) => panic!("{name} is opened"),
         Err(error) => error.to_string(),
     }
-}
-
-fn served(terms: &Terms<'_>) -> Option<(Authority, Served)> {
-    let authority = Authority::new()?;
-    let certificates = authority.folder("server", &[("server", SERVER)]);
-    let served = Served::new(&certificates, terms);
-    Some((authority, served))
 }
 
 #[test]
@@ -119,17 +112,17 @@ fn a_server_that_cannot_be_trusted_gets_no_member() {
     let Some(authority) = Authority::new() else {
         return;
     };
-    let nobody = authority.folder("nobody", &[]);
+    let ca_only = authority.folder("ca-only", &[]);
     let expired = Says {
         expired: true,
         ..SERVER
     };
     let expired = authority.folder("expired", &[("server", expired)]);
     let served = Served::new(&expired, &FOR_ALL);
-    let said = refusal(&served.uri(&nobody));
+    let said = refusal(&served.uri(&ca_only));
     assert!(said.contains("expired"), "{said}");
     let clear = served.array.target();
-    let (socket, folder) = (text(&clear.socket), text(&nobody));
+    let (socket, folder) = (text(&clear.socket), text(&ca_only));
     let uri = format!("nbds+unix:///disk?socket={socket}&tls-certificates={folder}");
     let said = refusal(&uri);
     assert!(said.contains("offers no TLS"), "{said}");

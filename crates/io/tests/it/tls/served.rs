@@ -2,7 +2,7 @@
 
 use crate::nbd_clients::array::Array;
 use crate::nbd_clients::tools::Folder;
-use crate::tls::certificates::text;
+use crate::tls::certificates::{Authority, SERVER, text};
 use restripe_array::layout::{Level, Rotation};
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd::{Connection, Guard, Report};
@@ -37,6 +37,14 @@ pub const FOR_CERTIFIED: Terms<'_> = Terms {
     verify_peer: true,
     ..FOR_ALL
 };
+
+/// An authority, and an array behind a certificate of it. `None`: the test is skipped.
+pub fn served(terms: &Terms<'_>) -> Option<(Authority, Served)> {
+    let authority = Authority::new()?;
+    let certificates = authority.folder("server", &[("server", SERVER)]);
+    let served = Served::new(&certificates, terms);
+    Some((authority, served))
+}
 
 impl Served {
     pub fn new(certificates: &Path, terms: &Terms<'_>) -> Served {
