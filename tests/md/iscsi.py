@@ -15,11 +15,13 @@ import os
 import signal
 import subprocess
 
-from kit import RESTRIPE, Failed, Writer, judge, lead, run, status, until
+from kit import RESTRIPE, Writer, judge, lead, run, serve, status, until
 
 MEMBERS = ["a.img", "b.img", "c.img", "d.img"]
 LOST = "b.img"
 PORTALS = ["127.0.0.2:3260", "127.0.0.3:3260"]
+# All portals are addresses of the loopback, and reach the same daemon.
+PORTAL = "--iscsi=0.0.0.0:3260"
 TARGET = "iqn.2026-11.restripe:tank"
 MOUNT = "files"
 PATHS = "/dev/mapper/paths"
@@ -38,15 +40,6 @@ SOON = {
 # ---------------------------------------------------------------------------------------------------------- the daemon
 
 
-def serve():
-    # Both portals are the loopback's: any address of it reaches the daemon.
-    command = [RESTRIPE, "serve", "--buffered", "--unix", "nbd.sock", "--iscsi=0.0.0.0:3260", *MEMBERS]
-    daemon = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True)
-    if not daemon.stdout.readline():
-        raise Failed("the daemon does not serve")
-    return daemon
-
-
 def is_whole():
     return status()["state"] == "healthy" and not status()["tasks"]
 
@@ -54,7 +47,7 @@ def is_whole():
 def kill(daemon):
     daemon.send_signal(signal.SIGKILL)
     daemon.wait()
-    return serve()
+    return serve(MEMBERS, PORTAL)
 
 
 # ------------------------------------------------------------------------------------------------------- the initiator
@@ -222,7 +215,7 @@ def life(verdict):
     os.makedirs(MOUNT, exist_ok=True)
     options = ["--level", "raid5", "--init", "zero", "--image-size", "64M"]
     run(RESTRIPE, "create", "tank", *options, *MEMBERS)
-    daemon = serve()
+    daemon = serve(MEMBERS, PORTAL)
     discover()
     daemon = multipath(single(daemon, verdict), verdict)
     bad = [line for line in run("dmesg").splitlines() if "EXT4-fs error" in line or "Buffer I/O error" in line]

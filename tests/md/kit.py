@@ -61,12 +61,15 @@ class Writer(threading.Thread):
         super().__init__(daemon=True)
         self.folder = folder
         self.noted, self.count, self.error, self.ending = {}, 0, None, False
+        # Seconds between two files.
+        self.pause = 0
 
     def run(self):
         try:
             while not self.ending:
                 self.write(self.count)
                 self.count += 1
+                time.sleep(self.pause)
         except OSError as error:
             self.error = error
 

@@ -2,7 +2,7 @@
 //!
 //! A file system lies on an array of nine drives of 7200 rpm, which `sim-disk` serves in real time from files. PostgreSQL
 //! with pgbench, or PostMark, works on it; then a member fails. Each run is kept as JSON below `target/apps`, so the
-//! command goes on where it was interrupted. docs/explanation/results.md has what came of it.
+//! command goes on where it was interrupted. docs/explanation/performance.md has what came of it.
 
 mod array;
 mod attach;
@@ -22,7 +22,7 @@ use plan::{Cell, FULL, QUICK, Scale, Workload, cells, every_cell};
 use report::Run;
 use results::Figures;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, ExitCode};
 use tools::{Outcome, first_line_of, text_error, write};
 
@@ -123,10 +123,7 @@ fn lacking(workload: Workload) -> Vec<&'static str> {
 }
 
 fn setting<'a>(root: &Path, scale: &'a Scale, folder: &Path) -> Outcome<Setting<'a>> {
-    let binary = match std::env::var_os("RESTRIPE_BIN") {
-        Some(path) => PathBuf::from(path),
-        None => root.join("target/release/restripe"),
-    };
+    let binary = crate::md::binary()?;
     if !binary.is_file() {
         return Err(format!("{} is not there: make build", binary.display()));
     }

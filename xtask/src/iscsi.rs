@@ -63,15 +63,17 @@ struct Figure {
     cpu: f64,
 }
 
-pub fn run(root: &Path) -> ExitCode {
-    for tool in ["iscsi-perf", "tgtd", "tgtadm"] {
+pub fn run() -> ExitCode {
+    for tool in ["iscsi-perf", "tgtd", "tgtadm", "qemu-io"] {
         if output(Command::new("which").arg(tool)).is_err() {
-            println!("skipped iscsi-bench: {tool} is not installed (Debian: libiscsi-bin, tgt)");
+            println!(
+                "skipped iscsi-bench: {tool} is not installed (Debian: libiscsi-bin, tgt, qemu-utils with qemu-block-extra)"
+            );
             return ExitCode::SUCCESS;
         }
     }
     let folder = PathBuf::from(format!("/dev/shm/restripe-iscsi-{}", std::process::id()));
-    let done = measure(&root.join("target/release/restripe"), &folder);
+    let done = crate::md::binary().and_then(|binary| measure(&binary, &folder));
     // Images of ours.
     let _ = fs::remove_dir_all(&folder);
     match done {

@@ -47,7 +47,7 @@ fn main() -> ExitCode {
         ["deep", ref parts @ ..] => deep::run(&root(), parts),
         ["md", ref patterns @ ..] => md::run(&root(), patterns),
         ["md-bench", ref patterns @ ..] => md::measure(&root(), patterns),
-        ["iscsi-bench"] => iscsi::run(&root()),
+        ["iscsi-bench"] => iscsi::run(),
         ["apps", ref arguments @ ..] => apps::run(&root(), arguments),
         _ => {
             eprintln!("{USAGE}");

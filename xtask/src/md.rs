@@ -417,7 +417,7 @@ impl Bench {
 // ---------------------------------------------------------------------------------------------------------- pieces
 
 /// The release binary of the target folder that this very program lies in, unless another is named.
-fn binary() -> Outcome<PathBuf> {
+pub fn binary() -> Outcome<PathBuf> {
     if let Some(path) = std::env::var_os("RESTRIPE_BIN") {
         return fs::canonicalize(path).map_err(|error| format!("RESTRIPE_BIN: {error}"));
     }

@@ -34,6 +34,8 @@ pub const LIVES: [Life; 3] = [
             "busy",
             "killed",
             "restarted",
+            "retried",
+            "unconnected",
             "rebuilt",
             "grown",
             "files",
