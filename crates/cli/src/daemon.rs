@@ -3,5 +3,6 @@
 pub(crate) mod control;
 pub(crate) mod event_log;
 pub(crate) mod places;
+pub(crate) mod refusals;
 pub(crate) mod running;
 pub(crate) mod serving;

@@ -85,6 +85,7 @@ pub(crate) enum Call {
     Listen(Listener, ProtocolMaker),
     Adopt(Wire, ProtocolMaker),
     Connections(Sender<usize>),
+    TurnedAway(Sender<u64>),
     Wake(u32),
     Shutdown,
     Abandon,
@@ -202,6 +203,12 @@ impl Remote {
     /// Connections being served.
     pub fn connections(&self) -> Result<usize, Ended> {
         self.ask(Call::Connections)
+    }
+
+    /// How often a peer found no place since the reactor began, or lost its own before its handshake was
+    /// over.
+    pub fn turned_away(&self) -> Result<u64, Ended> {
+        self.ask(Call::TurnedAway)
     }
 
     /// Has [`crate::front::Protocol::woken`] called of a connection, if there is one of this number.

@@ -1,9 +1,9 @@
 //! Where clients connect: the addresses of a daemon, taken before any array is started.
 
 use crate::args::tls::Prepared;
+use crate::daemon::refusals::Refusals;
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
-use crate::print::journal::{self, Level};
 use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, StateWriter, Target};
@@ -14,7 +14,7 @@ use std::fmt::Display;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -24,9 +24,6 @@ const IN_USE_PATIENCE: Duration = Duration::from_secs(2);
 /// The ports that are registered for the protocols.
 const NBD_PORT: u16 = 10809;
 pub(crate) const ISCSI_PORT: u16 = 3260;
-
-/// Between two log lines about refused clients.
-const REFUSALS_EVERY: Duration = Duration::from_secs(1);
 
 const IN_USE_PAUSE: Duration = Duration::from_millis(20);
 
@@ -169,6 +166,7 @@ impl Places {
             stdio: self.stdio,
             iscsi: None,
             guard: None,
+            refusals: Refusals::default(),
         };
         let secure = self.tls.as_ref().is_some_and(|tls| tls.required);
         let scheme = if secure { "nbds" } else { "nbd" };
@@ -189,7 +187,9 @@ impl Places {
             let uri = |name: &&str| tcp_uri(scheme, name, address, names.len());
             doors.uris.extend(names.iter().map(uri));
         }
-        doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, refusals())));
+        let refusals = doors.refusals.clone();
+        let report = nbd::Report::new(move |why| refusals.note(why));
+        doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, report)));
         if let Some(portal) = self.iscsi {
             if let Some(guard) = &doors.guard {
                 portal.check_lists(names, guard)?;
@@ -208,6 +208,7 @@ pub(crate) struct Doors {
     pub stdio: bool,
     iscsi: Option<Gate>,
     guard: Option<Arc<nbd::Guard>>,
+    pub refusals: Refusals,
 }
 
 /// A portal whose address is ours.
@@ -360,18 +361,6 @@ fn listen_failure(error: &io::Error, at: impl Display) -> Failure {
 /// The address for NBD.
 fn tcp_address(text: &str) -> Outcome<SocketAddr> {
     address_of(text, NBD_PORT)
-}
-
-/// Logs why a client was refused, at most once in [`REFUSALS_EVERY`]: clients may try again and again.
-fn refusals() -> nbd::Report {
-    let last: Mutex<Option<Instant>> = Mutex::new(None);
-    nbd::Report::new(move |why| {
-        let Ok(mut last) = last.lock() else { return };
-        if last.is_none_or(|last| last.elapsed() >= REFUSALS_EVERY) {
-            *last = Some(Instant::now());
-            journal::line(Level::Warning, format_args!("a client was refused: {why}"));
-        }
-    })
 }
 
 /// What an address of the network means for the array.

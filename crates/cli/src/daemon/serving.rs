@@ -3,6 +3,7 @@
 use crate::daemon::control::lifecycle::End;
 use crate::daemon::event_log::{Answering, EventLog};
 use crate::daemon::places::Doors;
+use crate::daemon::refusals::{Refusals, TurnedAway};
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::print::journal::{self, LAST_WORDS};
@@ -90,16 +91,23 @@ pub(crate) fn serve_until_told(
         });
         servers.push(Some(Server::on(claim, listener, answer)?));
     }
-    let stdio = doors.stdio;
+    let (stdio, refusals) = (doors.stdio, doors.refusals.clone());
     let uris = doors.open(running)?;
     announce(&names, &uris, stdio);
     log.begin();
-    wait(running, &log, servers, stdio)?;
+    wait(running, &log, servers, stdio, &refusals)?;
     Ok(log)
 }
 
 /// Waits for the end of all arrays. One that is stopped before gives up its control socket.
-fn wait(running: &Running, log: &EventLog, servers: &mut [Option<Server>], stdio: bool) -> Outcome {
+fn wait(
+    running: &Running,
+    log: &EventLog,
+    servers: &mut [Option<Server>],
+    stdio: bool,
+    refusals: &Refusals,
+) -> Outcome {
+    let mut turned_away = TurnedAway::default();
     let mut left = running.controls().len();
     let mut had_client = false;
     loop {
@@ -122,6 +130,8 @@ fn wait(running: &Running, log: &EventLog, servers: &mut [Option<Server>], stdio
             None => {
                 let ended = |_| Failure::new("the reactor ended unexpectedly");
                 let clients = running.remote().connections().map_err(ended)?;
+                turned_away.look(running.remote().turned_away().map_err(ended)?);
+                refusals.look();
                 if stdio && had_client && clients == 0 {
                     return Ok(());
                 }

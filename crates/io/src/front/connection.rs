@@ -17,7 +17,7 @@
 use super::listen::Wire;
 use super::outbox::Outbox;
 use super::secure_wire::SecureWire;
-use super::{Ask, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then};
+use super::{Ask, Export, HANDSHAKE_MAX, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then};
 use crate::memory::{Memory, Piece, UserMemory};
 use crate::tls::{Channel, Event, Going};
 use restripe_array::report::MapExtent;
@@ -94,6 +94,8 @@ struct Linked {
     /// It asked to be called when something was sent or answered.
     due: bool,
     address: Option<SocketAddr>,
+    /// That of the peer.
+    peer: Option<SocketAddr>,
 }
 
 impl Linked {
@@ -141,6 +143,8 @@ pub struct Connection {
     ended: bool,
     /// Its requests that had not begun were dropped.
     cut: bool,
+    /// When the peer connected.
+    born: Nanos,
     /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
     /// must not hold memory for ever.
     progress: Nanos,
@@ -176,6 +180,7 @@ impl Connection {
     pub fn new(wire: Wire, protocol: Box<dyn Protocol>, now: Nanos) -> Connection {
         let link = Linked {
             address: wire.local_address(),
+            peer: wire.peer_address(),
             ..Linked::default()
         };
         Connection {
@@ -191,6 +196,7 @@ impl Connection {
             sending: false,
             ended: false,
             cut: false,
+            born: now,
             progress: now,
             moved: now,
         }
@@ -246,6 +252,19 @@ impl Connection {
     /// The peer sends what it misses again on another connection.
     pub(crate) fn resends(&self) -> bool {
         self.protocol.resends() && !self.dead()
+    }
+
+    /// The peer has not finished its handshake, and is not the kernel of this machine.
+    pub(crate) fn is_stranger(&self) -> bool {
+        !self.protocol.is_proven() && !self.protocol.resends()
+    }
+
+    pub(crate) fn born(&self) -> Nanos {
+        self.born
+    }
+
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        self.link.peer
     }
 
     pub(crate) fn is_session(&self) -> bool {
@@ -636,6 +655,9 @@ impl Connection {
     /// Kills it when its peer kept us waiting for too long.
     /// `hurried`: others wait for the memory that it may hold.
     pub fn check_patience(&mut self, now: Nanos, hurried: bool) {
+        if self.is_stranger() && now.since(self.born) > HANDSHAKE_MAX {
+            return self.kill();
+        }
         let waits_for_peer = match self.state {
             State::Open(Then::Hold | Then::Memory) => self.sending,
             // Also between two receives: else a byte with each look would start the clock anew.

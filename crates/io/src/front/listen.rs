@@ -3,7 +3,7 @@
 use crate::backend::Stream;
 use crate::control::{Claim, PlaceError};
 use std::io::{self, ErrorKind};
-use std::net::{SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -169,11 +169,19 @@ impl Wire {
 
     /// The address at which a client of TCP reached us.
     pub(crate) fn local_address(&self) -> Option<SocketAddr> {
+        self.stream()?.local_addr().ok()
+    }
+
+    /// The address of a client of TCP.
+    pub(crate) fn peer_address(&self) -> Option<SocketAddr> {
+        self.stream()?.peer_addr().ok()
+    }
+
+    fn stream(&self) -> Option<TcpStream> {
         let [fd] = self._fds.as_slice() else {
             return None;
         };
-        let copy = TcpListener::from(fd.try_clone().ok()?);
-        copy.local_addr().ok()
+        Some(TcpStream::from(fd.try_clone().ok()?))
     }
 
     /// The numbers of those whose peers have closed their side, also if bytes that came before are still to

@@ -60,6 +60,10 @@ pub trait Protocol {
         false
     }
 
+    /// Whether the handshake or login is over, so that the peer has shown what it has to show. Until then it
+    /// has a minute in all, and may lose its place to others.
+    fn is_proven(&self) -> bool;
+
     /// Whether the peer closes a connection that is too slow, and sends its requests again on another. It
     /// needs one at any time, so it is not counted among the clients.
     fn resends(&self) -> bool {
@@ -123,6 +127,9 @@ pub enum Then {
 
 /// Most bytes that a protocol may leave unconsumed while it asks for more: the longest message without its payload.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
+
+/// How long a peer may take from connecting to the end of its handshake or login.
+pub(crate) const HANDSHAKE_MAX: Nanos = Nanos::from_secs(60);
 
 /// An export whose name begins with it is a lease: `lease/ARRAY/LEASE`.
 pub(crate) const LEASE_PREFIX: &str = "lease/";

@@ -152,6 +152,9 @@ impl Shell {
             Call::Connections(reply) => {
                 let _ = reply.send(self.connections.len());
             }
+            Call::TurnedAway(reply) => {
+                let _ = reply.send(self.turned_away);
+            }
             Call::Wake(connection) => self.nudges.push((connection, Nudge::Wake)),
             Call::Shutdown => self.shut_down(),
             Call::Abandon => self.answers.ending = Ending::Now,

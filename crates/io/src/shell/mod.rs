@@ -4,6 +4,7 @@
 //! tell the engines; carry out what they want until all are quiet; send and receive; sleep until the next
 //! completion, call or timer. The clock is read once a turn.
 
+mod admission;
 mod borrowers;
 mod calls;
 mod clock;
@@ -23,6 +24,7 @@ use crate::memory::{USER_BYTES_MAX, UserMemory};
 use crate::record::Recorder;
 use crate::remote::{Call, ProtocolMaker, Remote};
 use crate::tokens::Owner;
+use admission::{CONNECTIONS_MAX, Places};
 use calls::Answers;
 use clock::Clock;
 use leases::Exposed;
@@ -51,9 +53,6 @@ const STEPS_A_ROUND: u32 = 1024;
 const ROUNDS_A_TURN: u32 = 16;
 /// Unsent bytes from which a reply is sent within the turn: the client can take them while we go on.
 const SEND_EARLY_BYTES: u64 = 256 * 1024;
-/// Connections of clients at once; more are closed as they come. Those of the kernel to the daemon's own
-/// devices are not counted: they are few, and clients must not keep a mounted device from its array.
-const CONNECTIONS_MAX: usize = 256;
 /// After running out of descriptors, accepting rests this long.
 const ACCEPT_REST: Nanos = Nanos::from_millis(100);
 /// Arrays of one reactor: what a token's owner can tell apart.
@@ -92,8 +91,10 @@ pub struct ArraySpec {
 struct Listening {
     listener: Listener,
     protocol: ProtocolMaker,
-    /// Accepting is paused until then.
+    /// Accepting is paused until then,
     rests_until: Option<Nanos>,
+    /// or until there is a place.
+    crowded: bool,
 }
 
 pub struct Shell {
@@ -116,6 +117,8 @@ pub struct Shell {
     taken_back: Vec<(usize, Sender<Result<(), CommandError>>)>,
     /// Requests that reached no engine, to be answered.
     refused: Vec<(RequestTag, RequestError)>,
+    /// Peers that found the table full, or their places taken.
+    turned_away: u64,
     /// Connections to look after at the end of the turn.
     dirty: Vec<u32>,
     asks: Vec<Ask>,
@@ -192,6 +195,7 @@ impl Shell {
             looks_due: VecDeque::new(),
             taken_back: Vec::new(),
             refused: Vec::new(),
+            turned_away: 0,
             dirty: Vec::new(),
             asks: Vec::new(),
             nudges: Vec::new(),
@@ -420,13 +424,20 @@ impl Shell {
     // ------------------------------------------------------------------------------------------------- connections
 
     fn adopt(&mut self, wire: Wire, protocol: &ProtocolMaker) {
-        let most = CONNECTIONS_MAX + self.leases();
         let protocol = protocol();
-        let clients = self.connections.iter();
-        let clients = clients.filter(|(_, one)| !one.resends()).count();
-        let refused = clients >= most && !protocol.resends();
-        if refused || self.answers.stopping() {
+        if self.answers.stopping() {
             return;
+        }
+        let places = Places::of(&self.connections, self.leases());
+        if !protocol.resends() && places.are_full() {
+            self.turned_away += 1;
+            let Some(number) = places.next_displaced() else {
+                return;
+            };
+            if let Some(connection) = self.connections.get_mut(number) {
+                connection.kill();
+            }
+            self.dirty.push(number);
         }
         let connection = Connection::new(wire, protocol, self.now);
         let number = self.connections.insert(connection);
@@ -632,12 +643,20 @@ impl Shell {
             listener,
             protocol,
             rests_until: None,
+            crowded: false,
         });
         self.accept(number);
     }
 
     fn accept(&mut self, number: u32) {
-        if let Some(listening) = self.listeners.get(number) {
+        let places = Places::of(&self.connections, self.leases());
+        let not_before = places.none_before(self.now);
+        if let Some(listening) = self.listeners.get_mut(number) {
+            listening.rests_until = not_before;
+            listening.crowded = not_before.is_some();
+            if not_before.is_some() {
+                return;
+            }
             let fd = listening.listener.fd();
             let token = Owner::Accept { listener: number }.token();
             self.backend.submit(token, Op::Accept { fd });
@@ -676,10 +695,20 @@ impl Shell {
     }
 
     fn accept_again(&mut self) {
+        if self
+            .listeners
+            .iter()
+            .all(|(_, one)| one.rests_until.is_none())
+        {
+            return;
+        }
+        let full = Places::of(&self.connections, self.leases()).are_full();
+        let now = self.now;
         let mut ready = Vec::new();
         for (number, listening) in self.listeners.iter_mut() {
-            if listening.rests_until.is_some_and(|time| time <= self.now) {
-                listening.rests_until = None;
+            let rested = listening.rests_until.is_some_and(|time| time <= now);
+            if rested || (listening.crowded && !full) {
+                (listening.rests_until, listening.crowded) = (None, false);
                 ready.push(number);
             }
         }

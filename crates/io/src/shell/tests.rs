@@ -13,6 +13,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
+mod admission;
 mod closed;
 mod leases;
 mod sessions;

@@ -11,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The names of targets that nothing else names begin with this; the array's name follows.
 pub const NAME_PREFIX: &str = "iqn.2026-11.restripe:";
-/// Sessions at once: half of the connections that the reactor has, so the others are left to NBD.
+/// Sessions with targets at once: half of the connections that the reactor has, so the others are left to
+/// NBD. Discovery sessions have a part of the places of those who have yet to log in.
 pub(crate) const SESSIONS_MAX: usize = 128;
 
 /// A target as it is configured.
@@ -138,7 +139,8 @@ impl State {
             link.nudge(old.connection, Nudge::End);
             self.detach(&old);
         }
-        if self.sessions.len() >= SESSIONS_MAX {
+        let with_target = self.sessions.iter().filter(|one| one.target.is_some());
+        if target.is_some() && with_target.count() >= SESSIONS_MAX {
             return None;
         }
         let handle = self.next_handle();

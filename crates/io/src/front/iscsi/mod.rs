@@ -45,8 +45,6 @@ use std::sync::Arc;
 pub(crate) const LOGIN_PATIENCE: Nanos = Nanos::from_secs(10);
 /// How long a peer may take for the rest of a PDU, or for data that it was asked for.
 pub(crate) const DATA_PATIENCE: Nanos = Nanos::from_secs(30);
-/// How long a login may take, and a discovery session may rest.
-const SHORT_SECONDS: u32 = 60;
 /// How long a command may wait for its data, in seconds. Initiators give a command up after 30 to 180 s.
 const GATHER_SECONDS_MAX: u32 = 180;
 /// After this many seconds of silence an initiator is pinged, and after as many again it is taken for dead.
@@ -62,7 +60,7 @@ pub struct Connection {
     partial: bool,
     /// It receives nothing for now, so silence is no sign of a dead peer.
     holds: bool,
-    /// Seconds since the login began or, of a session, since something was received.
+    /// Seconds since a session received something.
     seconds: u32,
 }
 
@@ -190,6 +188,14 @@ impl Protocol for Connection {
         }
     }
 
+    /// A discovery session proves nothing, and is as short as a login.
+    fn is_proven(&self) -> bool {
+        match &self.phase {
+            Phase::Full(session) | Phase::Finished(Some(session)) => session.target.is_some(),
+            Phase::Login(_) | Phase::Finished(None) => false,
+        }
+    }
+
     fn is_session(&self) -> bool {
         true
     }
@@ -210,13 +216,8 @@ impl Protocol for Connection {
     }
 
     fn second(&mut self, link: &mut dyn Link) -> bool {
-        let session = match &mut self.phase {
-            Phase::Login(_) => {
-                self.seconds += 1;
-                return self.seconds <= SHORT_SECONDS;
-            }
-            Phase::Finished(_) => return true,
-            Phase::Full(session) => session,
+        let Phase::Full(session) = &mut self.phase else {
+            return true;
         };
         if session.tasks.second() > GATHER_SECONDS_MAX {
             return false;
@@ -226,10 +227,7 @@ impl Protocol for Connection {
             return true;
         }
         self.seconds += 1;
-        if session.target.is_none() {
-            return self.seconds <= SHORT_SECONDS;
-        }
-        if self.seconds == SILENT_SECONDS {
+        if self.seconds == SILENT_SECONDS && session.target.is_some() {
             session.ping(link);
         }
         self.seconds <= 2 * SILENT_SECONDS

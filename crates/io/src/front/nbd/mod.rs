@@ -205,6 +205,13 @@ impl Protocol for Connection {
         self.kernel.is_some()
     }
 
+    fn is_proven(&self) -> bool {
+        matches!(
+            self.phase,
+            Phase::Transmission(_) | Phase::Finished(Some(_))
+        )
+    }
+
     fn resends(&self) -> bool {
         self.kernel.is_some()
     }

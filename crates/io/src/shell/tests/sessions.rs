@@ -16,7 +16,7 @@ fn ram_array_named(name: &str) -> ArraySpec {
 }
 
 /// Each array is a target.
-fn portal() -> ProtocolMaker {
+pub(super) fn portal() -> ProtocolMaker {
     let hub = Arc::new(hub::Hub::new(Vec::new()));
     maker(hub)
 }
@@ -25,19 +25,19 @@ fn maker(hub: Arc<hub::Hub>) -> ProtocolMaker {
     Arc::new(move || Box::new(iscsi::Connection::new(Arc::clone(&hub))))
 }
 
-fn socket(test: &str) -> PathBuf {
+pub(super) fn socket(test: &str) -> PathBuf {
     let name = format!("restripe-iscsi-{}-{test}", std::process::id());
     std::env::temp_dir().join(name)
 }
 
 /// An initiator that sends one PDU at a time.
-struct Session {
+pub(super) struct Session {
     stream: UnixStream,
     command: u32,
 }
 
 impl Session {
-    fn new(path: &Path, initiator: &str, target: &str) -> Session {
+    pub(super) fn new(path: &Path, initiator: &str, target: &str) -> Session {
         let stream = UnixStream::connect(path).expect("it listens");
         stream.set_read_timeout(PATIENCE).expect("a socket");
         let mut session = Session { stream, command: 0 };
@@ -49,7 +49,7 @@ impl Session {
         session
     }
 
-    fn send(&mut self, opcode: u8, flags: u8, cdb: &[u8], data: &[u8]) {
+    pub(super) fn send(&mut self, opcode: u8, flags: u8, cdb: &[u8], data: &[u8]) {
         let mut pdu = [0; 48];
         (pdu[0], pdu[1]) = (opcode, flags);
         pdu[6..8].copy_from_slice(&(data.len() as u16).to_be_bytes());
@@ -63,7 +63,7 @@ impl Session {
     }
 
     /// The next PDU: its opcode, and a login's status. Its data is passed over.
-    fn receive(&mut self) -> (u8, u8) {
+    pub(super) fn receive(&mut self) -> (u8, u8) {
         let mut pdu = [0; 48];
         self.stream.read_exact(&mut pdu).expect("it answers");
         let bytes = usize::from(u16::from_be_bytes([pdu[6], pdu[7]]));

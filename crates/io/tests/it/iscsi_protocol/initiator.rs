@@ -335,6 +335,10 @@ impl Initiator {
         (0..seconds).all(|_| peer.connection.second(&mut peer.world))
     }
 
+    pub fn is_proven(&self) -> bool {
+        self.peer.connection.is_proven()
+    }
+
     /// A task management function: its response.
     pub fn manage(&mut self, function: u8, task: u32) -> u8 {
         self.tag += 1;

@@ -174,19 +174,21 @@ fn a_wrong_response_ends_the_login() {
     assert!(initiator.peer.ended());
 }
 
-/// Each login has a place and a minute.
+/// A login and a discovery have a place among the strangers, and their time.
 #[test]
-fn logins_and_discoveries_end_in_time() {
-    let mut idle = Initiator::new(&hub(), world());
-    assert!(idle.pass(60) && !idle.pass(1));
-    let mut one = Initiator::new(&hub(), world());
+fn neither_a_login_nor_a_discovery_proves_who_the_initiator_is() {
     let me = format!("InitiatorName={NAME}");
-    let answer = one.log_in(1, 3, &[&me, "SessionType=Discovery"]);
-    assert_eq!(answer.header[36], 0);
-    assert_ne!(&answer.header[14..16], [0, 0], "the session has a handle");
-    assert!(one.pass(59));
-    one.text("SendTargets=All");
-    assert!(one.pass(60) && !one.pass(1));
+    let disk = format!("TargetName={NAME_PREFIX}disk");
+    for (key, proves) in [("SessionType=Discovery", false), (disk.as_str(), true)] {
+        let mut one = Initiator::new(&hub(), world());
+        assert!(!one.is_proven());
+        let answer = one.log_in(1, 3, &[&me, key]);
+        assert_eq!(answer.header[36], 0);
+        assert_ne!(&answer.header[14..16], [0, 0], "the session has a handle");
+        assert_eq!(one.is_proven(), proves);
+        one.text("SendTargets=All");
+        assert!(one.pass(29));
+    }
 }
 
 /// Sessions leave half of the reactor's connections to others.
@@ -207,6 +209,10 @@ fn sessions_are_bounded_over_all_initiators() {
         sessions.push(one);
     }
     assert_eq!(log_in(128).0, (3, 2), "out of resources");
+    let mut one = Initiator::new(&hub, world());
+    let me = format!("InitiatorName={NAME}-discovers");
+    let answer = one.log_in(1, 3, &[&me, "SessionType=Discovery"]);
+    assert_eq!(answer.header[36], 0, "a discovery takes no place of theirs");
     sessions.pop();
     assert_eq!(log_in(128).0, (0, 0));
 }

@@ -2,11 +2,12 @@
 
 use crate::nbd_clients::tools::{installed, succeed};
 use crate::nbd_protocol::world::Random;
-use crate::tls::certificates::Authority;
-use crate::tls::served::{FOR_ALL, Served};
+use crate::tls::certificates::{ALICE, Authority, SERVER};
+use crate::tls::served::{FOR_ALL, FOR_CERTIFIED, Served};
 use restripe_io::nbd_wire::option::{
     GREETING_BYTES, OPTION_REPLY_BYTES, OptionReply, encode_info_query, encode_option, reply,
 };
+use restripe_io::plain::Plain;
 use restripe_io::tls::{ClientSide, Going};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -107,6 +108,37 @@ fn a_handshake_that_stalls_is_ended_in_time_and_others_are_served() {
     for stream in [mute, half, whole] {
         assert!(is_let_go(stream));
     }
+}
+
+/// More than there are places for peers that have shown no certificate.
+#[test]
+fn peers_that_do_not_finish_do_not_keep_others_out() {
+    let authority = Authority::new();
+    let Some(authority) = authority else { return };
+    let certificates = authority.folder("server", &[("server", SERVER)]);
+    let served = Served::new(&certificates, &FOR_CERTIFIED);
+    let mine = authority.folder("mine", &[("client", ALICE)]);
+    let hello = hello(&mine);
+    let uri = served.unix_uri(&mine);
+    let attached = Plain::open(&uri, false).expect("a client with a certificate");
+    let begin = |nth: usize| {
+        let mut stream = match nth % 3 {
+            0 => UnixStream::connect(served.socket()).expect("it listens"),
+            1 => greeted(&served),
+            _ => started(&served),
+        };
+        if nth % 6 == 5 {
+            // It may have been let go of already.
+            let _ = stream.write_all(&hello);
+        }
+        stream
+    };
+    let peers: Vec<UnixStream> = (0..150).map(begin).collect();
+    attached.read(0, &mut [0; 4096]).expect("it is served");
+    Plain::open(&uri, false).expect("another client with a certificate");
+    let turned_away = served.array.remote().turned_away().expect("it lives");
+    assert!(turned_away >= 150 - 64, "{turned_away}");
+    drop(peers);
 }
 
 /// A byte every few milliseconds is no progress, in clear text and within TLS, and whenever the server looks.
