@@ -3,7 +3,8 @@
 
 use crate::failure::{Failure, Outcome};
 use clap::{Args, ValueEnum};
-use restripe_io::front::nbd::{Guard, Report};
+use restripe_io::front::Report;
+use restripe_io::front::nbd::Guard;
 use restripe_io::tls::names::NameRule;
 use restripe_io::tls::{CertificateError, ServerSide};
 use serde::Deserialize;

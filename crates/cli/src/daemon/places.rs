@@ -8,7 +8,7 @@ use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, StateWriter, Target};
 use restripe_io::front::listen::{Listener, Wire};
-use restripe_io::front::{iscsi, nbd};
+use restripe_io::front::{Report, iscsi, nbd};
 use restripe_io::remote::ProtocolMaker;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -188,7 +188,7 @@ impl Places {
             doors.uris.extend(names.iter().map(uri));
         }
         let refusals = doors.refusals.clone();
-        let report = nbd::Report::new(move |why| refusals.note(why));
+        let report = Report::new(move |why| refusals.note(why));
         doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, report)));
         if let Some(portal) = self.iscsi {
             if let Some(guard) = &doors.guard {
@@ -277,9 +277,11 @@ impl Doors {
             .iter()
             .map(|name| format!("iscsi://{address}/{name}/0"));
         self.uris.extend(uris);
+        let refusals = self.refusals.clone();
+        let report = Report::new(move |why| refusals.note(why));
         self.iscsi = Some(Gate {
             listener,
-            hub: Hub::new(targets),
+            hub: Hub::new(targets).reporting(report),
             state: portal.state,
         });
         Ok(())

@@ -139,6 +139,8 @@ pub struct Connection {
     link: Linked,
     receiving: bool,
     sending: bool,
+    /// What came belongs to the handshake of TLS, and waits for its turn.
+    shakes_hands: bool,
     /// The protocol knows that it is dead.
     ended: bool,
     /// Its requests that had not begun were dropped.
@@ -194,6 +196,7 @@ impl Connection {
             link,
             receiving: false,
             sending: false,
+            shakes_hands: false,
             ended: false,
             cut: false,
             born: now,
@@ -436,7 +439,11 @@ impl Connection {
         let State::Open(then) = self.state else {
             return None;
         };
-        if self.receiving || matches!(then, Then::Hold | Then::Memory) || self.choked() {
+        if self.receiving
+            || self.shakes_hands
+            || matches!(then, Then::Hold | Then::Memory)
+            || self.choked()
+        {
             return None;
         }
         if self.link.tls.is_some() {
@@ -535,7 +542,29 @@ impl Connection {
         self.open_sealed(around);
     }
 
+    /// Opens what came. What belongs to a handshake waits for [`Connection::shake_hands`].
     fn open_sealed(&mut self, around: &mut Surroundings<'_>) {
+        let tls = self.link.tls.as_ref();
+        self.shakes_hands = tls.is_some_and(|tls| !tls.channel.is_secured());
+        if !self.shakes_hands {
+            self.open(around);
+        }
+    }
+
+    /// Whether a step of the handshake of TLS waits for its turn.
+    pub(crate) fn shakes_hands(&self) -> bool {
+        self.shakes_hands && !self.dead()
+    }
+
+    /// Takes a step of the handshake of TLS, if one waits.
+    pub(crate) fn shake_hands(&mut self, around: &mut Surroundings<'_>) {
+        if self.shakes_hands() {
+            self.shakes_hands = false;
+            self.open(around);
+        }
+    }
+
+    fn open(&mut self, around: &mut Surroundings<'_>) {
         let Some(mut tls) = self.link.tls.take() else {
             return;
         };
@@ -550,7 +579,8 @@ impl Connection {
         });
         self.link.tls = Some(tls);
         if let Going::Failed(why) = &going {
-            self.protocol.tls_failed(why);
+            let link = self.link.live(around);
+            self.protocol.tls_failed(why, &link);
         }
         match going {
             Going::On => {}
@@ -769,6 +799,10 @@ impl Link for Live<'_, '_> {
         let bytes = &bytes[..bytes.len().min(part.bytes as usize)];
         let memory = self.around.users.memory(part.buf);
         memory.fill(part.offset as usize, bytes);
+    }
+
+    fn peer_address(&self) -> Option<SocketAddr> {
+        self.own.peer
     }
 
     fn number(&self) -> u32 {

@@ -12,11 +12,13 @@ pub mod iscsi;
 pub mod listen;
 pub mod nbd;
 pub(crate) mod outbox;
+mod report;
 pub(crate) mod scsi;
 pub(crate) mod secure_wire;
 
 use crate::tls::Channel;
 use crate::tls::names::PeerNames;
+pub use report::Report;
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos, RequestError, RequestOp, Uuid};
 use std::net::SocketAddr;
@@ -40,7 +42,7 @@ pub trait Protocol {
     fn secured(&mut self, _peer: Option<PeerNames>) {}
 
     /// The peer and TLS do not agree, for this reason. The connection ends.
-    fn tls_failed(&mut self, _why: &str) {}
+    fn tls_failed(&mut self, _why: &str, _link: &dyn Link) {}
 
     /// How long the peer may go without progress (of a half-received message, or of sending what waits for it) before
     /// the connection is closed; `None` while it may rest as long as it likes.
@@ -225,6 +227,11 @@ pub trait Link {
 
     /// The address at which the peer reached us, if it has one.
     fn local_address(&self) -> Option<SocketAddr>;
+
+    /// The address of the peer, if it has one.
+    fn peer_address(&self) -> Option<SocketAddr> {
+        None
+    }
 
     /// The number of this connection. No other has it until the protocol's state machine was dropped.
     fn number(&self) -> u32;

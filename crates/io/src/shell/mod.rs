@@ -8,6 +8,7 @@ mod admission;
 mod borrowers;
 mod calls;
 mod clock;
+mod handshakes;
 mod leases;
 mod requests;
 #[cfg(test)]
@@ -27,6 +28,7 @@ use crate::tokens::Owner;
 use admission::{CONNECTIONS_MAX, Places};
 use calls::Answers;
 use clock::Clock;
+use handshakes::Handshakes;
 use leases::Exposed;
 pub use leases::{BorrowerIs, EXPORT_PREFIX, LeaseUse, export_name};
 use requests::{LocalWait, Pending};
@@ -107,6 +109,8 @@ pub struct Shell {
     local_waiting: VecDeque<LocalWait>,
     /// Connections that wait for memory, the first first.
     starved: VecDeque<u32>,
+    /// Connections whose handshake of TLS goes on.
+    handshakes: Handshakes,
     /// Borrowers that wait for their own.
     starved_borrowers: Vec<u32>,
     /// The leases of all arrays.
@@ -190,6 +194,7 @@ impl Shell {
             pending: Slab::default(),
             local_waiting: VecDeque::new(),
             starved: VecDeque::new(),
+            handshakes: Handshakes::default(),
             starved_borrowers: Vec::new(),
             exposed: Vec::new(),
             looks_due: VecDeque::new(),
@@ -316,6 +321,7 @@ impl Shell {
         while let Ok(call) = self.calls.try_recv() {
             self.call(call);
         }
+        shake_hands(self);
         self.look_at_members();
         self.settle();
         self.tend();
@@ -358,7 +364,9 @@ impl Shell {
         let scan = (!self.connections.is_empty()).then_some(self.next_scan);
         let listeners = self.listeners.iter();
         let rests = listeners.filter_map(|(_, listening)| listening.rests_until);
-        wakes.chain(looks).chain(scan).chain(rests).min()
+        let handshake = self.handshakes.due();
+        let times = wakes.chain(looks).chain(scan).chain(rests);
+        times.chain(handshake).min()
     }
 
     fn completed(&mut self, done: Completion) {
@@ -483,6 +491,9 @@ impl Shell {
             self.starved_borrowers.push(number);
         } else if starved && !self.starved.contains(&number) {
             self.starved.push_back(number);
+        }
+        if connection.shakes_hands() {
+            self.handshakes.join(number);
         }
         if let Some(attached) = after.filter(|_| before.is_none()) {
             self.attached(number, attached);
@@ -734,6 +745,18 @@ fn end_closed(shell: &mut Shell) {
             connection.kill();
         }
         shell.tend_one(number);
+    }
+}
+
+/// Takes a step of one handshake of TLS, if it is time.
+fn shake_hands(shell: &mut Shell) {
+    let Some(number) = shell.handshakes.next(shell.now) else {
+        return;
+    };
+    if shell.connections.get(number).is_some() {
+        let begun = Instant::now();
+        shell.with(number, |c, around| c.shake_hands(around));
+        shell.handshakes.took(shell.now, begun.elapsed());
     }
 }
 

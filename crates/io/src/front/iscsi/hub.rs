@@ -3,7 +3,7 @@
 use super::chap::Secrets;
 pub use crate::front::scsi::StateWriter;
 use crate::front::scsi::{Initiator, Nexus, Unit};
-use crate::front::{Link, Nudge};
+use crate::front::{Link, Nudge, Report};
 use restripe_array::Uuid;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -60,6 +60,7 @@ pub struct Hub {
     targets: Vec<Target>,
     /// Fills bytes with what no peer can foresee.
     pub(crate) random: fn(&mut [u8]),
+    pub(super) report: Option<Report>,
     state: Mutex<State>,
 }
 
@@ -68,7 +69,16 @@ impl Hub {
         Hub {
             targets,
             random: entropy,
+            report: None,
             state: Mutex::default(),
+        }
+    }
+
+    /// Has it say which initiators were refused, and why.
+    pub fn reporting(self, report: Report) -> Hub {
+        Hub {
+            report: Some(report),
+            ..self
         }
     }
 

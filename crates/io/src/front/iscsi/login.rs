@@ -8,7 +8,7 @@
 //! | full (3) | | the session |
 //!
 //! A login has at most [`REQUESTS_MAX`] requests and [`TEXT_BYTES_MAX`] bytes of keys. Whatever is wrong ends
-//! it with a status, and the connection with it.
+//! it with a status, and the connection with it. An answer to what may be a guess comes a second later.
 
 use super::chap::{Algorithm, Challenge, Secrets, encode};
 use super::hub::{Hub, Target};
@@ -47,6 +47,24 @@ const NO_SUCH_TYPE: Refusal = Refusal(2, 9);
 const NO_SUCH_SESSION: Refusal = Refusal(2, 10);
 const OUT_OF_RESOURCES: Refusal = Refusal(3, 2);
 
+impl Refusal {
+    fn why(self) -> String {
+        let why = match self {
+            NOT_AUTHENTIC => "it has not proved who it is by CHAP",
+            NOT_ALLOWED => "the target's list of initiators does not have it",
+            NOT_FOUND => "there is no target of the name that it wants",
+            OUT_OF_RESOURCES => "there are too many sessions",
+            Refusal(class, detail) => return format!("its login was refused ({class}/{detail})"),
+        };
+        why.to_owned()
+    }
+
+    /// Whether it is an answer to what may be a guess.
+    fn is_slow(self) -> bool {
+        matches!(self, NOT_AUTHENTIC | NOT_ALLOWED | NOT_FOUND)
+    }
+}
+
 /// What a login ended with.
 pub(crate) struct Agreed {
     pub(crate) initiator: Initiator,
@@ -73,8 +91,8 @@ enum Proof {
 pub(crate) enum Step {
     More,
     Done(Box<Agreed>),
-    /// The connection ends once what was sent has gone.
-    Refused,
+    /// With this response, and later: one who guesses names or secrets is to wait for it.
+    Refused(Box<Header>, bool),
 }
 
 pub(crate) struct Login {
@@ -123,28 +141,30 @@ impl Login {
         self.requests += 1;
         let mut answer = Vec::new();
         let outcome = self.request(header, data, &mut answer, hub, link);
-        let flags = match &outcome {
-            Ok(flags) => *flags,
-            Err(refusal) => {
-                let response = self.response(header, 0, 0);
-                self.refuse(response, *refusal, link);
-                return Step::Refused;
+        let outcome = outcome.and_then(|flags| {
+            let ends = flags & TRANSIT != 0 && flags & 3 == FULL;
+            let agreed = ends.then(|| self.agree(header, hub, link)).transpose()?;
+            Ok((flags, agreed))
+        });
+        match outcome {
+            Ok((flags, None)) => {
+                self.respond(header, flags, 0, &answer, link);
+                Step::More
             }
-        };
-        if flags & TRANSIT == 0 || flags & 3 != FULL {
-            self.respond(header, flags, 0, &answer, link);
-            return Step::More;
-        }
-        match self.agree(header, hub, link) {
-            Ok(mut agreed) => {
+            Ok((flags, Some(mut agreed))) => {
                 self.respond(header, flags, agreed.handle, &answer, link);
                 agreed.status = self.status;
                 Step::Done(Box::new(agreed))
             }
             Err(refusal) => {
-                let response = self.response(header, 0, 0);
-                self.refuse(response, refusal, link);
-                Step::Refused
+                if let Some(report) = &hub.report {
+                    let name = self.initiator.as_ref().map_or("", |one| &one.name);
+                    let why = refusal.why();
+                    report.refused(link, &format!("iSCSI initiator {name:?}: {why}"));
+                }
+                let mut response = self.response(header, 0, 0);
+                (response.0[36], response.0[37]) = (refusal.0, refusal.1);
+                Step::Refused(Box::new(response), refusal.is_slow())
             }
         }
     }
@@ -414,10 +434,5 @@ impl Login {
         link.send(&response.0);
         link.send(answer);
         link.send(&[0; 3][..super::pdu::padding(answer.len() as u32)]);
-    }
-
-    fn refuse(&mut self, mut response: Header, refusal: Refusal, link: &mut dyn Link) {
-        (response.0[36], response.0[37]) = (refusal.0, refusal.1);
-        link.send(&response.0);
     }
 }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! Login --operational keys agreed--> Full --logout--> Finished
-//!   '--refused: Finished               '--broken digest, gap of numbers: aborted
+//!   '--refused: Refused, Finished      '--broken digest, gap of numbers: aborted
 //! ```
 //!
 //! | file | part |
@@ -33,7 +33,7 @@ mod tasks;
 mod text;
 mod transfer;
 
-use crate::front::{Link, Protocol, Received, Then};
+use crate::front::{Link, Nudge, Protocol, Received, Then};
 use hub::Hub;
 use login::Login;
 use pdu::{HEADER_BYTES, Header, opcode, padding};
@@ -67,6 +67,8 @@ pub struct Connection {
 enum Phase {
     Login(Box<Login>),
     Full(Box<Session>),
+    /// A login was refused, and is answered later. Whether a second has begun since.
+    Refused(Box<Header>, bool),
     /// Nothing is read any more; what is in flight comes back.
     Finished(Option<Box<Session>>),
 }
@@ -86,6 +88,7 @@ impl Connection {
         match &mut self.phase {
             Phase::Login(_) => self.log_in(bytes, link),
             Phase::Full(session) => session.step(bytes, link),
+            Phase::Refused(..) => Step::Stop(0, Then::Hold),
             Phase::Finished(_) => Step::Stop(0, Then::Finish),
         }
     }
@@ -114,7 +117,14 @@ impl Connection {
         };
         match login.step(&header, data, &self.hub, link) {
             login::Step::More => Step::Went(whole),
-            login::Step::Refused => Step::Stop(whole, Then::Finish),
+            login::Step::Refused(response, true) => {
+                self.phase = Phase::Refused(response, false);
+                Step::Stop(whole, Then::Hold)
+            }
+            login::Step::Refused(response, false) => {
+                link.send(&response.0);
+                Step::Stop(whole, Then::Finish)
+            }
             login::Step::Done(agreed) => {
                 let session = Session::new(*agreed, Arc::clone(&self.hub), link);
                 self.phase = Phase::Full(Box::new(session));
@@ -135,7 +145,7 @@ impl Connection {
                     Phase::Finished(Some(session))
                 }
                 Phase::Finished(session) => Phase::Finished(session),
-                Phase::Login(_) => Phase::Finished(None),
+                Phase::Login(_) | Phase::Refused(..) => Phase::Finished(None),
             };
         }
     }
@@ -143,7 +153,7 @@ impl Connection {
     fn session(&mut self) -> Option<&mut Session> {
         match &mut self.phase {
             Phase::Full(session) | Phase::Finished(Some(session)) => Some(session),
-            Phase::Login(_) | Phase::Finished(None) => None,
+            Phase::Login(_) | Phase::Refused(..) | Phase::Finished(None) => None,
         }
     }
 }
@@ -192,7 +202,7 @@ impl Protocol for Connection {
     fn is_proven(&self) -> bool {
         match &self.phase {
             Phase::Full(session) | Phase::Finished(Some(session)) => session.target.is_some(),
-            Phase::Login(_) | Phase::Finished(None) => false,
+            Phase::Login(_) | Phase::Refused(..) | Phase::Finished(None) => false,
         }
     }
 
@@ -216,8 +226,19 @@ impl Protocol for Connection {
     }
 
     fn second(&mut self, link: &mut dyn Link) -> bool {
-        let Phase::Full(session) = &mut self.phase else {
-            return true;
+        let session = match &mut self.phase {
+            Phase::Full(session) => session,
+            Phase::Refused(_, begun) if !*begun => {
+                *begun = true;
+                return true;
+            }
+            Phase::Refused(response, _) => {
+                link.send(&response.0);
+                link.nudge(link.number(), Nudge::Finish);
+                self.phase = Phase::Finished(None);
+                return true;
+            }
+            Phase::Login(_) | Phase::Finished(_) => return true,
         };
         if session.tasks.second() > GATHER_SECONDS_MAX {
             return false;
@@ -240,7 +261,7 @@ impl Protocol for Connection {
     fn patience(&self) -> Option<Nanos> {
         let session = match &self.phase {
             Phase::Login(_) => return Some(LOGIN_PATIENCE),
-            Phase::Finished(_) => return None,
+            Phase::Refused(..) | Phase::Finished(_) => return None,
             Phase::Full(session) => session,
         };
         let due = session.bytes_due();

@@ -1,9 +1,8 @@
 //! Who may use which export: TLS for a listener, and lists of clients.
 
-use crate::front::LEASE_PREFIX;
+use crate::front::{LEASE_PREFIX, Report};
 use crate::tls::ServerSide;
 use crate::tls::names::{NameRule, PeerNames};
-use std::fmt;
 
 /// What a client has to show before it is served.
 #[derive(Debug)]
@@ -14,25 +13,6 @@ pub struct Guard {
     /// Arrays that are for some clients only, and for which. An array's leases are for the same.
     pub clients: Vec<(String, Vec<NameRule>)>,
     pub report: Report,
-}
-
-/// Takes the reason for which a client was refused. It is called on the reactor's thread and may not block.
-pub struct Report(Box<dyn Fn(&str) + Send + Sync>);
-
-impl Report {
-    pub fn new(take: impl Fn(&str) + Send + Sync + 'static) -> Report {
-        Report(Box::new(take))
-    }
-
-    pub(super) fn refused(&self, why: &str) {
-        (self.0)(why);
-    }
-}
-
-impl fmt::Debug for Report {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Report")
-    }
 }
 
 impl Guard {

@@ -227,7 +227,7 @@ impl Handshake {
     /// The old way in: no errors can be told, so whatever is wrong ends the connection.
     fn export_name(&mut self, data: &[u8], used: usize, link: &mut dyn Link) -> Step {
         let found = name_from(data).and_then(|name| find(name, link));
-        let found = found.filter(|(_, export)| self.admits(export));
+        let found = found.filter(|(_, export)| self.refusal(export, link).is_none());
         let Some((index, export)) = found.filter(|(_, export)| export.serving && !export.busy)
         else {
             return Step::Stop(used, Then::Abort);
@@ -307,10 +307,7 @@ impl Handshake {
     fn serving(&mut self, option: u32, name: &str, link: &dyn Link) -> Option<(usize, Export)> {
         let refusal = match find(name, link) {
             Some((_, export)) if !self.admits(&export) => {
-                let why = not_for(self.peer.as_ref());
-                if let Some(guard) = &self.guard {
-                    guard.report.refused(&format!("{}: {why}", export.name));
-                }
+                let why = self.refusal(&export, link).unwrap_or_default();
                 self.refuse(option, reply::ERR_POLICY, &why);
                 return None;
             }
@@ -331,6 +328,16 @@ impl Handshake {
     fn admits(&self, export: &Export) -> bool {
         let guard = self.guard.as_ref();
         guard.is_none_or(|guard| guard.admits(&export.name, self.peer.as_ref()))
+    }
+
+    /// Why the export is not for this client, which is logged.
+    fn refusal(&self, export: &Export, link: &dyn Link) -> Option<String> {
+        let guard = self.guard.as_ref().filter(|_| !self.admits(export))?;
+        let why = not_for(self.peer.as_ref());
+        guard
+            .report
+            .refused(link, &format!("{}: {why}", export.name));
+        Some(why)
     }
 
     // ------------------------------------------------------------------------------------------- other options

@@ -32,7 +32,7 @@ mod transmission;
 use crate::front::{Link, Protocol, Received, Then};
 use crate::nbd_wire::option::encode_greeting;
 use crate::tls::names::PeerNames;
-pub use guard::{Guard, Report};
+pub use guard::Guard;
 use handshake::Handshake;
 pub use handshake::{OPTION_BYTES_MAX, OPTIONS_MAX};
 use restripe_array::{Nanos, RequestError};
@@ -195,9 +195,9 @@ impl Protocol for Connection {
         }
     }
 
-    fn tls_failed(&mut self, why: &str) {
+    fn tls_failed(&mut self, why: &str, link: &dyn Link) {
         if let Some(guard) = &self.guard {
-            guard.report.refused(&format!("TLS with a client: {why}"));
+            guard.report.refused(link, &format!("TLS: {why}"));
         }
     }
 

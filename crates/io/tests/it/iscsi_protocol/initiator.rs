@@ -3,9 +3,9 @@
 use crate::nbd_protocol::world::{Peer, World};
 use md5::{Digest, Md5};
 use restripe_code::crc32c;
-use restripe_io::front::Protocol;
 use restripe_io::front::iscsi::Connection;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
+use restripe_io::front::{Nudge, Protocol, Then};
 use std::sync::Arc;
 
 pub const HEADER: usize = 48;
@@ -127,6 +127,20 @@ impl Initiator {
 
     /// One request of the login, with a transit from one stage to the next.
     pub fn log_in(&mut self, stage: u8, next: u8, keys: &[&str]) -> Pdu {
+        self.begin_login(stage, next, keys);
+        if self.peer.then == Then::Hold {
+            // Refused, which comes later.
+            assert!(self.peer.world.sent.is_empty() && self.pass(2));
+            let finish = (self.peer.world.number, Nudge::Finish);
+            assert_eq!(self.peer.world.nudges.pop(), Some(finish));
+            self.peer.then = Then::Finish;
+        }
+        let answer = self.receive().expect("a login is answered");
+        assert_eq!(answer.opcode(), 0x23);
+        answer
+    }
+
+    pub fn begin_login(&mut self, stage: u8, next: u8, keys: &[&str]) {
         let transit = if next > stage { 0x80 } else { 0 };
         let mut request = header(0x43, transit | stage << 2 | next, 7);
         request[8..14].copy_from_slice(&[0x80, 0, 0, 0, 0, 1]);
@@ -136,9 +150,6 @@ impl Initiator {
             .flat_map(|key| [key.as_bytes(), b"\0"].concat())
             .collect();
         self.send(request, &text);
-        let answer = self.receive().expect("a login is answered");
-        assert_eq!(answer.opcode(), 0x23);
-        answer
     }
 
     /// Sends a PDU with its padding and digests.

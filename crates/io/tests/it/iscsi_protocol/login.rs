@@ -2,10 +2,10 @@
 
 use super::initiator::{Initiator, NAME, hub, read_10};
 use crate::nbd_protocol::world::World;
-use restripe_io::front::Nudge;
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
-use std::sync::Arc;
+use restripe_io::front::{Nudge, Report};
+use std::sync::{Arc, Mutex};
 
 fn world() -> World {
     World::new(1 << 20)
@@ -172,6 +172,42 @@ fn a_wrong_response_ends_the_login() {
     let answer = initiator.log_in(0, 1, &["CHAP_N=alice", &wrong]);
     assert_eq!((answer.header[36], answer.header[37]), (2, 1));
     assert!(initiator.peer.ended());
+}
+
+/// What may be a guess is answered late, and whatever is refused is reported.
+#[test]
+fn a_refused_login_is_reported_and_a_guess_has_to_wait() {
+    let me = format!("InitiatorName={NAME}");
+    let nowhere = format!("TargetName={NAME_PREFIX}nowhere");
+    let disk = format!("TargetName={NAME_PREFIX}disk");
+    let guess: &[&str] = &[&me, &nowhere];
+    let odd = [me.as_str(), disk.as_str(), "SessionType=Odd"];
+    for (keys, late, why) in [
+        (guess, true, "there is no target of the name"),
+        (&odd, false, "refused (2/9)"),
+    ] {
+        let reasons = Arc::new(Mutex::new(Vec::new()));
+        let noted = Arc::clone(&reasons);
+        let note = move |why: &str| noted.lock().expect("no panic").push(why.to_owned());
+        let hub = Hub::new(Vec::new()).reporting(Report::new(note));
+        let mut one = Initiator::new(&Arc::new(hub), world());
+        one.begin_login(1, 3, keys);
+        let reasons = reasons.lock().expect("no panic");
+        let [reason] = &reasons[..] else {
+            panic!("one line: {reasons:?}");
+        };
+        assert!(reason.contains(NAME) && reason.contains(why), "{reason}");
+        assert_eq!(one.peer.world.sent.is_empty(), late);
+        // Less than a second may have passed at the first call.
+        assert!(one.pass(1));
+        assert_eq!(one.peer.world.sent.is_empty(), late);
+        assert!(one.pass(1) && !one.peer.world.sent.is_empty());
+        assert_eq!(
+            one.peer.world.nudges.len(),
+            usize::from(late),
+            "then it ends"
+        );
+    }
 }
 
 /// A login and a discovery have a place among the strangers, and their time.
