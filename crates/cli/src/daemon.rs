@@ -1,5 +1,6 @@
 //! Engines in this process: a reactor with the arrays of a daemon, or with the array of one verb.
 
+pub(crate) mod certificates;
 pub(crate) mod control;
 pub(crate) mod event_log;
 pub(crate) mod places;

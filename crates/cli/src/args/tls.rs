@@ -121,6 +121,7 @@ impl TlsOptions {
         let tls = ServerSide::read(folder, self.tls_verify_peer).map_err(unusable)?;
         Ok(Some(Prepared {
             tls,
+            folder: folder.clone(),
             required: in_use == TlsUse::Require,
             verifies: self.tls_verify_peer,
             everywhere: self.tls_client.clone(),
@@ -136,7 +137,8 @@ fn unusable(error: CertificateError) -> Failure {
 /// TLS with certificates that were read, before the arrays have their names.
 #[derive(Debug)]
 pub(crate) struct Prepared {
-    tls: ServerSide,
+    pub tls: ServerSide,
+    pub folder: PathBuf,
     pub required: bool,
     pub verifies: bool,
     everywhere: Vec<NameRule>,

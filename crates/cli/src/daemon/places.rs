@@ -1,6 +1,7 @@
 //! Where clients connect: the addresses of a daemon, taken before any array is started.
 
 use crate::args::tls::Prepared;
+use crate::daemon::certificates::Certificates;
 use crate::daemon::refusals::Refusals;
 use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
@@ -166,6 +167,7 @@ impl Places {
             stdio: self.stdio,
             iscsi: None,
             guard: None,
+            certificates: None,
             refusals: Refusals::default(),
         };
         let secure = self.tls.as_ref().is_some_and(|tls| tls.required);
@@ -189,6 +191,8 @@ impl Places {
         }
         let refusals = doors.refusals.clone();
         let report = Report::new(move |why| refusals.note(why));
+        let certificates = |tls: &Prepared| Certificates::new(tls.tls.clone(), tls.folder.clone());
+        doors.certificates = self.tls.as_ref().map(certificates);
         doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, report)));
         if let Some(portal) = self.iscsi {
             if let Some(guard) = &doors.guard {
@@ -208,6 +212,7 @@ pub(crate) struct Doors {
     pub stdio: bool,
     iscsi: Option<Gate>,
     guard: Option<Arc<nbd::Guard>>,
+    pub certificates: Option<Certificates>,
     pub refusals: Refusals,
 }
 

@@ -1,5 +1,6 @@
 //! A daemon at work: its control sockets and front ends, until it is told to end.
 
+use crate::daemon::certificates::Certificates;
 use crate::daemon::control::lifecycle::End;
 use crate::daemon::event_log::{Answering, EventLog};
 use crate::daemon::places::Doors;
@@ -73,7 +74,7 @@ pub(crate) fn claim_all(names: &[&str]) -> Outcome<Vec<Claimed>> {
 pub(crate) fn serve_until_told(
     running: &Running,
     claims: Vec<Claimed>,
-    doors: Doors,
+    mut doors: Doors,
     servers: &mut Vec<Option<Server>>,
 ) -> Outcome<Arc<EventLog>> {
     let controls = running.controls();
@@ -91,12 +92,34 @@ pub(crate) fn serve_until_told(
         });
         servers.push(Some(Server::on(claim, listener, answer)?));
     }
-    let (stdio, refusals) = (doors.stdio, doors.refusals.clone());
+    let stdio = doors.stdio;
+    let mut notices = Notices {
+        refusals: doors.refusals.clone(),
+        turned_away: TurnedAway::default(),
+        certificates: doors.certificates.take(),
+    };
     let uris = doors.open(running)?;
     announce(&names, &uris, stdio);
     log.begin();
-    wait(running, &log, servers, stdio, &refusals)?;
+    wait(running, &log, servers, stdio, &mut notices)?;
     Ok(log)
+}
+
+/// What is logged of clients and certificates as time passes.
+struct Notices {
+    refusals: Refusals,
+    turned_away: TurnedAway,
+    certificates: Option<Certificates>,
+}
+
+impl Notices {
+    fn look(&mut self, turned_away: u64) {
+        self.turned_away.look(turned_away);
+        self.refusals.look();
+        if let Some(certificates) = &mut self.certificates {
+            certificates.look();
+        }
+    }
 }
 
 /// Waits for the end of all arrays. One that is stopped before gives up its control socket.
@@ -105,9 +128,8 @@ fn wait(
     log: &EventLog,
     servers: &mut [Option<Server>],
     stdio: bool,
-    refusals: &Refusals,
+    notices: &mut Notices,
 ) -> Outcome {
-    let mut turned_away = TurnedAway::default();
     let mut left = running.controls().len();
     let mut had_client = false;
     loop {
@@ -130,8 +152,7 @@ fn wait(
             None => {
                 let ended = |_| Failure::new("the reactor ended unexpectedly");
                 let clients = running.remote().connections().map_err(ended)?;
-                turned_away.look(running.remote().turned_away().map_err(ended)?);
-                refusals.look();
+                notices.look(running.remote().turned_away().map_err(ended)?);
                 if stdio && had_client && clients == 0 {
                     return Ok(());
                 }

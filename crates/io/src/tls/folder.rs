@@ -8,6 +8,7 @@
 //! | `client-cert.pem`, `client-key.pem` | | its certificate and key, if both are there |
 
 use super::channel::Channel;
+use super::der;
 use super::event::CertificateError;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
@@ -23,49 +24,133 @@ use rustls::{
     SignatureScheme, SupportedCipherSuite,
 };
 use std::fmt;
-use std::fs::File;
-use std::io::{self, ErrorKind, Read};
-use std::os::unix::fs::PermissionsExt;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read as _};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
 
 const AUTHORITIES: &str = "ca-cert.pem";
 const REVOKED: &str = "ca-crl.pem";
+const SERVER_CERTIFICATE: &str = "server-cert.pem";
+const SERVER_KEY: &str = "server-key.pem";
 /// More than any chain or list of revocations in use has.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 /// What the owner's group may not do with a key, and others: write; and others may not read it either.
 const KEY_MODE_FORBIDDEN: u32 = 0o027;
 
-/// A server's certificate, and how it verifies clients.
+/// A server's certificate, and how it verifies clients. Clones are the same: what one of them reads again,
+/// all use for new connections.
 #[derive(Clone, Debug)]
-pub struct ServerSide(Arc<ServerConfig>);
+pub struct ServerSide(Arc<Source>);
+
+#[derive(Debug)]
+struct Source {
+    folder: PathBuf,
+    verify_peer: bool,
+    read: RwLock<Read>,
+}
+
+/// What was read of a folder.
+#[derive(Debug)]
+struct Read {
+    config: Arc<ServerConfig>,
+    /// Within which the server's certificate, and those that lead to it, are valid.
+    valid: (SystemTime, SystemTime),
+    /// The files then, also if a later reading failed.
+    files: Files,
+    /// Other files that were there when they were looked at last.
+    changed: Option<Files>,
+}
+
+/// The files of a server as they are now: of each its number, its length, and when it was changed.
+type Files = [Option<(u64, u64, i64, i64)>; 4];
+
+fn files(folder: &Path) -> Files {
+    [AUTHORITIES, REVOKED, SERVER_CERTIFICATE, SERVER_KEY].map(|name| {
+        let found = fs::metadata(folder.join(name)).ok()?;
+        Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+    })
+}
 
 impl ServerSide {
     /// Reads a folder. `verify_peer`: a client without a certificate of the authorities is refused; otherwise
     /// none is asked for one.
     pub fn read(folder: &Path, verify_peer: bool) -> Result<ServerSide, CertificateError> {
+        let files = files(folder);
+        let (config, valid) = ServerSide::config(folder, verify_peer)?;
+        Ok(ServerSide(Arc::new(Source {
+            folder: folder.to_path_buf(),
+            verify_peer,
+            read: RwLock::new(Read {
+                config,
+                valid,
+                files,
+                changed: None,
+            }),
+        })))
+    }
+
+    /// Reads the files again if they have changed, and stayed as they are since the call before: several may
+    /// be replaced one after the other. `None`: there is nothing new. After an error the files that were read
+    /// before are used on.
+    pub fn look(&self) -> Option<Result<(), CertificateError>> {
+        let source = &*self.0;
+        let now = files(&source.folder);
+        let mut read = source.read.write().unwrap_or_else(PoisonError::into_inner);
+        if now == read.files {
+            read.changed = None;
+            return None;
+        }
+        if read.changed.replace(now) != Some(now) {
+            return None;
+        }
+        // Before: what changes meanwhile is looked at again.
+        (read.files, read.changed) = (now, None);
+        drop(read);
+        let again = ServerSide::config(&source.folder, source.verify_peer);
+        let mut read = source.read.write().unwrap_or_else(PoisonError::into_inner);
+        Some(again.map(|new| (read.config, read.valid) = new))
+    }
+
+    /// Within which the server's certificate, and those that lead to it, are valid.
+    pub fn valid(&self) -> (SystemTime, SystemTime) {
+        self.0
+            .read
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .valid
+    }
+
+    fn config(
+        folder: &Path,
+        verify_peer: bool,
+    ) -> Result<(Arc<ServerConfig>, (SystemTime, SystemTime)), CertificateError> {
         let folder = Folder::new(folder);
         let verifier = match verify_peer {
             true => folder.client_verifier()?,
             false => WebPkiClientVerifier::no_client_auth(),
         };
-        let (chain, key) = folder.own("server-cert.pem", "server-key.pem")?;
+        let (chain, key) = folder.own(SERVER_CERTIFICATE, SERVER_KEY)?;
+        let valid = der::validity(&chain);
         let config = ServerConfig::builder_with_provider(folder.provider.clone())
             .with_safe_default_protocol_versions()
             .map_err(|error| folder.wrong("", error))?
             .with_client_cert_verifier(verifier)
             .with_single_cert(chain, key);
-        let mut config = config.map_err(|error| folder.wrong("server-cert.pem", error))?;
+        let mut config = config.map_err(|error| folder.wrong(SERVER_CERTIFICATE, error))?;
         // Nothing is remembered: a client that connects again is verified again.
         config.send_tls13_tickets = 0;
         config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok(ServerSide(Arc::new(config)))
+        Ok((Arc::new(config), valid))
     }
 
     /// The server's end of a new connection.
     pub fn begin(&self) -> Channel {
-        let connection = UnbufferedServerConnection::new(Arc::clone(&self.0));
+        let read = self.0.read.read().unwrap_or_else(PoisonError::into_inner);
+        let connection = UnbufferedServerConnection::new(Arc::clone(&read.config));
         Channel::of_server(connection.expect("the largest fragment is the default"))
     }
 }
@@ -193,13 +278,12 @@ impl Folder {
         }
     }
 
-    /// With a list of revocations, a certificate whose authority has none in it, or one that is too old, is
-    /// refused.
+    /// With a list of revocations, a certificate is refused if the authority of one of those that lead to it
+    /// has none in it, or one that is too old.
     fn client_verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
         let (roots, provider) = (self.authorities()?, self.provider.clone());
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
             .with_crls(self.revoked()?)
-            .only_check_end_entity_revocation()
             .enforce_revocation_expiration()
             .build();
         verifier.map_err(|error| self.wrong(REVOKED, error))
@@ -209,7 +293,6 @@ impl Folder {
         let (roots, provider) = (self.authorities()?, self.provider.clone());
         let verifier = WebPkiServerVerifier::builder_with_provider(roots, provider)
             .with_crls(self.revoked()?)
-            .only_check_end_entity_revocation()
             .enforce_revocation_expiration()
             .build();
         verifier.map_err(|error| self.wrong(REVOKED, error))

@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// The names by which a verified certificate calls its owner.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct PeerNames {
-    /// The subject as a string of RFC 4514: the last part of the name first.
+    /// The subject as a string of RFC 4514, as `openssl x509 -subject -nameopt RFC2253` prints it: the last
+    /// part of the name first.
     pub distinguished: String,
     /// Common names of the subject. One is usual.
     pub common: Vec<String>,
@@ -28,7 +29,7 @@ impl fmt::Display for PeerNames {
 pub enum NameRule {
     /// `cn:NAME`: the subject's only common name.
     Common(String),
-    /// `dn:NAME`: the whole subject, as a string of RFC 4514.
+    /// `dn:NAME`: the whole subject, as [`PeerNames::distinguished`] has it.
     Distinguished(String),
     /// `dns:NAME`: a DNS name of the certificate, upper and lower case alike.
     Dns(String),
@@ -61,10 +62,35 @@ impl FromStr for NameRule {
                 _ => None,
             }
         });
-        parsed.ok_or_else(|| {
+        let rule = parsed.ok_or_else(|| {
             format!("{text:?} is no name of a client: use cn:NAME, dns:NAME, uri:URI or dn:SUBJECT")
-        })
+        })?;
+        match &rule {
+            NameRule::Distinguished(name) if !may_be_printed(name) => Err(format!(
+                "{text:?} is no subject as certificates have it: take what `openssl x509 -noout -subject \
+                 -nameopt RFC2253` prints behind `subject=`"
+            )),
+            _ => Ok(rule),
+        }
     }
+}
+
+/// Whether a subject may be printed like this: `TYPE=VALUE` between commas, without blanks around them, in
+/// printable ASCII. Anything else would never be equal to one.
+fn may_be_printed(name: &str) -> bool {
+    let mut escapes = false;
+    let parts = name.split(|one| {
+        let ends = one == ',' && !escapes;
+        escapes = one == '\\' && !escapes;
+        ends
+    });
+    let mut parts = parts.map(|part| part.split_once('='));
+    let plain = name.bytes().all(|byte| matches!(byte, b' '..=b'~'));
+    plain
+        && !name.starts_with("subject=")
+        && parts.all(|part| {
+            part.is_some_and(|(kind, _)| !kind.is_empty() && !kind.contains([' ', '/']))
+        })
 }
 
 #[cfg(test)]
@@ -104,6 +130,29 @@ mod tests {
         ] {
             assert!(!rule(refused).admits(&peer), "{refused}");
             assert!(!rule(refused).admits(&PeerNames::default()), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_subject_that_no_certificate_has_is_refused() {
+        for good in [
+            "CN=a",
+            "CN=a+OU=b,O=x\\, y\\\\,C=NL",
+            "CN=M\\C3\\BCller,1.2.3=#1300",
+        ] {
+            assert!(format!("dn:{good}").parse::<NameRule>().is_ok(), "{good}");
+        }
+        for bad in [
+            "a",
+            "CN=a, O=b",
+            "CN=a,O",
+            "C = NL",
+            "CN=Müller",
+            "subject=CN=a",
+            "/CN=a/O=b",
+        ] {
+            let parsed = format!("dn:{bad}").parse::<NameRule>();
+            assert!(parsed.is_err_and(|why| why.contains("RFC2253")), "{bad}");
         }
     }
 

@@ -83,6 +83,73 @@ impl Authority {
         folder
     }
 
+    /// An authority between this one and those that it certifies, with a list of what each of the two has
+    /// revoked. `revoked`: this one has revoked the other.
+    pub fn intermediate(&self, folder: &Path, kind: &str, revoked: bool) {
+        let at = |name: &str| text(&folder.join(name));
+        let own = |name: &str| text(&self.folder.file(name));
+        let openssl = |line: String| {
+            succeed("openssl", &line.split(' ').collect::<Vec<_>>());
+        };
+        let configuration = "[ca]\ndefault_ca=it\n[it]\ndatabase=DIR/index\nserial=DIR/serial\n\
+            new_certs_dir=DIR\ndefault_md=sha256\npolicy=any\ncrlnumber=DIR/number\ncrl_extensions=list\n[any]\ncommonName=supplied\n\
+            [list]\nauthorityKeyIdentifier=keyid\n\
+            [ca_too]\nsubjectKeyIdentifier=hash\nbasicConstraints=critical,CA:TRUE\nkeyUsage=keyCertSign,cRLSign\n\
+            [end]\nextendedKeyUsage=KINDAuth\nsubjectAltName=DNS:localhost\n";
+        let dir = at("authorities");
+        fs::create_dir(&dir).expect("a new folder");
+        let configuration = configuration.replace("DIR", &dir).replace("KIND", kind);
+        let file = |name: &str| format!("{dir}/{name}");
+        fs::write(file("conf"), configuration).expect("ours");
+        fs::write(file("index"), "").expect("ours");
+        fs::write(file("serial"), "1000").expect("ours");
+        fs::write(file("number"), "01").expect("ours");
+        let conf = file("conf");
+        let request = |name: &str, key: &str, out: &str| {
+            openssl(format!(
+                "req -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN={name} -keyout {key} -out {out}"
+            ));
+        };
+        let sign = |by: [&str; 2], what: &str, request: &str, out: &str| {
+            let [certificate, key] = by;
+            openssl(format!(
+                "ca -batch -notext -config {conf} -extensions {what} -days 30 -cert {certificate} \
+                 -keyfile {key} -in {request} -out {out}"
+            ));
+        };
+        let (root, between) = (
+            [own("ca-cert.pem"), own("ca-key.pem")],
+            [file("between.pem"), file("between-key.pem")],
+        );
+        let (root, between) = (root.each_ref(), between.each_ref());
+        let (root, between) = (root.map(String::as_str), between.map(String::as_str));
+        request("between", between[1], &file("between-req"));
+        sign(root, "ca_too", &file("between-req"), between[0]);
+        let (key, certificate) = (
+            at(&format!("{kind}-key.pem")),
+            at(&format!("{kind}-cert.pem")),
+        );
+        request("end", &key, &file("end-req"));
+        sign(between, "end", &file("end-req"), &certificate);
+        if revoked {
+            let ([own, key], between) = (root, between[0]);
+            openssl(format!(
+                "ca -config {conf} -cert {own} -keyfile {key} -revoke {between}"
+            ));
+        }
+        let mut lists = String::new();
+        for [certificate, key] in [root, between] {
+            let out = file("crl");
+            openssl(format!(
+                "ca -config {conf} -gencrl -crldays 30 -cert {certificate} -keyfile {key} -out {out}"
+            ));
+            lists += &fs::read_to_string(&out).expect("it is there");
+        }
+        let chain = [&certificate, between[0]].map(|path| fs::read_to_string(path).expect("made"));
+        fs::write(&certificate, chain.concat()).expect("ours");
+        fs::write(at("revoked.pem"), lists).expect("ours");
+    }
+
     fn certify(&self, folder: &Path, kind: &str, says: Says<'_>) {
         let file = |ending: &str| text(&folder.join(format!("{kind}-{ending}.pem")));
         let (key, request, certificate) = (file("key"), file("request"), file("cert"));
@@ -94,7 +161,15 @@ impl Authority {
             "ec_paramgen_curve:P-256",
             "-nodes",
         ];
-        let rest = ["-subj", says.subject, "-keyout", &key, "-out", &request];
+        let rest = [
+            "-utf8",
+            "-subj",
+            says.subject,
+            "-keyout",
+            &key,
+            "-out",
+            &request,
+        ];
         succeed("openssl", &[&new[..], &rest].concat());
         let extensions = file("extensions");
         let usage = format!(

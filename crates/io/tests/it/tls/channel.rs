@@ -1,14 +1,16 @@
 //! Both ends of a channel in memory: every byte arrives as it was sent or not at all, however the stream is
 //! cut and broken.
 
+use crate::nbd_clients::tools::succeed;
 use crate::nbd_protocol::world::Random;
-use crate::tls::certificates::{ALICE, Authority, SERVER, Says};
+use crate::tls::certificates::{ALICE, Authority, SERVER, Says, text};
 use restripe_io::memory::{Memory, Piece};
-use restripe_io::tls::names::PeerNames;
+use restripe_io::tls::names::{NameRule, PeerNames};
 use restripe_io::tls::{CIPHERTEXT_BYTES, Channel, ClientSide, Event, Going, ServerSide};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
 /// One end with what came out of it.
 struct End {
@@ -218,6 +220,16 @@ fn noise_is_refused_with_an_alert() {
     }
 }
 
+const BOTH_ON: &str = "On, On";
+
+/// What each side thinks of the other.
+fn refusal(server: &ServerSide, client: &ClientSide) -> String {
+    let (mut server, mut client) = ends(server, client);
+    shake_hands(&mut server, &mut client, 1 << 20);
+    assert!(server.came.is_empty() && client.came.is_empty());
+    format!("{:?}, {:?}", server.going, client.going)
+}
+
 /// Why each side refuses the other.
 #[test]
 fn certificates_that_do_not_hold_are_refused_by_either_side() {
@@ -232,14 +244,7 @@ fn certificates_that_do_not_hold_are_refused_by_either_side() {
     let stranger = Authority::new().expect("openssl is installed");
     let read = |folder: &Path| ClientSide::read(folder, true).expect("certificates");
     let strange = read(&stranger.folder("strange", &[]));
-    let refusal = |server: &ServerSide, client: &ClientSide| {
-        let (mut server, mut client) = ends(server, client);
-        shake_hands(&mut server, &mut client, 1 << 20);
-        assert!(server.came.is_empty() && client.came.is_empty());
-        format!("{:?} {:?}", server.going, client.going)
-    };
-    let both_on = format!("{:?} {:?}", Going::On, Going::On);
-    assert_eq!(refusal(&server, &client), both_on);
+    assert_eq!(refusal(&server, &client), BOTH_ON);
     let said = refusal(&server, &strange);
     assert!(said.contains("UnknownIssuer"), "{said}");
     let anybody = read(&authority.folder("anybody", &[]));
@@ -266,7 +271,7 @@ fn certificates_that_do_not_hold_are_refused_by_either_side() {
     let said = refusal(&other, &client);
     assert!(said.contains("not valid for name"), "{said}");
     let trusting = ClientSide::read(&authority.folder("trusting", &[]), false);
-    assert_eq!(refusal(&other, &trusting.expect("certificates")), both_on);
+    assert_eq!(refusal(&other, &trusting.expect("certificates")), BOTH_ON);
     // A client's certificate is no server's.
     let posing = authority.folder("posing", &[("client", ALICE)]);
     for (client, server) in [("client-cert", "server-cert"), ("client-key", "server-key")] {
@@ -274,7 +279,142 @@ fn certificates_that_do_not_hold_are_refused_by_either_side() {
         fs::rename(path(client), path(server)).expect("it is there");
     }
     let posing = ServerSide::read(&posing, false).expect("certificates");
-    assert_ne!(refusal(&posing, &client), both_on);
+    assert_ne!(refusal(&posing, &client), BOTH_ON);
+}
+
+/// A list of what an authority above has revoked counts as well, on both sides.
+#[test]
+fn a_revoked_authority_in_between_is_refused() {
+    let Some(authority) = Authority::new() else {
+        return;
+    };
+    for (nth, (kind, revoked)) in [
+        ("client", false),
+        ("client", true),
+        ("server", false),
+        ("server", true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let folder = |name: &str, holders: &[_]| authority.folder(&format!("{name}{nth}"), holders);
+        let below = folder("below", &[]);
+        authority.intermediate(&below, kind, revoked);
+        let other = match kind {
+            "client" => folder("other", &[("server", SERVER)]),
+            _ => folder("other", &[("client", ALICE)]),
+        };
+        fs::copy(below.join("revoked.pem"), other.join("ca-crl.pem")).expect("it is there");
+        let (server, client) = match kind {
+            "client" => (&other, &below),
+            _ => (&below, &other),
+        };
+        let server = ServerSide::read(server, kind == "client").expect("certificates");
+        let client = ClientSide::read(client, true).expect("certificates");
+        let said = refusal(&server, &client);
+        assert_eq!(said.contains("Revoked"), revoked, "{kind}: {said}");
+        if !revoked {
+            assert_eq!(said, BOTH_ON);
+        }
+    }
+}
+
+/// The subject of a client is what openssl prints of it.
+#[test]
+fn a_subject_is_printed_as_openssl_prints_it() {
+    let Some(authority) = Authority::new() else {
+        return;
+    };
+    let folder = authority.folder("server", &[("server", SERVER)]);
+    let server = ServerSide::read(&folder, true).expect("certificates");
+    for (nth, subject) in [
+        "/C=NL/ST=x/L=y/O=M\u{fc}ller, S\\\\A/OU= #b /CN=alice",
+        "/CN=#a\"<>;\\+=\u{20ac}/serialNumber=7/emailAddress=a@b.c/UID=u/DC=example",
+        "/SN=s/GN=g/title=t/initials=i/pseudonym=p/street=Main street 1/postalCode=1/description=d",
+        "/businessCategory=b/jurisdictionC=NL/organizationIdentifier=1/telephoneNumber=31/name=n",
+        "/CN=zed+OU=b/dnQualifier=q/generationQualifier=g/postOfficeBox=4/unstructuredName=u",
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let holder = Says { subject, ..ALICE };
+        let folder = authority.folder(&format!("holder{nth}"), &[("client", holder)]);
+        let certificate = text(&folder.join("client-cert.pem"));
+        let printed = succeed(
+            "openssl",
+            &[
+                "x509",
+                "-in",
+                &certificate,
+                "-noout",
+                "-subject",
+                "-nameopt",
+                "RFC2253",
+            ],
+        );
+        let printed = printed
+            .trim_end_matches('\n')
+            .trim_start_matches("subject=");
+        let client = ClientSide::read(&folder, true).expect("certificates");
+        let (mut server, mut client) = ends(&server, &client);
+        shake_hands(&mut server, &mut client, 1 << 20);
+        let names = server.peer.flatten().expect("it showed a certificate");
+        assert_eq!(names.distinguished, printed);
+        let rule: NameRule = format!("dn:{printed}")
+            .parse()
+            .expect("it may be asked for");
+        assert_eq!(rule, NameRule::Distinguished(printed.to_owned()));
+    }
+}
+
+/// New files are used once they stay as they are; broken ones leave what was read before.
+#[test]
+fn renewed_certificates_are_taken_up_and_broken_ones_are_not() {
+    let Some(Parties { authority, .. }) = parties() else {
+        return;
+    };
+    let live = authority.folder("live", &[("server", SERVER)]);
+    let other = Says {
+        subject: "/CN=renewed",
+        ..SERVER
+    };
+    let renewed = authority.folder("renewed", &[("server", other)]);
+    let before = Authority::new().expect("openssl is installed");
+    let before = before.folder("before", &[("server", SERVER)]);
+    for name in ["server-cert.pem", "server-key.pem"] {
+        fs::copy(before.join(name), live.join(name)).expect("it is there");
+    }
+    let server = ServerSide::read(&live, false).expect("certificates");
+    let shared = server.clone();
+    let client = ClientSide::read(&authority.folder("bob", &[("client", ALICE)]), true);
+    let client = client.expect("certificates");
+    assert!(refusal(&shared, &client).contains("UnknownIssuer"));
+    let take_up = || {
+        assert_eq!(server.look(), None, "they may be changing still");
+        server.look()
+    };
+    assert_eq!(take_up(), None);
+    // A key that is not the certificate's.
+    fs::copy(renewed.join("server-key.pem"), live.join("server-key.pem")).expect("it is there");
+    let error = take_up()
+        .expect("it was changed")
+        .expect_err("they do not match");
+    assert!(error.to_string().contains("server-cert.pem"), "{error}");
+    assert_eq!(take_up(), None, "said once");
+    assert!(
+        refusal(&shared, &client).contains("UnknownIssuer"),
+        "as before"
+    );
+    fs::copy(
+        renewed.join("server-cert.pem"),
+        live.join("server-cert.pem"),
+    )
+    .expect("it is there");
+    assert_eq!(take_up(), Some(Ok(())));
+    assert_eq!(refusal(&shared, &client), BOTH_ON);
+    let (from, until) = server.valid();
+    let (day, now) = (Duration::from_secs(24 * 3600), SystemTime::now());
+    assert!(from <= now && until > now + 29 * day && until < now + 31 * day);
 }
 
 #[test]
