@@ -14,6 +14,7 @@
 //! start; it is stale, and must be rebuilt as a whole. If two histories stand and neither is void, both are refused.
 
 use crate::contract::{CommandError, MemberInfo, StartMode};
+use crate::fills::{Own, keep_held};
 use crate::units::{Member, Uuid};
 use alloc::vec::Vec;
 use restripe_format::meta::superblock::SUPER_B_PLACES;
@@ -33,7 +34,8 @@ pub struct Candidate {
 /// The decision. Tables in it run parallel to the chosen superblock's member table.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Choice {
-    /// The newest; it notes a start from a minority, if this is one.
+    /// The newest; it notes a start from a minority, if this is one. Of tasks that fill members, rows are
+    /// done that these have ([`crate::fills`]).
     pub superblock: Superblock,
     /// Which candidate is this member, if it is here.
     pub opened: Vec<Option<usize>>,
@@ -48,7 +50,7 @@ pub struct Choice {
     /// Indices of the members that are not here.
     pub missing: Vec<u16>,
     /// Indices of the members here, not stale, whose newest copy is older than the chosen superblock. They get that
-    /// very version, durably, before anybody gets a next one: the next goes over the copy that they still have.
+    /// version, durably, before anybody gets a next one: the next goes over the copy that they still have.
     pub lagging: Vec<u16>,
     /// Active or being filled, but with an older copy of what the member held.
     pub outdated: Vec<u16>,
@@ -453,10 +455,29 @@ fn gather(
             Some(_) => {}
         }
     }
+    let owns = owns(claims, winner, &choice);
+    keep_held(&mut choice.superblock, &owns);
     let unknown = |(i, _): &(usize, &Candidate)| !choice.opened.contains(&Some(*i));
     let foreign = candidates.iter().enumerate().filter(unknown);
     choice.foreign = foreign.map(|(_, one)| one.member).collect();
     choice
+}
+
+/// What the device of each member says of itself.
+fn owns<'a>(claims: &[Claim<'a>], winner: &Superblock, choice: &Choice) -> Vec<Own<'a>> {
+    let own = |(index, entry): (u16, &MemberEntry)| {
+        let mut of_it = claims.iter();
+        let claim = of_it.find(|claim| claim.superblock.member == entry.uuid);
+        let is_old = |claim: &Claim| {
+            choice.outdated.contains(&index) || choice.strayed.contains(&claim.member)
+        };
+        match claim {
+            None => Own::Missing,
+            Some(claim) if is_old(claim) => Own::Outdated,
+            Some(claim) => Own::Says(claim.superblock),
+        }
+    };
+    (0..).zip(&winner.members).map(own).collect()
 }
 
 /// Whether a device may be a member as that left, so that it lacks no more than the intent map has of it:

@@ -35,6 +35,7 @@ mod commands;
 mod config;
 mod durability;
 mod facts;
+mod fills;
 mod instance;
 mod intake;
 mod members;

@@ -24,7 +24,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
         "array",
         &[
             &["floor", "runset", "shown", "slab", "roles"],
-            &["cache", "choose", "config", "policy"],
+            &["cache", "choose", "config", "fills", "policy"],
             &["facts"],
             &["members"],
             &["metadata"],

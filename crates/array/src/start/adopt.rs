@@ -85,7 +85,7 @@ impl Start {
     fn adopt(&mut self, choice: Choice) -> Result<(), CommandError> {
         let starting = self.start_mut();
         starting.chosen = Some(choice.superblock.clone());
-        (starting.lagging, starting.outdated) = (choice.lagging.clone(), choice.outdated.clone());
+        starting.lagging = choice.lagging.clone();
         self.superblock = choice.superblock;
         let mut regions = choice.regions.iter();
         let hosting = regions.find(|regions| {

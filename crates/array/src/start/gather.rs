@@ -5,7 +5,6 @@ use crate::contract::{CommandError, DeviceIo, DroppedTask, Fact, ScrubMode, Segm
 use crate::facts::StartStage;
 use crate::layout::CellSet;
 use crate::metadata::maps::BitMap;
-use crate::roles::Home;
 use crate::runset::RunSet;
 use crate::units::{Member, PAGE_SECTORS, Row, Uuid};
 use alloc::vec::Vec;
@@ -193,19 +192,12 @@ impl Start {
         });
     }
 
-    /// The rows of a slot that need not be filled, of those on record: none of a member of which an older
-    /// copy is here, since what that held is not what was filled; and all that nobody is being filled for.
+    /// The rows of a slot that need not be filled: those on record, and all that no member is filled with.
     fn filled_before(&mut self, slot: usize, mut done: RunSet) -> RunSet {
         for (partition, roles) in (0..).zip(self.roles.of_slot(slot)) {
-            let rows = self.layout.partition_rows(partition);
-            let entry = |home: Home| self.devices[home.member.0 as usize].entry;
-            let outdated = &self.starting.as_ref().expect("a start runs").outdated;
-            match roles.incoming.map(entry) {
-                None => done.insert(rows.start, rows.end - rows.start),
-                Some(Some(entry)) if outdated.contains(&entry) => {
-                    done.remove(rows.start, rows.end - rows.start)
-                }
-                Some(_) => {}
+            if roles.incoming.is_none() {
+                let rows = self.layout.partition_rows(partition);
+                done.insert(rows.start, rows.end - rows.start);
             }
         }
         done

@@ -95,8 +95,6 @@ pub(crate) struct StartState {
     chosen: Option<Superblock>,
     /// Members whose newest copy is older than that.
     lagging: Vec<u16>,
-    /// Members whose devices hold an older state than the superblock says.
-    outdated: Vec<u16>,
     /// Members whose logs cannot be read in full.
     unread: Vec<Member>,
     /// The logs were read: what they record decides.

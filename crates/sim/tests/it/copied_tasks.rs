@@ -280,3 +280,147 @@ fn a_member_that_failed_while_rows_of_a_new_shape_were_made() {
         fail: &[0, 2, 3],
     });
 }
+
+// ----------------------------------------------------------------------- copies of the member that is being filled
+
+/// So slow that the members have several checkpoints of it.
+fn slowly(start: &mut Start) {
+    let (min, max) = (1 << 10, 32 << 10);
+    given(start, Command::Rate { min, max });
+}
+
+/// With more rows.
+fn long(spec: Spec, chunks: u64) -> Spec {
+    Spec { chunks, ..spec }
+}
+
+fn fills_a_spare() -> Case {
+    Case {
+        spec: long(spec(Level::Raid6(ROTATION), 4, 1), 64),
+        begin: |start| {
+            slowly(start);
+            fail(start, 1);
+        },
+        fail: &[4],
+    }
+}
+
+fn fills_and_amid() -> [Case; 3] {
+    let replaces = Case {
+        spec: long(spec(Level::Raid6(ROTATION), 4, 1), 64),
+        begin: |start| {
+            slowly(start);
+            replace(start);
+        },
+        fail: &[4],
+    };
+    // Here the members that are filled are current in other partitions.
+    let hosts = Case {
+        spec: long(skewed(0, 2), 60),
+        begin: |start| {
+            slowly(start);
+            fail(start, 4);
+        },
+        fail: &[0, 3, 5],
+    };
+    [fills_a_spare(), replaces, hosts]
+}
+
+/// Takes a step; a copy of the member is added if it has changed.
+fn step_and_copy(start: &mut Start, member: u16, copies: &mut Vec<Image>) {
+    let copy = live_of(start, member);
+    let known = copies.last().map(Image::digest);
+    if known != Some(copy.digest()) {
+        copies.push(copy);
+    }
+    start.session.step();
+    while start.session.news().is_some() {}
+}
+
+/// What power leaves that goes now.
+fn cut(start: &Start) -> Rest {
+    let site = start.session.world.site();
+    let mut oracle = start.session.oracle.clone();
+    oracle.crash();
+    let images = site.images(&site.nothing());
+    Rest { images, oracle }
+}
+
+/// Of the copies with one of these versions: the first and the last of each.
+fn of_versions(copies: &[Image], wanted: std::ops::RangeInclusive<u64>) -> Vec<&Image> {
+    let of = |wanted: u64| {
+        let mut found = copies.iter().filter(move |copy| version(copy) == wanted);
+        [found.next(), found.next_back()].into_iter().flatten()
+    };
+    wanted.flat_map(of).collect()
+}
+
+/// How many rows a superblock calls done of tasks that fill a member.
+fn rows_filled(image: &Image) -> u64 {
+    let tasks = superblock_of(image).map_or(Vec::new(), |found| found.tasks);
+    let filling = tasks.iter().filter(|task| task.kind.fills());
+    let runs = filling.flat_map(|task| &task.done);
+    runs.map(|run| run.1).sum()
+}
+
+/// Power goes behind a checkpoint, and a copy of the member that is being filled takes its place, made under that version
+/// or the one before. What it lacks is filled again.
+#[test]
+fn a_copy_of_a_member_that_was_being_filled_lacks_no_row_that_counts() {
+    for case in fills_and_amid() {
+        let pair = Pair {
+            uneven: true,
+            ..Pair::new(vec![case.spec.clone()], Redirect::None)
+        };
+        for &member in case.fail {
+            let (mut start, mut copies) = (begun(&case, &pair), Vec::new());
+            let (mut last, mut tried) = (0, 0);
+            while !start.session.world.status().tasks.is_empty() {
+                step_and_copy(&mut start, member, &mut copies);
+                let witness = usize::from(member == 0);
+                let rest = cut(&start);
+                let newest = version(&rest.images[witness]);
+                if newest == last || rows_filled(&rest.images[witness]) == 0 {
+                    continue;
+                }
+                last = newest;
+                for copy in of_versions(&copies, newest - 1..=newest) {
+                    let mut rest = rest.clone();
+                    rest.images[usize::from(member)] = copy.clone();
+                    let mut start = served(&pair, rest, PLAIN);
+                    is_whole_but(&mut start, member);
+                    tried += 1;
+                }
+            }
+            assert!(tried >= 4, "{tried} copies of member {member}");
+        }
+    }
+}
+
+/// The array is stopped while a spare is being filled, an old copy of which takes its place. The next start is cut short
+/// at each of its steps.
+#[test]
+fn an_old_copy_of_a_member_that_was_being_filled_stays_old_through_starts() {
+    let case = fills_a_spare();
+    let (pair, member) = (Pair::new(vec![case.spec.clone()], Redirect::None), 4);
+    let (mut start, mut copies) = (begun(&case, &pair), Vec::new());
+    while rows_filled(&live_of(&start, 0)) == 0 {
+        step_and_copy(&mut start, member, &mut copies);
+    }
+    given(&mut start, Command::Stop);
+    let mut rest = start.power_goes();
+    let stopped = version(&rest.images[0]);
+    assert!(rows_filled(&rest.images[0]) > 0, "at {stopped}");
+    for copy in of_versions(&copies, version(&copies[0])..=stopped - 2) {
+        rest.images[usize::from(member)] = copy.clone();
+        for steps in 0.. {
+            let mut start = Start::ask(&pair, rest.clone(), PLAIN);
+            let ended = (0..steps).any(|_| !start.step());
+            let mut start = served(&pair, start.power_goes(), PLAIN);
+            is_whole_but(&mut start, member);
+            if ended {
+                break;
+            }
+        }
+    }
+}
