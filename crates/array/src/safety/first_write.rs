@@ -89,6 +89,23 @@ impl Safety {
         false
     }
 
+    /// Of the rows of an extent that is real, those in doubt, if a write up to this data cell makes cells
+    /// part of them that a growth added, and a member is missing. Its cell is zeros, which only the row's
+    /// parity would show: a resync has to come first, while the cell is no part of the row.
+    pub(crate) fn in_doubt_before_growing(&self, row: Row, last: u8) -> Vec<Row> {
+        let last = self.layout.generation_of(last);
+        let extent = self.extent_of(row);
+        let has = |nth| self.has_generation(extent, nth);
+        let grows = last > 0 && has(0) && !(1..=last).all(has);
+        if !grows || !self.layout.parity() || self.complete() || self.tasks.resync().is_none() {
+            return Vec::new();
+        }
+        let first = extent * self.superblock.extent_rows;
+        let end = (first + self.superblock.extent_rows).min(self.layout.rows());
+        let rows = (first..end).map(Row);
+        rows.filter(|row| !self.in_sync(*row)).collect()
+    }
+
     /// Whether no row of an extent is just being moved by a growth, with the cells that it has and no more,
     /// and a crash would find none on the places that it was moved from.
     fn stands_still(&mut self, extent: u64, moves: impl Fn(Range<u64>) -> bool) -> bool {

@@ -92,6 +92,9 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
     if !core::mem::replace(&mut slice.intent_held, true) {
         rows.intent_acquire(row);
     }
+    if behind_extent(rows, id, row, last) {
+        return;
+    }
     let extent = rows.extent_ready(row, last);
     let intent = rows.intent_ready(row);
     let lost = rows.losses_settled(id);
@@ -116,6 +119,21 @@ fn prepare(rows: &mut Rows, id: u32, kind: BandKind) {
         BandKind::Discard(op) => plan_discard(rows, id, op),
         _ => plan(rows, id, kind),
     }
+}
+
+/// Before a first write makes a missing member's cell part of rows that a resync owes, these are resynced.
+fn behind_extent(rows: &mut Rows, id: u32, row: crate::Row, last: u8) -> bool {
+    let owed = rows.in_doubt_before_growing(row, last);
+    if owed.contains(&row) {
+        return behind_resync(rows, id, row);
+    }
+    let waits = !owed.is_empty();
+    if waits {
+        // Where there is no room for all of them, those that end make some.
+        let _ = owed.into_iter().all(|row| rows.resync_row(row));
+        rows.slices.await_metadata(id);
+    }
+    waits
 }
 
 /// Before anything is written into a row that a resync owes, its parity is made to fit, so that it can

@@ -6,6 +6,7 @@ mod copied_tasks;
 mod copies;
 mod cover;
 mod disk_models;
+mod first_writes;
 mod golden;
 mod images;
 mod nvram_members;
