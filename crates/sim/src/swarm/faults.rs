@@ -9,7 +9,7 @@ use crate::fault::Fault;
 use crate::rng::Rng;
 use crate::session::Session;
 use crate::world::{active, members_in};
-use restripe_array::meta::WriteHole;
+use restripe_array::meta::{MemberRole, WriteHole};
 use restripe_array::report::{MemberState, MemberStatus};
 use restripe_array::{Command, Member, Moves, Nanos, Order, ScrubMode, Uuid};
 use restripe_tier::Engine;
@@ -356,8 +356,8 @@ pub fn latent_at(run: &mut Run, life: &mut Life, slot: u16, at: u64) -> bool {
         let room = spot.disk.faults.latent().count() < most;
         (room && atlas.spares_sector(slot, at)).then(|| (spot.member, spot.at(at)))
     };
-    let (Some((member, at)), Some(_)) = (place(Atlas::of(disks())), place(Atlas::durably(disks())))
-    else {
+    let places = (place(Atlas::of(disks())), place(Atlas::durably(disks())));
+    let (Some((member, at)), Some(_), false) = (places.0, places.1, is_unrecorded(life)) else {
         return false;
     };
     let Some(member) = active(&world.status(), member) else {
@@ -583,10 +583,36 @@ fn dependable(life: &Life) -> impl Iterator<Item = Member> {
 
 /// Whether these members make up every sector of the array, now and after a crash at this moment.
 fn whole<I: Iterator<Item = Member>>(life: &Life, members: impl Fn() -> I) -> bool {
+    holds(life, members, |atlas| atlas.whole(None))
+}
+
+/// Whether something holds of the array that these members make up, now and after a crash at this moment.
+fn holds<I: Iterator<Item = Member>>(
+    life: &Life,
+    members: impl Fn() -> I,
+    rule: impl Fn(&Atlas) -> bool,
+) -> bool {
     let world = &life.session.world;
     let disks = || members().map(|member| world.disk(member));
-    let bears = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| atlas.whole(None));
-    bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
+    let fits = |atlas: Option<Atlas>| atlas.is_some_and(|atlas| rule(&atlas));
+    !is_unrecorded(life) && fits(Atlas::of(disks())) && fits(Atlas::durably(disks()))
+}
+
+/// Whether a member that was taken away serves, and no medium has that on record yet: it has just been
+/// filled. Until then the media show the slot on the member that served it before.
+fn is_unrecorded(life: &Life) -> bool {
+    let world = &life.session.world;
+    let newest = Atlas::of(world.disks()).map(|atlas| atlas.superblock().clone());
+    let serves = |line: &&MemberStatus| {
+        line.state == MemberState::Active && life.faults.lost.contains(&line.member)
+    };
+    let on_record = |line: &MemberStatus| {
+        let mut entries = newest.iter().flat_map(|newest| &newest.members);
+        entries.any(|entry| entry.uuid == line.uuid && entry.role == MemberRole::Active)
+    };
+    let status = world.status();
+    let mut serving = status.members.iter().filter(serves);
+    serving.any(|line| !on_record(line))
 }
 
 /// Whether redundancy can bear the loss of an active member, now and after a crash at this moment.
@@ -600,17 +626,16 @@ fn spared(life: &Life, status: &Status, member: Member) -> bool {
     let Some(uuid) = serving.map(|line| line.uuid) else {
         return false;
     };
-    let world = &life.session.world;
-    let disks = || dependable(life).map(|member| world.disk(member));
     // A growth that has just begun is not on the disks yet.
     let slots = status.geometry.map(|geometry| geometry.slots);
-    let bears = |atlas: Option<Atlas>| {
-        atlas.is_some_and(|atlas| {
+    holds(
+        life,
+        || dependable(life),
+        |atlas| {
             let known = slots == Some(atlas.layout().geometry().slots);
-            known && atlas.whole(Some(uuid)) && !weak(&atlas)
-        })
-    };
-    bears(Atlas::of(disks())) && bears(Atlas::durably(disks()))
+            known && atlas.whole(Some(uuid)) && !weak(atlas)
+        },
+    )
 }
 
 /// A disk of this array is expected to fail although the engine may not know yet: one at a time.
