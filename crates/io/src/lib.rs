@@ -34,6 +34,7 @@ pub mod metrics;
 pub mod nbd_wire;
 pub mod plain;
 pub mod record;
+pub mod regular;
 pub mod remote;
 pub mod shell;
 pub mod signals;

@@ -90,7 +90,7 @@ const FLOORS: &[(&str, &[&[&str]])] = &[
     (
         "io",
         &[
-            &["memory", "nbd_wire", "record"],
+            &["memory", "nbd_wire", "record", "regular"],
             &["tls"],
             &["backend", "compute", "signals"],
             &["tokens"],

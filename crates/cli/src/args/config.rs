@@ -30,11 +30,11 @@ use restripe_io::control::NamedRating;
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::Target;
 use restripe_io::member::MemberSource;
+use restripe_io::regular;
 use restripe_io::tls::names::NameRule;
 use restripe_tier::{DestageOrder, Redirect};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
-use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -181,7 +181,8 @@ pub(crate) struct ServeConfig {
 #[derive(Deserialize, Clone, Debug, Default, PartialEq)]
 #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct IscsiConfig {
-    pub listen: Option<String>,
+    #[serde(deserialize_with = "addresses")]
+    pub listen: Vec<String>,
     /// Folder of the reservations that outlive the daemon.
     pub state: Option<PathBuf>,
     pub target: Vec<TargetConfig>,
@@ -227,7 +228,7 @@ impl TargetConfig {
 fn read_secrets(path: &Path) -> Outcome<Secrets> {
     let unreadable = |error| failed_at("the secrets cannot be read", path)(error);
     // What is checked is the file that is read, whatever its name means by then.
-    let mut file = File::open(path).map_err(unreadable)?;
+    let mut file = regular::open(path).map_err(unreadable)?;
     let mode = file.metadata().map_err(unreadable)?.permissions().mode();
     if mode & 0o077 != 0 {
         return Err(Failure::new("other users can read this file of secrets")
@@ -265,7 +266,7 @@ impl ServeConfig {
 impl Config {
     /// Reads a file. Its relative paths become relative to its folder.
     pub fn read(path: &Path) -> Outcome<Config> {
-        let text = fs::read_to_string(path)
+        let text = regular::read_to_string(path)
             .map_err(failed_at("the configuration cannot be read", path))?;
         let mut config = Config::parse(&text).map_err(|failure| failure.at(path.display()))?;
         config.place_in(path.parent().unwrap_or(Path::new("")));
@@ -296,6 +297,11 @@ impl Config {
             return Err(Failure::new(
                 "tls-clients of [serve] is empty: no client could attach",
             ));
+        }
+        if let Some(array) = self.arrays.iter().find(|array| empty(&array.tls_clients)) {
+            let name = array.name.escape_debug();
+            let what = format!("tls-clients of array {name} is empty: no client could attach");
+            return Err(Failure::new(what));
         }
         for target in &self.iscsi.target {
             let name = target.name.escape_debug();
@@ -399,6 +405,20 @@ parsed! {
     rate: Rate = parse_rate;
 }
 
+/// An address, or a list of them.
+fn addresses<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged, expecting = "an address, or a list of addresses")]
+    enum Either {
+        One(String),
+        Several(Vec<String>),
+    }
+    Ok(match Either::deserialize(deserializer)? {
+        Either::One(address) => vec![address],
+        Either::Several(addresses) => addresses,
+    })
+}
+
 fn names<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Vec<NameRule>>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let rules = texts.iter().map(|text| text.parse());
@@ -421,6 +441,7 @@ fn choice<'de, D: Deserializer<'de>, T: ValueEnum>(deserializer: D) -> Result<Op
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     const WHOLE: &str = r#"
         [[array]]
@@ -511,6 +532,10 @@ mod tests {
             (&["a".to_owned()][..], &["iqn.x:y".to_owned()][..])
         );
         assert!(target.secrets.is_some());
+        assert_eq!(config.iscsi.listen, ["3260"]);
+        let text = "[[array]]\nname='a'\nmembers=[]\n[iscsi]\nlisten=['3260','[::1]:3260']";
+        let two = Config::parse(text).expect("it is right");
+        assert_eq!(two.iscsi.listen, ["3260", "[::1]:3260"]);
         fs::write(&secrets, "initiator alice short\n").expect("a file");
         let wrong = config.iscsi.targets().expect_err("too short").to_string();
         assert!(
@@ -530,7 +555,10 @@ mod tests {
         assert!(wrong("[[array]]\nname='a'\nmembers=[]\nchunk='64Q'").contains("not a size"));
         let text = wrong("[[array]]\nname='a'\nmembers=[]\ntls-clients=['alice']");
         assert!(text.contains("cn:NAME"), "{text}");
+        let text = wrong("[[array]]\nname='a'\nmembers=[]\ntls-clients=[]");
+        assert!(text.contains("array a is empty"), "{text}");
         let array = "[[array]]\nname='a'\nmembers=[]\n";
+        assert!(wrong(&format!("{array}[iscsi]\nlisten=3260")).contains("list of addresses"));
         let text = wrong(&format!("{array}[serve]\ntls-clients=[]"));
         assert!(text.contains("no client could attach"), "{text}");
         let target = |name: &str, more: &str| {

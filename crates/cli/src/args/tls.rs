@@ -102,16 +102,6 @@ impl TlsOptions {
                 "use --tls require with --tls-verify-peer",
             );
         }
-        if let Some(nth) = lists
-            .iter()
-            .position(|list| list.as_ref().is_some_and(Vec::is_empty))
-        {
-            let what = format!(
-                "tls-clients of array {} is empty: no client could attach",
-                nth + 1
-            );
-            return Err(Failure::usage(what));
-        }
         let Some(folder) = &self.tls_certificates else {
             return refused(
                 "--tls needs certificates",
@@ -213,7 +203,6 @@ mod tests {
         assert!(said(options(None, false, true, &[]), no_list()).contains("no effect"));
         assert!(said(options(on, true, true, &[]), no_list()).contains("clear text"));
         assert!(said(options(require, false, false, &[]), no_list()).contains("certificates"));
-        assert!(said(options(None, true, true, &[]), vec![Some(Vec::new())]).contains("empty"));
         assert!(
             said(options(None, true, true, &["cn:a"]), list()).contains("TLS cannot be served")
         );

@@ -41,17 +41,21 @@ pub(crate) struct Places {
 
 /// Where initiators may connect, and what is there for them. Without targets each array is one.
 pub(crate) struct Portal {
-    address: SocketAddr,
+    addresses: Vec<SocketAddr>,
     targets: Vec<Target>,
     /// Where reservations outlive the daemon. Without it initiators cannot ask for that.
     state: Option<PathBuf>,
 }
 
 impl Portal {
-    pub fn new(address: &str, targets: Vec<Target>, state: Option<PathBuf>) -> Outcome<Portal> {
-        let address = address_of(address, ISCSI_PORT)?;
+    pub fn new(
+        addresses: &[String],
+        targets: Vec<Target>,
+        state: Option<PathBuf>,
+    ) -> Outcome<Portal> {
+        let addresses = addresses.iter().map(|text| address_of(text, ISCSI_PORT));
         let portal = Portal {
-            address,
+            addresses: addresses.collect::<Outcome<_>>()?,
             targets,
             state,
         };
@@ -61,10 +65,11 @@ impl Portal {
 
     /// What the operator should know of a portal that other machines can reach.
     fn warnings(&self) -> Vec<String> {
-        if self.address.ip().is_loopback() {
-            return Vec::new();
-        }
-        let at = self.address;
+        let far = self.addresses.iter().filter(|at| !at.ip().is_loopback());
+        far.flat_map(|at| self.warnings_at(at)).collect()
+    }
+
+    fn warnings_at(&self, at: &SocketAddr) -> Vec<String> {
         let anyone = format!("anyone who can reach {at} can read and write");
         let named = |target: &Target| {
             let name = &target.name;
@@ -218,7 +223,7 @@ pub(crate) struct Doors {
 
 /// A portal whose address is ours.
 struct Gate {
-    listener: Listener,
+    listeners: Vec<Listener>,
     hub: Hub,
     state: Option<PathBuf>,
 }
@@ -238,7 +243,10 @@ impl Gate {
         let hub = Arc::new(self.hub);
         let maker: ProtocolMaker =
             Arc::new(move || Box::new(iscsi::Connection::new(Arc::clone(&hub))));
-        running.remote().listen(self.listener, maker).map_err(ended)
+        let mut listeners = self.listeners.into_iter();
+        listeners
+            .try_for_each(|one| running.remote().listen(one, Arc::clone(&maker)))
+            .map_err(ended)
     }
 }
 
@@ -269,24 +277,27 @@ fn unreadable((path, why): (PathBuf, String)) -> Failure {
 impl Doors {
     fn open_portal(&mut self, portal: Portal, names: &[&str]) -> Outcome {
         portal.check(names)?;
-        let wanted = portal.address;
-        let listener = listen_tcp(wanted).map_err(|error| listen_failure(&error, wanted))?;
-        let address = listener.address().unwrap_or(wanted);
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for wanted in portal.addresses {
+            let listener = listen_tcp(wanted).map_err(|error| listen_failure(&error, wanted))?;
+            addresses.push(listener.address().unwrap_or(wanted));
+            listeners.push(listener);
+        }
         let targets = portal.targets;
         let by_default = names.iter().map(|name| format!("{NAME_PREFIX}{name}"));
         let named: Vec<String> = match targets.is_empty() {
             true => by_default.collect(),
             false => targets.iter().map(|target| target.name.clone()).collect(),
         };
-        let uris = named
-            .iter()
-            .map(|name| format!("iscsi://{address}/{name}/0"));
-        self.uris.extend(uris);
+        for address in &addresses {
+            let uri = |name| format!("iscsi://{address}/{name}/0");
+            self.uris.extend(named.iter().map(uri));
+        }
         let refusals = self.refusals.clone();
         let report = Report::new(move |why| refusals.note(why));
         self.iscsi = Some(Gate {
-            listener,
-            hub: Hub::new(targets).reporting(report),
+            listeners,
+            hub: Hub::new(targets).at(addresses).reporting(report),
             state: portal.state,
         });
         Ok(())
@@ -457,7 +468,7 @@ mod tests {
             ..Target::default()
         };
         let warnings = |address: &str, targets| {
-            let portal = Portal::new(address, targets, None).expect("an address");
+            let portal = Portal::new(&[address.to_owned()], targets, None).expect("an address");
             portal.warnings()
         };
         assert!(warnings("3260", Vec::new()).is_empty());
@@ -480,7 +491,7 @@ mod tests {
             ..Target::default()
         };
         let check = |targets| {
-            let portal = Portal::new("0", targets, None).expect("an address");
+            let portal = Portal::new(&["0".to_owned()], targets, None).expect("an address");
             portal.check(&["tank", "vault"])
         };
         let refused = |targets| check(targets).expect_err("it is refused").to_string();

@@ -55,11 +55,11 @@ pub(crate) struct Serve {
     /// Listen on this TCP address: PORT, on loopback, or HOST:PORT
     #[arg(long, value_name = "ADDRESS")]
     pub tcp: Option<String>,
-    /// Serve iSCSI on this TCP address: PORT, on loopback, or HOST:PORT. Each array is a target
-    /// iqn.2026-11.restripe:NAME with logical unit 0, unless the configuration names targets [default without
-    /// ADDRESS: 127.0.0.1:3260]
-    #[arg(long, value_name = "ADDRESS", num_args = 0..=1, require_equals = true, default_missing_value = "3260")]
-    pub iscsi: Option<String>,
+    /// Serve iSCSI on this TCP address: PORT (usually 3260), on loopback, or HOST:PORT; may be given several
+    /// times. Each array is a target iqn.2026-11.restripe:NAME with logical unit 0, unless the configuration
+    /// names targets
+    #[arg(long, value_name = "ADDRESS")]
+    pub iscsi: Vec<String>,
     /// Serve one connection on standard input and output, then exit
     #[arg(long, conflicts_with_all = ["unix", "tcp", "iscsi"])]
     pub stdio: bool,
@@ -336,18 +336,17 @@ fn places(
     inherited: Vec<Listener>,
     tls: Option<Prepared>,
 ) -> Outcome<Places> {
-    let on_line = [&verb.tcp, &verb.iscsi].into_iter().any(Option::is_some);
-    let asked = verb.unix.is_some() || on_line || verb.stdio;
-    let (unix, tcp, portal) = match asked {
+    let asked = verb.unix.is_some() || verb.tcp.is_some() || !verb.iscsi.is_empty() || verb.stdio;
+    let (unix, tcp, portals) = match asked {
         true => (&verb.unix, &verb.tcp, &verb.iscsi),
         false => (&file.unix, &file.tcp, &iscsi.listen),
     };
-    let portal = match portal {
-        Some(address) => {
+    let portal = match portals.is_empty() {
+        false => {
             let state = iscsi.state.clone().or_else(control::state_folder);
-            Some(Portal::new(address, iscsi.targets()?, state)?)
+            Some(Portal::new(portals, iscsi.targets()?, state)?)
         }
-        None => None,
+        true => None,
     };
     Places::new(
         unix.clone(),

@@ -4,6 +4,8 @@ use crate::harness::steps::has;
 use crate::harness::{Daemon, Place};
 use std::fs;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
 /// A place with the certificates of the page, and an array on two images.
 fn place(name: &str) -> Option<Place> {
@@ -71,6 +73,50 @@ fn a_served_array_is_for_its_clients_alone() {
     fs::write(place.path("tank.toml"), file).expect("room");
     let (daemon, _) = serve(&place, &["--config", "tank.toml"]);
     assert!(!succeeds(&place, "nbdinfo", &["--size", &secure]));
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+}
+
+/// A certificate that ends soon is warned of, and one that takes its place is used without a restart.
+#[test]
+fn a_certificate_is_renewed_while_the_daemon_serves() {
+    let Some(place) = place("tls-renewed") else {
+        return;
+    };
+    let sign = |days: u32| {
+        let signed = place.shell(&format!(
+            "cd pki && openssl x509 -req -days {days} -in server.csr -CA ca-cert.pem -CAkey ca-key.pem \
+             -CAcreateserial -extfile server.ext -out server-cert.pem"
+        ));
+        assert_eq!(signed.status, 0, "{}", signed.stderr);
+    };
+    sign(3);
+    let log = || fs::read_to_string(place.path("log")).expect("it is there");
+    let logs = |wanted: &str| {
+        let begun = Instant::now();
+        while !log().contains(wanted) {
+            assert!(begun.elapsed() < Duration::from_secs(60), "{}", log());
+            sleep(Duration::from_millis(50));
+        }
+    };
+    let mut command = place.command(&[
+        "serve",
+        "--unix",
+        "nbd.sock",
+        "--tls-certificates",
+        "pki",
+        "a.img",
+        "b.img",
+    ]);
+    command.stderr(fs::File::create(place.path("log")).expect("room"));
+    let (daemon, _) = place.first_line(&mut command);
+    logs("the server's certificate expires at");
+    sign(90);
+    logs("new certificates are used");
+    let before = log();
+    fs::write(place.path("pki/server-cert.pem"), "no certificate").expect("room");
+    logs("the certificates from before are still used");
+    assert_eq!(before.matches("expires at").count(), 1, "{before}");
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
 }

@@ -293,6 +293,10 @@ pub(super) fn forget(places: &Places, device: u32) -> Result<(), Refusal> {
     cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
 }
 
+/// Longest time-out and grace. The kernel counts them in 32 bits of a clock of up to 1000 Hz, and longer ones
+/// would become short.
+const WAIT_SECONDS_MAX: u64 = 7 * 24 * 3600;
+
 /// Options come from clients of the control socket.
 fn check(options: &AttachOptions) -> Result<(), Refusal> {
     let refused = |what: String, hint: String| Err(Refusal::new(what).hint(hint));
@@ -307,6 +311,10 @@ fn check(options: &AttachOptions) -> Result<(), Refusal> {
     if options.timeout_seconds == 0 || options.grace_seconds == 0 {
         let what = "the time-out and the grace are whole seconds, at least one".to_owned();
         return refused(what, "use a time such as 30s".into());
+    }
+    if options.timeout_seconds.max(options.grace_seconds) > WAIT_SECONDS_MAX {
+        let what = "the time-out and the grace are at most a week".to_owned();
+        return refused(what, "use a time such as 30s or 1h".into());
     }
     Ok(())
 }

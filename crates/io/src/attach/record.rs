@@ -6,6 +6,7 @@
 
 use super::kernel::{device_path, number_of};
 use crate::control::{AttachOptions, Refusal, runtime_folder};
+use crate::regular;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
 use std::fs;
@@ -89,10 +90,10 @@ impl Places {
 
     /// The record, if there is one. One that cannot be read is an error, because its device may be in use.
     pub(super) fn read(&self) -> Result<Option<Record>, Refusal> {
-        let read = match fs::read(&self.record) {
+        let read = match regular::read_to_string(&self.record) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             Err(error) => Err(error),
-            Ok(text) => serde_json::from_slice(&text).map_err(io::Error::other),
+            Ok(text) => serde_json::from_str(&text).map_err(io::Error::other),
         };
         read.map(Some).map_err(|error| {
             Refusal::new(format!(

@@ -320,6 +320,10 @@ fn a_refused_attachment_leaves_nothing() {
             grace_seconds: 0,
             ..OPTIONS
         },
+        AttachOptions {
+            timeout_seconds: 42_949_673,
+            ..OPTIONS
+        },
     ] {
         assert!(machine.begin(None, options).is_err(), "{options:?}");
     }

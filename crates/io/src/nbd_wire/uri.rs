@@ -118,6 +118,11 @@ impl fmt::Display for NbdUri {
 
 fn parse_tcp(rest: &str, secure: bool) -> Result<NbdUri, UriError> {
     let (rest, query) = match rest.split_once('?') {
+        Some((_, query)) if query.split('&').any(|pair| pair.starts_with("socket=")) => {
+            return Err(UriError::Malformed(
+                "a socket is asked for with nbd+unix: or nbds+unix:",
+            ));
+        }
         Some(_) if !secure => return Err(UriError::Malformed("nbd:// has no parameters")),
         Some((rest, query)) => (rest, query),
         None => (rest, ""),
@@ -339,6 +344,8 @@ mod tests {
             "nbd://h/%zz",
             "nbd://h/%ff",
             "nbd+unix://h/x?socket=/s",
+            "nbd://h/x?socket=/s",
+            "nbds://h/?tls-certificates=/c&socket=/s",
             "nbd+unix:///x",
             "nbd+unix:///x?socket=",
         ] {

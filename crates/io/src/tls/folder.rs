@@ -10,6 +10,7 @@
 use super::channel::Channel;
 use super::der;
 use super::event::CertificateError;
+use crate::regular;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::{Resumption, UnbufferedClientConnection, WebPkiServerVerifier};
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
@@ -237,7 +238,7 @@ impl Folder {
     }
 
     fn open(&self, name: &str) -> Result<File, CertificateError> {
-        File::open(self.path.join(name)).map_err(|error| self.wrong(name, error))
+        regular::open(&self.path.join(name)).map_err(|error| self.wrong(name, error))
     }
 
     fn read(&self, name: &str, file: File) -> Result<Vec<u8>, CertificateError> {

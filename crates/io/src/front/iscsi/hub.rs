@@ -6,6 +6,7 @@ use crate::front::scsi::{Initiator, Nexus, Unit};
 use crate::front::{Link, Nudge, Report};
 use restripe_array::Uuid;
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -60,6 +61,8 @@ pub struct Hub {
     targets: Vec<Target>,
     /// Fills bytes with what no peer can foresee.
     pub(crate) random: fn(&mut [u8]),
+    /// Where it is reached. All of them are one portal group.
+    portals: Vec<SocketAddr>,
     pub(super) report: Option<Report>,
     state: Mutex<State>,
 }
@@ -69,9 +72,36 @@ impl Hub {
         Hub {
             targets,
             random: entropy,
+            portals: Vec::new(),
             report: None,
             state: Mutex::default(),
         }
+    }
+
+    /// Has it name these portals to initiators that look for targets.
+    pub fn at(self, portals: Vec<SocketAddr>) -> Hub {
+        Hub { portals, ..self }
+    }
+
+    /// The portals that an initiator can reach as it reached this one, which is the first: those of its
+    /// address family, and on loopback or not.
+    pub(super) fn portals(&self, link: &dyn Link) -> Vec<SocketAddr> {
+        let mut found: Vec<SocketAddr> = link.local_address().into_iter().collect();
+        let Some(&here) = found.first() else {
+            return found;
+        };
+        for portal in &self.portals {
+            let mut portal = *portal;
+            if portal.ip().is_unspecified() && portal.is_ipv4() == here.is_ipv4() {
+                portal.set_ip(here.ip());
+            }
+            let reached = portal.is_ipv4() == here.is_ipv4()
+                && portal.ip().is_loopback() == here.ip().is_loopback();
+            if reached && !found.contains(&portal) {
+                found.push(portal);
+            }
+        }
+        found
     }
 
     /// Has it say which initiators were refused, and why.

@@ -89,9 +89,10 @@ fn send_targets(
     if nameless || (targets.is_empty() && which != "All") {
         return keys::append(answer, "SendTargets", "Reject");
     }
+    let portals = hub.portals(link);
     for target in targets {
         keys::append(answer, "TargetName", &target.name);
-        if let Some(address) = link.local_address() {
+        for address in &portals {
             keys::append(answer, "TargetAddress", &format!("{address},1"));
         }
     }

@@ -4,6 +4,7 @@
 //! A file is replaced as a whole: a new file is written and flushed, renamed, and the folder flushed. So a
 //! crash leaves the old one or the new one.
 
+use crate::regular;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -83,7 +84,7 @@ impl StateFile {
 
     /// What was kept, if anything.
     pub(crate) fn read(&self) -> io::Result<Option<String>> {
-        let file = match File::open(&self.path) {
+        let file = match regular::open(&self.path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
             file => file?,
         };

@@ -227,6 +227,40 @@ fn neither_a_login_nor_a_discovery_proves_who_the_initiator_is() {
     }
 }
 
+/// Each portal that an initiator can reach as it reached one (RFC 7143 appendix C).
+#[test]
+fn discovery_lists_all_portals_of_the_group() {
+    let portals = [
+        "192.0.2.1:3260",
+        "0.0.0.0:3261",
+        "[2001:db8::1]:3260",
+        "127.0.0.1:3262",
+    ];
+    let portals = portals
+        .map(|text| text.parse().expect("an address"))
+        .to_vec();
+    let hub = Arc::new(Hub::new(Vec::new()).at(portals));
+    for (local, listed) in [
+        (
+            "192.0.2.9:3261",
+            &["192.0.2.9:3261,1", "192.0.2.1:3260,1"][..],
+        ),
+        ("[2001:db8::1]:3260", &["[2001:db8::1]:3260,1"]),
+        ("127.0.0.1:3262", &["127.0.0.1:3262,1", "127.0.0.1:3261,1"]),
+    ] {
+        let mut world = world();
+        world.local = Some(local.parse().expect("an address"));
+        let mut one = Initiator::new(&hub, world);
+        let me = format!("InitiatorName={NAME}");
+        one.log_in(1, 3, &[&me, "SessionType=Discovery"]);
+        let text = one.text("SendTargets=All").text();
+        let addresses = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("TargetAddress="));
+        assert_eq!(addresses.collect::<Vec<_>>(), listed);
+    }
+}
+
 /// Sessions leave half of the reactor's connections to others.
 #[test]
 fn sessions_are_bounded_over_all_initiators() {

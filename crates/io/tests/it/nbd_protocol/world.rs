@@ -60,6 +60,7 @@ pub struct World {
     /// Its number as a connection, and what it did to others.
     pub number: u32,
     pub nudges: Vec<(u32, Nudge)>,
+    pub local: Option<std::net::SocketAddr>,
 }
 
 impl World {
@@ -96,6 +97,7 @@ impl World {
             attached: Vec::new(),
             number: 0,
             nudges: Vec::new(),
+            local: None,
         }
     }
 
@@ -224,7 +226,7 @@ impl Link for World {
     }
 
     fn local_address(&self) -> Option<std::net::SocketAddr> {
-        None
+        self.local
     }
 
     fn bytes(&self, part: BufRef) -> &[u8] {
