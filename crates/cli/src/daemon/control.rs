@@ -87,11 +87,12 @@ impl Control {
         Ok(StatusView { attached, ..view })
     }
 
-    /// A device goes before its array, and an array with a device in use does not stop.
+    /// A device goes before its array, and an array with a device in use does not stop. An array that may not
+    /// stop keeps its device.
     fn stop(&self) -> Answered {
-        leases::no_borrowers(&self.array)?;
-        self.attached.end(&self.array)?;
-        self.life.stop(&self.array)
+        self.life.may_stop(&self.array)?;
+        let stop = || self.life.stop(&self.array);
+        self.attached.end_and(&self.array, stop)
     }
 
     fn log_set(&self) -> LogSet<'_> {

@@ -64,10 +64,14 @@ pub(super) struct Subject<'a> {
     pub uuid: Uuid,
 }
 
+/// The identifier of an array's device in the kernel.
+fn backend_of(uuid: Uuid) -> String {
+    format!("restripe:{uuid}")
+}
+
 impl Subject<'_> {
-    /// The identifier of the array's device in the kernel.
     fn backend(&self) -> String {
-        format!("restripe:{}", self.uuid)
+        backend_of(self.uuid)
     }
 
     fn dial(&self, connections: usize, read_only: bool) -> Result<Dialed, Refusal> {
@@ -212,7 +216,9 @@ impl Attachment {
 
     /// Detaches the device, unless it is in use.
     pub(super) fn end(&self, kernel: &dyn Kernel, places: &Places) -> Result<(), Refusal> {
-        end_device(kernel, places, &self.record, Flush::First)
+        let connected = is_connected(kernel, places, &self.record);
+        let device = self.record.device;
+        end_device(kernel, places, device, connected.then_some(Flush::First))
     }
 }
 
@@ -224,8 +230,25 @@ pub(super) fn end_unserved(
     let Some(record) = places.read()? else {
         return Ok(None);
     };
-    end_device(kernel, places, &record, Flush::Impossible)?;
+    let connected = is_connected(kernel, places, &record);
+    let flush = connected.then_some(Flush::Impossible);
+    end_device(kernel, places, record.device, flush)?;
     Ok(Some(record))
+}
+
+/// Detaches the device of this array whose record is lost, if the kernel shows one; its number.
+pub(super) fn end_lost(
+    kernel: &dyn Kernel,
+    places: &Places,
+    uuid: Uuid,
+) -> Result<Option<u32>, Refusal> {
+    let ours = Seen::Connected(Some(backend_of(uuid)));
+    let mut devices = kernel.devices().into_iter();
+    let Some(device) = devices.find(|device| kernel.seen(*device) == ours) else {
+        return Ok(None);
+    };
+    end_device(kernel, places, device, Some(Flush::Impossible))?;
+    Ok(Some(device))
 }
 
 /// Whether the device's cache can be written out before the end.
@@ -236,14 +259,14 @@ enum Flush {
     Impossible,
 }
 
+/// `flush` is of a device that is connected.
 fn end_device(
     kernel: &dyn Kernel,
     places: &Places,
-    record: &Record,
-    flush: Flush,
+    device: u32,
+    flush: Option<Flush>,
 ) -> Result<(), Refusal> {
-    let device = record.device;
-    if is_connected(kernel, places, record) {
+    if let Some(flush) = flush {
         // Open until the end, so that nothing is mounted in between.
         let held = held(kernel, device)?;
         if let (Flush::First, Some(file)) = (flush, &held) {

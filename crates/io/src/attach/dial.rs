@@ -2,15 +2,16 @@
 
 use crate::front::listen::Wire;
 use crate::front::nbd::{Connection, KernelPeer};
-use crate::nbd_wire::client::{Client, ClientEvent, ExportInfo, MESSAGE_BYTES_MAX, Replies};
+use crate::member::nbd::agree::{self, agree};
+use crate::nbd_wire::client::{ExportInfo, Replies};
 use crate::remote::{ProtocolMaker, Remote};
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// The reactor answers a message of a handshake within a turn.
+/// The reactor answers each message of a handshake within a turn.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
 /// What makes connections, and knows which of them live.
@@ -69,34 +70,13 @@ impl Dialer for OwnExport {
 }
 
 /// The client's side of a handshake with simple replies, which are all that the kernel understands.
-fn shake_hands(mut stream: &UnixStream, export: &str) -> io::Result<ExportInfo> {
-    stream.set_read_timeout(Some(HANDSHAKE_WITHIN))?;
-    let mut client = Client::new(export, Replies::Simple);
-    let (mut inbox, mut out) = (Vec::new(), Vec::new());
-    let mut buffer = [0; MESSAGE_BYTES_MAX];
-    loop {
-        let count = stream.read(&mut buffer)?;
-        if count == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-        inbox.extend_from_slice(&buffer[..count]);
-        loop {
-            let step = client.received(&inbox, &mut out);
-            let step = step.map_err(io::Error::other)?;
-            inbox.drain(..step.consumed);
-            if step.event == ClientEvent::Ready {
-                // The kernel waits without a limit.
-                stream.set_read_timeout(None)?;
-                let info = client.info().copied();
-                return info.ok_or_else(|| io::Error::other("a handshake without an export"));
-            }
-            if step.consumed == 0 {
-                break;
-            }
-        }
-        stream.write_all(&out)?;
-        out.clear();
-    }
+fn shake_hands(stream: &UnixStream, export: &str) -> io::Result<ExportInfo> {
+    let deadline = Instant::now() + HANDSHAKE_WITHIN;
+    let agreed = agree(stream, export, Replies::Simple, None, deadline)?;
+    // The kernel waits without a limit.
+    agree::patience(stream, None)?;
+    let info = agreed.client.info().copied();
+    info.ok_or_else(|| io::Error::other("a handshake without an export"))
 }
 
 /// Marks the reactor's thread: its allocations never wait for writes to block devices, which could be writes

@@ -154,6 +154,20 @@ pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     Ok(record.map(|record| device_path(record.device).display().to_string()))
 }
 
+/// The same of an array that this daemon serves. If the record is lost or cannot be read, the device is known
+/// by the array's identifier, which the kernel shows from Linux 5.14 on.
+pub fn detach_left(name: &str, uuid: Uuid) -> Result<Option<String>, Refusal> {
+    let recorded = detach_unserved(name);
+    let kernel = Linux::open();
+    let (Ok(None) | Err(_), Ok(kernel)) = (&recorded, &kernel) else {
+        return recorded;
+    };
+    match attachment::end_lost(kernel, &Places::of(name), uuid)? {
+        Some(device) => Ok(Some(device_path(device).display().to_string())),
+        None => recorded,
+    }
+}
+
 /// The array whose device this is.
 pub fn name_of_device(path: &str) -> Result<Option<String>, Refusal> {
     let number = device_number(path)?;

@@ -1,6 +1,6 @@
 //! What is done when, against a model of the kernel.
 
-use super::attachment::{Attachment, Subject, end_unserved};
+use super::attachment::{Attachment, Subject, end_lost, end_unserved};
 use super::dial::Dialer;
 use super::kernel::{Kernel, Seen, Setup};
 use super::record::Places;
@@ -227,6 +227,24 @@ impl Drop for Machine {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
+}
+
+/// The record is in a folder that may be swept; the kernel knows whose device it is.
+#[test]
+fn a_device_without_a_record_is_found_by_its_array() {
+    let machine = Machine::new("lost-record");
+    machine.begin(Some(1), OPTIONS).expect("a free device");
+    machine.places.clear(1).expect("its record and link go");
+    let lost = |uuid| end_lost(&machine.model, &machine.places, uuid);
+    assert_eq!(lost(Uuid([8; 16])), Ok(None), "another array's");
+    machine.model.mounted.set(Some(1));
+    let busy = lost(UUID).expect_err("it is in use");
+    assert!(busy.what.contains("mounted at /mnt"), "{busy:?}");
+    assert_eq!(machine.model.sockets(1), 3, "and left as it is");
+    machine.model.mounted.set(None);
+    assert_eq!(lost(UUID), Ok(Some(1)));
+    assert_eq!(machine.model.seen(1), Seen::Idle);
+    assert_eq!(lost(UUID), Ok(None));
 }
 
 #[test]

@@ -11,7 +11,7 @@
 //! in an unknown state. A server that answers ESHUTDOWN has the same effect: it is about to end, and remains
 //! only while its connections do.
 
-mod agree;
+pub(crate) mod agree;
 
 use self::agree::{Agreed, CONNECT_PATIENCE, NotAgreed, agree, connect_tcp, patience};
 use super::{OpenFailure, OpenOptions, RETRY_AFTER};
@@ -20,7 +20,9 @@ use crate::front::listen::Wire;
 use crate::front::outbox::Outbox;
 use crate::front::secure_wire::SecureWire;
 use crate::memory::{Memory, Piece, advance};
-use crate::nbd_wire::client::{Client, ClientEvent, ClientRequest, ExportInfo, MESSAGE_BYTES_MAX};
+use crate::nbd_wire::client::{
+    Client, ClientEvent, ClientRequest, ExportInfo, MESSAGE_BYTES_MAX, Replies,
+};
 use crate::nbd_wire::uri::{Endpoint, NbdUri, TlsTerms};
 use crate::nbd_wire::{Command, Errno, command_flags};
 use crate::tls::{Channel, ClientSide, Event, Going};
@@ -163,7 +165,13 @@ fn converse(
 ) -> Result<(NbdDevice, MemberInfo), OpenFailure> {
     // The calls that matter here do not care which family a stream socket is of.
     let stream = UnixStream::from(socket);
-    let agreed = agree(&stream, export, tls, Instant::now() + CONNECT_PATIENCE);
+    let agreed = agree(
+        &stream,
+        export,
+        Replies::Structured,
+        tls,
+        Instant::now() + CONNECT_PATIENCE,
+    );
     let agreed = agreed.map_err(|why| match why {
         NotAgreed::Io(error) => OpenFailure::Io(error),
         NotAgreed::Tls(why) => OpenFailure::Tls(why),
@@ -704,7 +712,7 @@ mod tests {
         there.write_all(&greeting).expect("room");
         let moment = Duration::from_millis(20);
         for deadline in [Instant::now() + moment, Instant::now()] {
-            let failure = agree(&here, "", None, deadline)
+            let failure = agree(&here, "", Replies::Structured, None, deadline)
                 .err()
                 .expect("half a greeting");
             let late = matches!(&failure, NotAgreed::Remote(what) if what.contains("in time"));

@@ -8,9 +8,7 @@
 use crate::daemon::control::array::{Answered, Said, ServedArray, done, locked};
 use crate::print::journal::{self, Level};
 use restripe_array::Uuid;
-use restripe_io::attach::{
-    Device, OwnExport, Tended, detach_unserved, device_number, not_connected,
-};
+use restripe_io::attach::{Device, OwnExport, Tended, detach_left, device_number, not_connected};
 use restripe_io::control::{AttachOptions, AttachedView, Refusal};
 use std::sync::Mutex;
 
@@ -19,7 +17,10 @@ const LOOKS_A_SIZE: u32 = 5;
 
 #[derive(Default)]
 pub(super) struct Attached {
+    /// Held while a verb is at work with the device, which may be long: it writes out a cache.
     state: Mutex<State>,
+    /// The device as it was seen last.
+    seen: Mutex<Option<AttachedView>>,
 }
 
 #[derive(Default)]
@@ -60,24 +61,16 @@ impl Attached {
     }
 
     pub(super) fn detach(&self, array: &ServedArray) -> Answered {
-        let path = self.end(array)?;
+        let path = end(&mut locked(&self.state), array)?;
         let path = path.ok_or_else(|| Refusal::new("the array is not attached"))?;
         Ok(done(&format!("detached {path}")))
     }
 
-    /// Detaches the device if there is one, also one that is not connected; its path.
-    pub(super) fn end(&self, array: &ServedArray) -> Said<Option<String>> {
+    /// Detaches the device, if there is one, and then stops the array: no other verb comes between the two.
+    pub(super) fn end_and(&self, array: &ServedArray, stop: impl FnOnce() -> Answered) -> Answered {
         let state = &mut *locked(&self.state);
-        let path = match &state.device {
-            Some(device) => {
-                device.detach()?;
-                Some(device.path())
-            }
-            None if state.left.is_some() => detach_unserved(&array.look()?.0.set.name)?,
-            None => None,
-        };
-        (state.device, state.left, state.trouble) = (None, None, None);
-        Ok(path)
+        end(state, array)?;
+        stop()
     }
 
     /// Reconnects the device that an earlier daemon left. The array is served also without it.
@@ -91,6 +84,7 @@ impl Attached {
         let Ok(mut state) = self.state.try_lock() else {
             return;
         };
+        *locked(&self.seen) = view(&state);
         state.looks = state.looks.wrapping_add(1);
         if state.left.is_some() && state.looks.is_multiple_of(LOOKS_A_SIZE) {
             reconnect(&mut state, array);
@@ -130,16 +124,40 @@ impl Attached {
         }
     }
 
+    /// Does not wait for a verb that is at work with the device.
     pub(super) fn view(&self) -> Option<AttachedView> {
-        let state = locked(&self.state);
-        let Some(device) = &state.device else {
-            return state.left.clone();
-        };
-        Some(AttachedView {
-            trouble: state.trouble.as_ref().map(sentence),
-            ..device.view()
-        })
+        let mut seen = locked(&self.seen);
+        if let Ok(state) = self.state.try_lock() {
+            *seen = view(&state);
+        }
+        seen.clone()
     }
+}
+
+fn view(state: &State) -> Option<AttachedView> {
+    let Some(device) = &state.device else {
+        return state.left.clone();
+    };
+    Some(AttachedView {
+        trouble: state.trouble.as_ref().map(sentence),
+        ..device.view()
+    })
+}
+
+/// Detaches the device if there is one, also one that is not connected; its path.
+fn end(state: &mut State, array: &ServedArray) -> Said<Option<String>> {
+    let path = match &state.device {
+        Some(device) => {
+            device.detach()?;
+            Some(device.path())
+        }
+        None => {
+            let set = array.look()?.0.set;
+            detach_left(&set.name, set.uuid)?
+        }
+    };
+    (state.device, state.left, state.trouble) = (None, None, None);
+    Ok(path)
 }
 
 /// Connects the device that an earlier daemon left, if there is one. A failure is kept to be shown, and is
@@ -213,4 +231,20 @@ fn log(array: &ServedArray, what: &str, refusal: &Refusal) {
         Level::Error,
         format_args!("restripe: {name}: {what}: {why}"),
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `status`, and the end of the daemon, do not wait for a device whose cache cannot be written out.
+    #[test]
+    fn a_verb_that_is_stuck_does_not_keep_others_from_looking() {
+        let attached = Attached::default();
+        let left = not_connected("no-such-array", "why".to_owned());
+        locked(&attached.state).left = Some(left.clone());
+        assert_eq!(attached.view().as_ref(), Some(&left));
+        let _stuck = locked(&attached.state);
+        assert_eq!(attached.view(), Some(left));
+    }
 }

@@ -78,6 +78,15 @@ impl Lifecycle {
         })
     }
 
+    /// Whether a stop would be refused, and why.
+    pub(super) fn may_stop(&self, array: &ServedArray) -> Said {
+        no_borrowers(array)?;
+        match self.serves.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(array.refused(&CommandError::Busy("the array is not serving"))),
+        }
+    }
+
     /// What the end achieved is said after the fact: a member that failed meanwhile may lack what was flushed last.
     pub(super) fn stop(&self, array: &ServedArray) -> Answered {
         no_borrowers(array)?;

@@ -17,7 +17,7 @@ const STEP_BYTES: usize = 4096;
 
 /// Why there is no agreement.
 #[derive(Debug)]
-pub(super) enum NotAgreed {
+pub(crate) enum NotAgreed {
     Io(io::Error),
     Tls(String),
     /// The server refused, or broke the conversation.
@@ -26,15 +26,26 @@ pub(super) enum NotAgreed {
     Held(String),
 }
 
+impl From<NotAgreed> for io::Error {
+    fn from(why: NotAgreed) -> io::Error {
+        match why {
+            NotAgreed::Io(error) => error,
+            NotAgreed::Tls(why) | NotAgreed::Remote(why) | NotAgreed::Held(why) => {
+                io::Error::other(why)
+            }
+        }
+    }
+}
+
 /// A handshake's end.
-pub(super) struct Agreed {
+pub(crate) struct Agreed {
     pub client: Client,
     /// Received, and not a part of the handshake.
     pub rest: Vec<u8>,
     pub tls: Option<Box<SecureWire>>,
 }
 
-pub(super) fn patience(stream: &UnixStream, time: Option<Duration>) -> io::Result<()> {
+pub(crate) fn patience(stream: &UnixStream, time: Option<Duration>) -> io::Result<()> {
     stream.set_read_timeout(time)?;
     stream.set_write_timeout(time)
 }
@@ -96,9 +107,10 @@ fn drop_unsent(stream: &TcpStream) -> io::Result<()> {
 }
 
 /// Goes through the handshake. With a channel, the export is asked for through TLS or not at all.
-pub(super) fn agree(
+pub(crate) fn agree(
     stream: &UnixStream,
     export: &str,
+    replies: Replies,
     mut channel: Option<Channel>,
     deadline: Instant,
 ) -> Result<Agreed, NotAgreed> {
@@ -108,8 +120,8 @@ pub(super) fn agree(
         error => failed(&error.to_string()),
     };
     let mut client = match channel {
-        Some(_) => Client::through_tls(export, Replies::Structured),
-        None => Client::new(export, Replies::Structured),
+        Some(_) => Client::through_tls(export, replies),
+        None => Client::new(export, replies),
     };
     let mut talk = Talk {
         stream,
