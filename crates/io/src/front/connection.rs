@@ -16,7 +16,7 @@
 
 use super::listen::Wire;
 use super::outbox::Outbox;
-use super::secure_wire::SecureWire;
+use super::secure_wire::{SecureWire, next_send, sent};
 use super::{Ask, Export, HANDSHAKE_MAX, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then};
 use crate::memory::{Memory, Piece, UserMemory};
 use crate::tls::{Channel, Event, Going};
@@ -620,19 +620,16 @@ impl Connection {
         }
         let done = self.state == State::Finishing && self.link.in_flight == 0;
         let outbox = &mut self.link.outbox;
-        let pieces = match &mut self.link.tls {
-            Some(tls) => {
-                let pieces = tls.next_send(outbox);
-                if pieces.is_none() && done && outbox.bytes() == 0 {
-                    tls.channel.close();
-                    tls.next_send(outbox)
-                } else {
-                    pieces
-                }
-            }
-            None if outbox.has_waiting() => Some(outbox.launch()),
-            None => None,
-        };
+        let mut tls = self.link.tls.as_deref_mut();
+        let mut pieces = next_send(tls.as_deref_mut(), outbox);
+        if let Some(tls) = tls
+            && pieces.is_none()
+            && done
+            && outbox.bytes() == 0
+        {
+            tls.channel.close();
+            pieces = next_send(Some(tls), outbox);
+        }
         self.sending = pieces.is_some();
         pieces
     }
@@ -660,10 +657,7 @@ impl Connection {
             (self.progress, self.moved) = (around.now, around.now);
         }
         let outbox = &mut self.link.outbox;
-        let more = match &mut self.link.tls {
-            Some(tls) => tls.sent(count, pieces, outbox, release),
-            None => outbox.sent(count, pieces, release),
-        };
+        let more = sent(self.link.tls.as_deref_mut(), count, pieces, outbox, release);
         self.sending = more.is_some();
         // Before it is offered more: whether it holds its share decides.
         release.drain(..).for_each(|buf| around.users.release(buf));

@@ -16,6 +16,28 @@ pub(crate) struct SecureWire {
     released: Vec<BufRef>,
 }
 
+/// What to send next of an outbox, in clear text or through TLS, if nothing is on its way.
+pub(crate) fn next_send(tls: Option<&mut SecureWire>, outbox: &mut Outbox) -> Option<Vec<Piece>> {
+    match tls {
+        Some(tls) => tls.next_send(outbox),
+        None => outbox.has_waiting().then(|| outbox.launch()),
+    }
+}
+
+/// `count` bytes of `pieces` are sent, in clear text or through TLS: what to send next.
+pub(crate) fn sent(
+    tls: Option<&mut SecureWire>,
+    count: u64,
+    pieces: Vec<Piece>,
+    outbox: &mut Outbox,
+    release: &mut Vec<BufRef>,
+) -> Option<Vec<Piece>> {
+    match tls {
+        Some(tls) => tls.sent(count, pieces, outbox, release),
+        None => outbox.sent(count, pieces, release),
+    }
+}
+
 impl SecureWire {
     /// `begun`: nothing of the outbox goes out in clear text.
     pub fn new(channel: Channel, begun: bool) -> SecureWire {
@@ -27,8 +49,7 @@ impl SecureWire {
         }
     }
 
-    /// What to send next, if nothing is on its way.
-    pub fn next_send(&mut self, outbox: &mut Outbox) -> Option<Vec<Piece>> {
+    fn next_send(&mut self, outbox: &mut Outbox) -> Option<Vec<Piece>> {
         if !self.begun && outbox.has_waiting() {
             return Some(outbox.launch());
         }
@@ -53,8 +74,7 @@ impl SecureWire {
         }
     }
 
-    /// `count` bytes of `pieces` are sent: what to send next.
-    pub fn sent(
+    fn sent(
         &mut self,
         count: u64,
         mut pieces: Vec<Piece>,

@@ -18,7 +18,7 @@ use super::{OpenFailure, OpenOptions, RETRY_AFTER};
 use crate::backend::{Stream, VECTORS_MAX};
 use crate::front::listen::Wire;
 use crate::front::outbox::Outbox;
-use crate::front::secure_wire::SecureWire;
+use crate::front::secure_wire::{SecureWire, next_send, sent};
 use crate::memory::{Memory, Piece, advance};
 use crate::nbd_wire::client::{
     Client, ClientEvent, ClientRequest, ExportInfo, MESSAGE_BYTES_MAX, Replies,
@@ -421,11 +421,7 @@ impl NbdDevice {
         if self.sending || self.broken {
             return None;
         }
-        let outbox = &mut self.outbox;
-        let pieces = match &mut self.tls {
-            Some(tls) => tls.next_send(outbox),
-            None => outbox.has_waiting().then(|| outbox.launch()),
-        };
+        let pieces = next_send(self.tls.as_deref_mut(), &mut self.outbox);
         self.sending = pieces.is_some();
         pieces
     }
@@ -481,10 +477,7 @@ impl NbdDevice {
         }
         let bytes = result.max(0) as u64;
         let (outbox, released) = (&mut self.outbox, &mut Vec::new());
-        let more = match &mut self.tls {
-            Some(tls) => tls.sent(bytes, pieces, outbox, released),
-            None => outbox.sent(bytes, pieces, released),
-        };
+        let more = sent(self.tls.as_deref_mut(), bytes, pieces, outbox, released);
         self.sending = more.is_some();
         more
     }

@@ -155,24 +155,25 @@ impl Channel {
         Going::Failed("it failed before".to_owned())
     }
 
-    fn turn(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> Turn {
-        let came = self.inbox.slice_mut(self.start, self.end - self.start);
-        // The first plaintext may come in the turn that ends the handshake.
-        let (mut early, secured) = (Vec::new(), self.secured);
-        let mut plain = |bytes: &[u8]| match secured {
-            true => sink(Event::Plain(bytes)),
-            false => early.extend_from_slice(bytes),
-        };
+    /// Has the library look at what came. Handshake messages to send, and what it came to.
+    fn process(&mut self, plain: &mut dyn FnMut(&[u8])) -> (Vec<u8>, Turn) {
         let mut control = Vec::new();
+        let came = self.inbox.slice_mut(self.start, self.end - self.start);
         let (used, turn) = match &mut self.side {
-            Side::Server(server) => {
-                outcome(server.process_tls_records(came), &mut control, &mut plain)
-            }
-            Side::Client(client) => {
-                outcome(client.process_tls_records(came), &mut control, &mut plain)
-            }
+            Side::Server(server) => outcome(server.process_tls_records(came), &mut control, plain),
+            Side::Client(client) => outcome(client.process_tls_records(came), &mut control, plain),
         };
         self.start += used;
+        (control, turn)
+    }
+
+    fn turn(&mut self, sink: &mut dyn FnMut(Event<'_>)) -> Turn {
+        // The first plaintext may come in the turn that ends the handshake.
+        let (mut early, secured) = (Vec::new(), self.secured);
+        let (control, turn) = self.process(&mut |bytes| match secured {
+            true => sink(Event::Plain(bytes)),
+            false => early.extend_from_slice(bytes),
+        });
         self.append(&control);
         if !self.secured && !self.common().is_handshaking() && !matches!(turn, Turn::Failed(_)) {
             let certificates = self.common().peer_certificates();
@@ -208,18 +209,7 @@ impl Channel {
     fn fail(&mut self, error: &Error) -> Going {
         // Not once more than there is to encode: the library is not to look at the records again.
         while self.common().wants_write() {
-            let mut control = Vec::new();
-            let came = self.inbox.slice_mut(self.start, self.end - self.start);
-            let mut plain = |_: &[u8]| {};
-            let (used, _) = match &mut self.side {
-                Side::Server(server) => {
-                    outcome(server.process_tls_records(came), &mut control, &mut plain)
-                }
-                Side::Client(client) => {
-                    outcome(client.process_tls_records(came), &mut control, &mut plain)
-                }
-            };
-            self.start += used;
+            let (control, _) = self.process(&mut |_| {});
             if control.is_empty() {
                 break;
             }

@@ -1,7 +1,7 @@
 //! Blocking calls until a server and we agree on an export, in clear text or through TLS.
 
 use crate::front::outbox::Outbox;
-use crate::front::secure_wire::SecureWire;
+use crate::front::secure_wire::{SecureWire, next_send, sent};
 use crate::nbd_wire::client::{Client, ClientError, ClientEvent, Replies};
 use crate::tls::{Channel, Event, Going};
 use std::io::{self, ErrorKind, Read, Write};
@@ -172,22 +172,16 @@ impl Talk<'_> {
             self.outbox.push(bytes);
         }
         let outbox = &mut self.outbox;
-        let mut next = match &mut self.tls {
-            Some(tls) => tls.next_send(outbox),
-            None => outbox.has_waiting().then(|| outbox.launch()),
-        };
+        let mut next = next_send(self.tls.as_deref_mut(), outbox);
         while let Some(pieces) = next {
-            let mut sent = 0;
+            let mut count = 0;
             for piece in &pieces {
                 patience_until(self.stream, self.deadline).map_err(stalled)?;
                 self.stream.write_all(piece.slice()).map_err(stalled)?;
-                sent += u64::from(piece.bytes);
+                count += u64::from(piece.bytes);
             }
             let (outbox, released) = (&mut self.outbox, &mut Vec::new());
-            next = match &mut self.tls {
-                Some(tls) => tls.sent(sent, pieces, outbox, released),
-                None => outbox.sent(sent, pieces, released),
-            };
+            next = sent(self.tls.as_deref_mut(), count, pieces, outbox, released);
         }
         Ok(())
     }
