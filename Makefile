@@ -9,8 +9,9 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET)/release/restripe
 
-# Features of the command: `make build FEATURES=tls` has TLS, as packages have it.
+# Features of the command: tls, ublk. Packages have both: `make build FEATURES=tls,ublk`.
 FEATURES ?=
+COMMA := ,
 
 # Where `make install` puts things; DESTDIR goes before all of it, for packages.
 PREFIX ?= /usr/local
@@ -29,8 +30,8 @@ build: ## Build the release binary, target/release/restripe, with man pages and 
 	$(CARGO) build --release -p restripe-cli $(if $(FEATURES),--features $(FEATURES))
 	$(BIN) generate $(TARGET)/share
 
-install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first (with TLS) unless the binary is there
-	@test -x $(BIN) || $(MAKE) build FEATURES=$(or $(FEATURES),tls)
+install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first (with TLS and ublk) unless the binary is there
+	@test -x $(BIN) || $(MAKE) build FEATURES=$(or $(FEATURES),tls$(COMMA)ublk)
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/restripe
 	umask 022; $(BIN) generate $(SHARE)
 	install -d $(DESTDIR)$(UDEV_RULES)
@@ -46,6 +47,8 @@ test: ## Every test that needs no minutes: units, laws, swarm, conformance, comm
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl udevadm qemu-io qemu-img fio iscsi-test-cu
 	.ci/test
 
+# `xtask md` attaches an array through ublk.
+test-deep: FEATURES := $(or $(FEATURES),ublk)
 test-deep: build ## The long tests that have not passed for these sources; PART=NAME runs one, PART=list lists them
 	@.ci/need cargo
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl nbdfuse fusermount3 qemu-io qemu-img fio iscsi-test-cu

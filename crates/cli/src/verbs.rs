@@ -76,7 +76,7 @@ pub(crate) enum Verb {
     Assemble(Assemble),
     /// Serve arrays over NBD and iSCSI until stopped
     Serve(Box<Serve>),
-    /// Attach a served array as a block device of the kernel, /dev/nbdN
+    /// Attach a served array as a block device of the kernel, /dev/nbdN or /dev/ublkbN
     Attach(Attach),
     /// Detach an array's block device
     Detach(Detach),

@@ -43,7 +43,7 @@ mod scrub;
 mod server;
 mod surrogate;
 
-pub use attached::{AttachOptions, AttachedView, CONNECTIONS_MAX};
+pub use attached::{AttachOptions, AttachedView, CONNECTIONS_MAX, Driver};
 pub use client::{ANSWER_TIMEOUT, ClientError, ask, ask_at};
 pub use energy::{EnergyView, NamedRating, SpindleView};
 pub use facts::{FactView, Telling};

@@ -1,6 +1,8 @@
 //! Talking to a reactor from other threads: calls with answers, and requests of this process's own.
 
 use crate::backend::Waker;
+#[cfg(feature = "ublk")]
+use crate::front::Export;
 use crate::front::Protocol;
 use crate::front::listen::{Listener, Wire};
 use crate::host::Exchange;
@@ -72,6 +74,10 @@ pub(crate) enum Call {
     Heat(usize, Sender<Option<HeatMap>>),
     Growth(usize, u16, Sender<Result<GrowthPlan, CommandError>>),
     MayFail(usize, Member, Sender<Result<(), CommandError>>),
+    #[cfg(feature = "ublk")]
+    Export(String, Sender<Option<Export>>),
+    #[cfg(feature = "ublk")]
+    HasCommands(Sender<bool>),
     Names(usize, Sender<Vec<MemberName>>),
     LeaseUses(usize, Sender<Vec<LeaseUse>>),
     Command(usize, Command, Sender<Result<(), CommandError>>),
@@ -141,6 +147,18 @@ impl Remote {
     /// What a growth of an array by so many members would do, or why there can be none now.
     pub fn growth_plan(&self, array: usize, by: u16) -> Answered<Result<GrowthPlan, CommandError>> {
         self.ask(|reply| Call::Growth(array, by, reply))
+    }
+
+    /// The array of this name, as clients see it. `None`: there is no such array.
+    #[cfg(feature = "ublk")]
+    pub(crate) fn export(&self, name: &str) -> Result<Option<Export>, Ended> {
+        self.ask(|reply| Call::Export(name.to_owned(), reply))
+    }
+
+    /// Whether connections may serve devices of the kernel ([`crate::front::Link::command`]).
+    #[cfg(feature = "ublk")]
+    pub(crate) fn has_commands(&self) -> Result<bool, Ended> {
+        self.ask(Call::HasCommands)
     }
 
     /// The devices of an array, in the order of their [`Member`] numbers.

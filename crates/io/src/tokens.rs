@@ -25,6 +25,11 @@ pub enum Owner {
     Send {
         connection: u32,
     },
+    /// A command to the driver of a device that a connection serves.
+    Command {
+        connection: u32,
+        slot: u16,
+    },
 }
 
 impl Owner {
@@ -44,6 +49,9 @@ impl Owner {
             Owner::Accept { listener } => (3, 0, listener),
             Owner::Receive { connection } => (4, 0, connection),
             Owner::Send { connection } => (5, 0, connection),
+            Owner::Command { connection, slot } => {
+                return Token(6 << 56 | u64::from(slot) << 32 | u64::from(connection));
+            }
         };
         Token(kind << 56 | u64::from(host) << 48 | u64::from(index))
     }
@@ -69,6 +77,10 @@ impl Owner {
             3 => Owner::Accept { listener: index },
             4 => Owner::Receive { connection: index },
             5 => Owner::Send { connection: index },
+            6 => Owner::Command {
+                connection: index,
+                slot: (token.0 >> 32) as u16,
+            },
             kind => unreachable!("no token of kind {kind} was made"),
         }
     }
@@ -99,6 +111,14 @@ mod tests {
             Owner::Receive { connection: 4 },
             Owner::Send {
                 connection: u32::MAX,
+            },
+            Owner::Command {
+                connection: u32::MAX,
+                slot: 1,
+            },
+            Owner::Command {
+                connection: 1,
+                slot: u16::MAX,
             },
         ];
         for owner in owners {

@@ -174,9 +174,9 @@ fn say_of_devices(running: &Running) {
         ..
     } in devices
     {
-        let wait = seconds(grace_seconds);
+        let wait = grace_seconds.map_or(String::new(), |grace| format!(" for {}", seconds(grace)));
         say(format_args!(
-            "restripe: {device} stays attached: its requests wait for {wait} for the array to be served again"
+            "restripe: {device} stays attached: its requests wait{wait} for the array to be served again"
         ));
     }
 }

@@ -137,8 +137,10 @@ fn reads_line(view: &StatusView) -> Option<String> {
 /// The array's block device.
 fn attached_line(attached: &AttachedView) -> String {
     let connections = match attached.connections {
-        1 => "1 connection".to_owned(),
-        count => format!("{count} connections"),
+        // With ublk there is one or none; what is wrong without it is said beneath.
+        _ if attached.grace_seconds.is_none() => String::new(),
+        1 => ", 1 connection".to_owned(),
+        count => format!(", {count} connections"),
     };
     let mode = if attached.read_only {
         ", read-only"
@@ -146,7 +148,7 @@ fn attached_line(attached: &AttachedView) -> String {
         ""
     };
     let AttachedView { device, link, .. } = attached;
-    format!("attached as {device} ({link}), {connections}{mode}")
+    format!("attached as {device} ({link}){connections}{mode}")
 }
 
 /// A task that the start dropped, and what begins it anew.
@@ -278,8 +280,8 @@ mod tests {
                 connections: 2,
                 read_only: true,
                 block_bytes: 4096,
-                timeout_seconds: 30,
-                grace_seconds: 300,
+                timeout_seconds: Some(30),
+                grace_seconds: Some(300),
                 trouble: None,
             }),
             missing_slots: vec![2],

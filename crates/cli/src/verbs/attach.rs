@@ -6,12 +6,20 @@ use crate::units::{parse_size, parse_wait};
 use crate::verbs::session::Session;
 use clap::Args;
 use restripe_io::attach;
-use restripe_io::control::{AttachOptions, CONNECTIONS_MAX, ClientError, Reply, Request, ask};
+use restripe_io::control::{
+    AttachOptions, CONNECTIONS_MAX, ClientError, Driver, Reply, Request, ask,
+};
 use std::time::Duration;
+
+/// Defaults of NBD's options.
+const CONNECTIONS: u16 = 2;
+const TIMEOUT: Duration = Duration::from_secs(30);
+const GRACE: Duration = Duration::from_secs(300);
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Requires root, a daemon that runs as root, and the kernel's module nbd (modprobe nbd).
+    after_help = "Requires root, a daemon that runs as root, and a module of the kernel: nbd (modprobe nbd), or with --ublk
+ublk_drv (Linux 6.5 or later).
 The device has the stable name /dev/restripe/NAME. It outlives the daemon: requests wait until the array is
 served again, at most for the grace, and the daemon reconnects the device by itself. Attaching an array that
 is attached already does nothing.
@@ -21,20 +29,24 @@ Example: restripe attach tank && mkfs.ext4 /dev/restripe/tank && mount /dev/rest
 pub(crate) struct Attach {
     /// Name of the array
     pub name: String,
-    /// Device, as /dev/nbd0 [default: the first that is free]
+    /// Device, as /dev/nbd0 or /dev/ublkb0 [default: the first that is free]
     #[arg(value_name = "DEVICE")]
     pub device: Option<String>,
-    /// Number of connections between kernel and daemon, each with its own queue of requests
-    #[arg(long, value_name = "N", default_value_t = 2,
+    /// Use the kernel's driver ublk, without sockets, and not its NBD client. So does a DEVICE as /dev/ublkb0
+    #[arg(long, conflicts_with_all = ["connections", "timeout", "grace"])]
+    pub ublk: bool,
+    /// Number of connections between kernel and daemon, each with its own queue of requests [default: 2]
+    #[arg(long, value_name = "N",
         value_parser = clap::value_parser!(u16).range(1..=i64::from(CONNECTIONS_MAX)))]
-    pub connections: u16,
+    pub connections: Option<u16>,
     /// Send a request again that has no reply after TIME. After a kill of the daemon, the requests that it
-    /// had in flight are sent again when TIME has passed
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_wait)]
-    pub timeout: Duration,
-    /// Let requests wait for TIME while the array is not served; then they fail with an I/O error
-    #[arg(long, value_name = "TIME", default_value = "5m", value_parser = parse_wait)]
-    pub grace: Duration,
+    /// had in flight are sent again when TIME has passed [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
+    pub timeout: Option<Duration>,
+    /// Let requests wait for TIME while the array is not served; then they fail with an I/O error. With ublk
+    /// they wait for as long as that takes [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = parse_wait)]
+    pub grace: Option<Duration>,
     /// Refuse writes through the device
     #[arg(long)]
     pub read_only: bool,
@@ -58,9 +70,10 @@ pub(crate) fn attach(verb: &Attach) -> Outcome {
     let request = Request::Attach {
         device: verb.device.clone(),
         options: AttachOptions {
-            connections: verb.connections,
-            timeout_seconds: whole_seconds("--timeout", verb.timeout)?,
-            grace_seconds: whole_seconds("--grace", verb.grace)?,
+            driver: driver(verb)?,
+            connections: verb.connections.unwrap_or(CONNECTIONS),
+            timeout_seconds: whole_seconds("--timeout", verb.timeout.unwrap_or(TIMEOUT))?,
+            grace_seconds: whole_seconds("--grace", verb.grace.unwrap_or(GRACE))?,
             read_only: verb.read_only,
             block_bytes: u32::try_from(verb.block_size).unwrap_or(u32::MAX),
         },
@@ -97,6 +110,26 @@ pub(crate) fn detach(verb: &Detach) -> Outcome {
         Err(error) => return Err(error.into()),
     }
     Ok(())
+}
+
+/// The one that the device names, else the one that the option does.
+fn driver(verb: &Attach) -> Outcome<Driver> {
+    let option = if verb.ublk { Driver::Ublk } else { Driver::Nbd };
+    let Some(device) = &verb.device else {
+        return Ok(option);
+    };
+    let named = attach::driver_of(device)?;
+    let for_nbd = verb.connections.is_some() || verb.timeout.is_some() || verb.grace.is_some();
+    match named {
+        Driver::Nbd if verb.ublk => {
+            Err(Failure::usage("--ublk takes no device of NBD").hint("name /dev/ublkbN, or none"))
+        }
+        Driver::Ublk if for_nbd => {
+            let what = "--connections, --timeout and --grace are options of NBD";
+            Err(Failure::usage(what).hint("leave them out: ublk needs none of them"))
+        }
+        driver => Ok(driver),
+    }
 }
 
 /// The kernel counts whole seconds.

@@ -1,5 +1,5 @@
-//! `attach` and `detach` where nothing can be attached: no kernel with the module nbd is needed. With one,
-//! tests/md/attached.py judges them.
+//! `attach` and `detach` where nothing can be attached: no kernel with the module nbd or ublk_drv is needed.
+//! With one, tests/md/attached.py and tests/md/ublk.py judge them.
 
 use crate::harness::steps::{good, wait_until};
 use crate::harness::{THREE, raid5, skipped};
@@ -28,7 +28,44 @@ fn a_kernel_without_the_module_is_named_with_what_loads_it() {
 }
 
 #[test]
-fn a_device_that_is_none_of_nbds_is_refused() {
+fn a_kernel_without_ublk_is_named_with_what_loads_it() {
+    if Path::new("/dev/ublk-control").exists() {
+        return skipped("attach", "this kernel has the module ublk_drv");
+    }
+    let place = raid5("attach-ublk");
+    let daemon = place.serve(&THREE);
+    for words in [
+        ["attach", "tank", "--ublk"],
+        ["attach", "tank", "/dev/ublkb0"],
+    ] {
+        let refused = place.run(&words);
+        assert_eq!(refused.status, 1, "{}", refused.stderr);
+        let why = &refused.stderr;
+        assert!(why.contains("modprobe ublk_drv"), "{why}");
+    }
+    let status = good(place.run(&["status", "tank", "--json"]));
+    assert!(!status.contains("attached"), "{status}");
+    good(place.run(&["stop", "tank"]));
+    assert_eq!(daemon.wait(), 0);
+}
+
+#[test]
+fn options_of_the_other_driver_are_refused() {
+    let place = raid5("attach-driver");
+    let cases = [
+        vec!["attach", "tank", "--ublk", "/dev/nbd0"],
+        vec!["attach", "tank", "--ublk", "--grace", "5s"],
+        vec!["attach", "tank", "/dev/ublkb0", "--timeout", "5s"],
+        vec!["attach", "tank", "/dev/ublkb0", "--connections", "2"],
+    ];
+    for words in cases {
+        let refused = place.run(&words);
+        assert_eq!(refused.status, 2, "{words:?}: {}", refused.stderr);
+    }
+}
+
+#[test]
+fn a_device_of_neither_driver_is_refused() {
     let place = raid5("attach-device");
     let daemon = place.serve(&THREE);
     for device in ["/dev/null", "sda", "/dev/nbd0p1"] {

@@ -1,55 +1,31 @@
-//! Arrays as block devices of this machine's kernel, through its NBD client.
+//! Arrays as block devices of this machine's kernel, through its NBD client ([`nbd`]) or its driver ublk
+//! ([`ublk`]).
 //!
-//! The daemon makes connections to its own export and gives their other ends to the kernel ([`dial`]) by
-//! generic netlink ([`netlink`], [`kernel`]). The device belongs to the kernel: it outlives the daemon, and
-//! its requests wait for the next one. [`attachment`] has what is done when, [`record`] what is noted for the
-//! next daemon.
-//!
-//! The messages are written here and not by a crate: they are 150 lines over `libc`, which is used anyway.
-//! The crates for generic netlink (neli, netlink-packet-generic) would bring several more for three commands.
+//! The device belongs to the kernel: it outlives the daemon, and its requests wait for the next one.
+//! [`record`] has what is noted for the next daemon, [`hold`] what holds for the devices of both drivers.
 
-mod attachment;
-mod dial;
-mod kernel;
-mod netlink;
+mod export;
+mod hold;
+mod nbd;
+mod node;
 mod record;
-#[cfg(test)]
-mod tests;
+mod served;
+#[cfg_attr(not(feature = "ublk"), path = "ublk/without.rs")]
+mod ublk;
 
-pub use attachment::Tended;
-pub use dial::OwnExport;
+pub use export::OwnExport;
+pub use served::Tended;
 
-use crate::control::{AttachOptions, AttachedView, Refusal};
-use attachment::{Attachment, Subject};
-use dial::Dialer;
-use kernel::{Linux, device_path, number_of};
-use record::Places;
+use crate::control::{AttachOptions, AttachedView, Driver, Refusal};
+use hold::{Devices, Flush, end_device, forget, record_is_free};
+use node::Node;
+use record::{Places, Record};
 use restripe_array::Uuid;
-use std::io::{self, ErrorKind};
+use served::Served;
 
 /// The device of an array that this daemon serves.
 pub struct Device {
-    attachment: Attachment,
-    array: Array,
-}
-
-/// The array, as its device is made of it.
-struct Array {
-    kernel: Linux,
-    export: OwnExport,
-    places: Places,
-    uuid: Uuid,
-}
-
-impl Array {
-    fn subject(&self) -> Subject<'_> {
-        Subject {
-            kernel: &self.kernel,
-            dialer: &self.export,
-            places: &self.places,
-            uuid: self.uuid,
-        }
-    }
+    served: Box<dyn Served>,
 }
 
 impl Device {
@@ -61,65 +37,77 @@ impl Device {
         path: Option<&str>,
         options: AttachOptions,
     ) -> Result<Device, Refusal> {
-        let number = path.map(device_number).transpose()?;
-        let array = Array {
-            kernel: Linux::open().map_err(|error| no_kernel(&error))?,
-            export,
-            places: Places::of(name),
-            uuid,
+        let node = path.map(Node::of_path).transpose()?;
+        if let Some(node) = node.filter(|node| node.driver != options.driver) {
+            return Err(Refusal::new("is a device of the other driver")
+                .at(node.shown())
+                .hint("leave out --ublk or the device"));
+        }
+        let (places, number) = (Places::of(name), node.map(|node| node.number));
+        other_driver_is_free(&places, options.driver)?;
+        let attach = match options.driver {
+            Driver::Nbd => nbd::attach,
+            Driver::Ublk => ublk::attach,
         };
-        let attachment = Attachment::begin(&array.subject(), number, options)?;
-        Ok(Device { attachment, array })
+        let served = attach(export, places, uuid, number, options)?;
+        Ok(Device { served })
     }
 
     /// The device that an earlier daemon of this array had. `None` if it had none that the kernel still has.
     pub fn resume(export: OwnExport, name: &str, uuid: Uuid) -> Result<Option<Device>, Refusal> {
         let places = Places::of(name);
-        let Some(kernel) = kernel_with_device(&places)? else {
+        let Some((record, _)) = device_of_record(&places)? else {
             return Ok(None);
         };
-        let array = Array {
-            kernel,
-            export,
-            places,
-            uuid,
+        let resume = match record.options.driver {
+            Driver::Nbd => nbd::resume,
+            Driver::Ublk => ublk::resume,
         };
-        let attachment = Attachment::resume(&array.subject())?;
-        Ok(attachment.map(|attachment| Device { attachment, array }))
+        let served = resume(export, places, uuid)?;
+        Ok(served.map(|served| Device { served }))
     }
 
     /// Replaces connections that have died, and passes a growth on; to be called often.
     pub fn tend(&mut self, size_bytes: u64) -> Result<Tended, Refusal> {
-        self.attachment.tend(&self.array.subject(), size_bytes)
+        self.served.tend(size_bytes)
     }
 
     /// Writes out the device's cache and gives the device back. An error, and no effect, while it is in use.
     pub fn detach(&self) -> Result<(), Refusal> {
-        self.attachment.end(&self.array.kernel, &self.array.places)
+        self.served.detach()
     }
 
     pub fn path(&self) -> String {
-        device_path(self.attachment.record.device)
-            .display()
-            .to_string()
+        self.served.record().node().shown()
     }
 
     pub fn options(&self) -> AttachOptions {
-        self.attachment.record.options
+        self.served.record().options
     }
 
     pub fn view(&self) -> AttachedView {
-        let options = self.options();
-        AttachedView {
-            device: self.path(),
-            link: self.array.places.link(),
-            connections: self.array.export.alive(),
-            read_only: options.read_only,
-            block_bytes: options.block_bytes,
-            timeout_seconds: options.timeout_seconds,
-            grace_seconds: options.grace_seconds,
-            trouble: None,
-        }
+        let (link, connections) = (self.served.places().link(), self.served.connections());
+        view(self.path(), link, connections, Some(self.options()))
+    }
+}
+
+fn view(
+    device: String,
+    link: String,
+    connections: usize,
+    options: Option<AttachOptions>,
+) -> AttachedView {
+    let nbd = options.is_none_or(|options| options.driver == Driver::Nbd);
+    let seconds = |of: fn(AttachOptions) -> u64| nbd.then(|| options.map_or(0, of));
+    AttachedView {
+        device,
+        link,
+        connections,
+        read_only: options.is_some_and(|options| options.read_only),
+        block_bytes: options.map_or(0, |options| options.block_bytes),
+        timeout_seconds: seconds(|options| options.timeout_seconds),
+        grace_seconds: seconds(|options| options.grace_seconds),
+        trouble: None,
     }
 }
 
@@ -128,53 +116,44 @@ pub fn not_connected(name: &str, why: String) -> AttachedView {
     let places = Places::of(name);
     let record = places.read().ok().flatten();
     let linked = || places.linked().ok().flatten();
-    let device = record.as_ref().map(|record| record.device).or_else(linked);
-    let unknown = || "an unknown device".to_owned();
-    let path = |device| device_path(device).display().to_string();
+    let node = record.as_ref().map(Record::node).or_else(linked);
+    let device = node.map_or_else(|| "an unknown device".to_owned(), Node::shown);
     let options = record.map(|record| record.options);
     AttachedView {
-        device: device.map_or_else(unknown, path),
-        link: places.link(),
-        connections: 0,
-        read_only: options.is_some_and(|options| options.read_only),
-        block_bytes: options.map_or(0, |options| options.block_bytes),
-        timeout_seconds: options.map_or(0, |options| options.timeout_seconds),
-        grace_seconds: options.map_or(0, |options| options.grace_seconds),
         trouble: Some(why),
+        ..view(device, places.link(), 0, options)
     }
 }
 
 /// Detaches the device of an array to which no daemon has connected it; its path. `None`: it has no device.
 pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     let places = Places::of(name);
-    let Some(kernel) = kernel_with_device(&places)? else {
+    let Some((record, devices)) = device_of_record(&places)? else {
         return Ok(None);
     };
-    let record = attachment::end_unserved(&kernel, &places)?;
-    Ok(record.map(|record| device_path(record.device).display().to_string()))
+    end_device(&*devices, &places, &record, Flush::Impossible)?;
+    Ok(Some(record.node().shown()))
 }
 
-/// The same of an array that this daemon serves. If the record is lost or cannot be read, the device is known
-/// by the array's identifier, which the kernel shows from Linux 5.14 on.
+/// The same of an array that this daemon serves. If the record is lost or cannot be read, a device of NBD is
+/// known by the array's identifier, which the kernel shows from Linux 5.14 on.
 pub fn detach_left(name: &str, uuid: Uuid) -> Result<Option<String>, Refusal> {
-    let recorded = detach_unserved(name);
-    let kernel = Linux::open();
-    let (Ok(None) | Err(_), Ok(kernel)) = (&recorded, &kernel) else {
-        return recorded;
-    };
-    match attachment::end_lost(kernel, &Places::of(name), uuid)? {
-        Some(device) => Ok(Some(device_path(device).display().to_string())),
-        None => recorded,
+    match detach_unserved(name) {
+        Ok(Some(path)) => Ok(Some(path)),
+        recorded => match nbd::end_lost(&Places::of(name), uuid)? {
+            Some(node) => Ok(Some(node.shown())),
+            None => recorded,
+        },
     }
 }
 
 /// The array whose device this is.
 pub fn name_of_device(path: &str) -> Result<Option<String>, Refusal> {
-    let number = device_number(path)?;
+    let node = Node::of_path(path)?;
     let mut unreadable = Ok(None);
     for name in Places::names() {
         match Places::of(&name).read() {
-            Ok(Some(record)) if record.device == number => return Ok(Some(name)),
+            Ok(Some(record)) if record.node() == node => return Ok(Some(name)),
             Ok(_) => {}
             // It could be that device's.
             Err(refusal) => unreadable = Err(refusal),
@@ -183,37 +162,48 @@ pub fn name_of_device(path: &str) -> Result<Option<String>, Refusal> {
     unreadable
 }
 
-/// The number of the device at this path, which may be a link to it.
-pub fn device_number(path: &str) -> Result<u32, Refusal> {
-    let found = std::fs::canonicalize(path);
-    let found = found.unwrap_or_else(|_| path.into());
-    let number = found.strip_prefix("/dev").ok();
-    let number = number.and_then(|name| number_of(name.to_str()?));
-    number.ok_or_else(|| {
-        Refusal::new("is not a device of the kernel's NBD client")
-            .at(path)
-            .hint("use /dev/nbdN, or leave it out")
-    })
+/// Whether both paths lead to the same device.
+pub fn is_same_device(path: &str, other: &str) -> Result<bool, Refusal> {
+    Ok(Node::of_path(path)? == Node::of_path(other)?)
 }
 
-/// The kernel, if there is a record of a device in it. A kernel without the module has no devices.
-fn kernel_with_device(places: &Places) -> Result<Option<Linux>, Refusal> {
+/// The driver that has the device at this path.
+pub fn driver_of(path: &str) -> Result<Driver, Refusal> {
+    Ok(Node::of_path(path)?.driver)
+}
+
+/// A record, and the devices of its driver.
+type Found = (Record, Box<dyn Devices>);
+
+/// The record of a device, and the driver that may have it. A record of an earlier boot is removed, and so is
+/// one where the kernel is without the driver: it has no such devices.
+fn device_of_record(places: &Places) -> Result<Option<Found>, Refusal> {
     let Some(record) = places.read()? else {
         return Ok(None);
     };
-    match Linux::open() {
-        Ok(kernel) => Ok(Some(kernel)),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            attachment::forget(places, record.device).map(|()| None)
-        }
-        Err(error) => Err(no_kernel(&error)),
+    if record.boot != places.boot {
+        return forget(places, record.node()).map(|()| None);
+    }
+    match devices(record.options.driver)? {
+        Some(devices) => Ok(Some((record, devices))),
+        None => forget(places, record.node()).map(|()| None),
     }
 }
 
-fn no_kernel(error: &io::Error) -> Refusal {
-    match error.kind() {
-        ErrorKind::NotFound => Refusal::new("the kernel's NBD client is not loaded")
-            .hint("load it: modprobe nbd (a kernel without the module cannot attach)"),
-        _ => Refusal::new(format!("the kernel's netlink: {error}")),
+fn devices(driver: Driver) -> Result<Option<Box<dyn Devices>>, Refusal> {
+    match driver {
+        Driver::Nbd => nbd::devices(),
+        Driver::Ublk => ublk::devices(),
+    }
+}
+
+/// The array has no device of the other driver, and no record of one is left.
+fn other_driver_is_free(places: &Places, driver: Driver) -> Result<(), Refusal> {
+    match device_of_record(places)? {
+        Some((record, devices)) if record.options.driver != driver => {
+            record_is_free(&*devices, places)?;
+            forget(places, record.node())
+        }
+        _ => Ok(()),
     }
 }

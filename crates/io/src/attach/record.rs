@@ -4,8 +4,8 @@
 //! A record is written before the kernel has the device, and removed after the kernel has given it up. So a
 //! device without a record is no device of ours, and a record without a device is removed.
 
-use super::kernel::{device_path, number_of};
-use crate::control::{AttachOptions, Refusal, runtime_folder};
+use super::node::Node;
+use crate::control::{AttachOptions, Driver, Refusal, runtime_folder};
 use crate::regular;
 use serde::{Deserialize, Serialize};
 use std::ffi::OsString;
@@ -21,16 +21,22 @@ const SUFFIX: &str = "attached";
 /// An array's device.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Record {
-    /// The number of `/dev/nbdN`.
+    /// The number of the device.
     pub device: u32,
     /// The boot of the kernel that has it.
     pub boot: String,
     /// The identifier of the device in the kernel.
     pub backend: String,
-    /// The transmission flags that the kernel was given.
+    /// How the array was described to the kernel: transmission flags of NBD, attributes of ublk.
     pub flags: u16,
     #[serde(with = "KeptOptions")]
     pub options: AttachOptions,
+}
+
+impl Record {
+    pub(super) fn node(&self) -> Node {
+        Node::new(self.options.driver, self.device)
+    }
 }
 
 /// [`AttachOptions`] as they are kept. A later version may know more of them: a request with unknown options
@@ -38,6 +44,8 @@ pub(super) struct Record {
 #[derive(Serialize, Deserialize)]
 #[serde(remote = "AttachOptions")]
 struct KeptOptions {
+    #[serde(default)]
+    driver: Driver,
     connections: u16,
     timeout_seconds: u64,
     grace_seconds: u64,
@@ -111,11 +119,11 @@ impl Places {
     }
 
     /// The device that the link names, if it names one. An error if something else has its place.
-    pub(super) fn linked(&self) -> Result<Option<u32>, Refusal> {
+    pub(super) fn linked(&self) -> Result<Option<Node>, Refusal> {
         match fs::read_link(&self.link) {
             Ok(target) => Ok(target
                 .file_name()
-                .and_then(|name| number_of(name.to_str()?))),
+                .and_then(|name| Node::of_name(name.to_str()?))),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(_) => Err(Refusal::new("is in the way: it is no link")
                 .at(self.link())
@@ -124,7 +132,7 @@ impl Places {
     }
 
     /// Makes the link, in the place of one that is there.
-    pub(super) fn make_link(&self, device: u32) -> io::Result<()> {
+    pub(super) fn make_link(&self, device: Node) -> io::Result<()> {
         let folder = self.link.parent().unwrap_or(Path::new("/"));
         fs::create_dir_all(folder)?;
         // No array's link has this name: names of arrays begin with a letter or digit.
@@ -132,12 +140,12 @@ impl Places {
         fresh.push(self.link.file_name().unwrap_or_default());
         let fresh = folder.join(fresh);
         remove(&fresh)?;
-        symlink(device_path(device), &fresh)?;
+        symlink(device.path(), &fresh)?;
         fs::rename(fresh, &self.link)
     }
 
     /// Removes the record, and the link if it is that device's.
-    pub(super) fn clear(&self, device: u32) -> io::Result<()> {
+    pub(super) fn clear(&self, device: Node) -> io::Result<()> {
         if matches!(self.linked(), Ok(Some(linked)) if linked == device) {
             remove(&self.link)?;
         }

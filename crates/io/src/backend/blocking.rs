@@ -47,6 +47,7 @@ pub(super) fn perform(op: Op, iov: &mut Vec<libc::iovec>) -> (i32, Vec<crate::me
             (send(stream, iov, 0), pieces)
         }
         Op::Accept { fd } => (accept(fd), Vec::new()),
+        Op::Command { .. } => (-libc::EOPNOTSUPP, Vec::new()),
     }
 }
 

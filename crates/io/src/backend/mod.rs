@@ -76,6 +76,13 @@ pub enum Op {
     Accept {
         fd: RawFd,
     },
+    /// A command to a device's driver, which may keep it for ever. Only io_uring has it: `EOPNOTSUPP`
+    /// elsewhere. It uses no memory, and a backend does not wait for it at its end.
+    Command {
+        fd: RawFd,
+        number: u32,
+        bytes: [u8; 16],
+    },
 }
 
 /// One direction of a connection: a socket, or an end of a pipe.
@@ -103,6 +110,11 @@ pub struct Completion {
 
 pub trait Backend {
     fn name(&self) -> &'static str;
+
+    /// Whether it has [`Op::Command`].
+    fn has_commands(&self) -> bool {
+        false
+    }
 
     /// Starts an operation, now or at the next [`Backend::wait`].
     fn submit(&mut self, token: Token, op: Op);

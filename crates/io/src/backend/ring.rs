@@ -37,6 +37,8 @@ struct Slot {
     iov: Vec<libc::iovec>,
     /// The socket that it receives from.
     receives_from: Option<RawFd>,
+    /// A driver has it, and need not give it back.
+    kept: bool,
     /// Boxed for its address: the list of slots may move.
     header: Box<libc::msghdr>,
 }
@@ -152,6 +154,7 @@ impl Ring {
                 pieces: Vec::new(),
                 iov: Vec::new(),
                 receives_from: None,
+                kept: false,
                 header,
             });
             self.slots.len() - 1
@@ -246,6 +249,7 @@ fn note_drained(drained: &mut Vec<bool>, fd: RawFd, empty: bool) {
 
 fn finish(slot: &mut Slot, result: i32) -> Completion {
     let token = slot.token.take();
+    slot.kept = false;
     Completion {
         token: token.expect("the kernel completes each operation once"),
         result,
@@ -356,6 +360,9 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
             let accept = opcode::Accept::new(Fd(fd), std::ptr::null_mut(), std::ptr::null_mut());
             plain(accept.flags(libc::SOCK_CLOEXEC).build())
         }
+        Op::Command { fd, number, bytes } => {
+            plain(opcode::UringCmd16::new(Fd(fd), number).cmd(bytes).build())
+        }
         Op::Erase { .. } | Op::Power { .. } => unreachable!("has no asynchronous form"),
     }
 }
@@ -363,6 +370,11 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
 impl Backend for Ring {
     fn name(&self) -> &'static str {
         "ring"
+    }
+
+    /// Where this kernel's ring has not, the driver's own kernel is older than any with ublk.
+    fn has_commands(&self) -> bool {
+        true
     }
 
     fn submit(&mut self, token: Token, op: Op) {
@@ -379,8 +391,10 @@ impl Backend for Ring {
             }
             op => op,
         };
+        let kept = matches!(op, Op::Command { .. });
         let (mut shape, pieces) = shape(op);
         let index = self.take_slot(token, pieces);
+        self.slots[index].kept = kept;
         if let Shape::Receive { fd, ioprio } = &mut shape {
             self.slots[index].receives_from = Some(fd.0);
             *ioprio = if self.poll_first(fd.0) { POLL_FIRST } else { 0 };
@@ -436,7 +450,8 @@ impl Drop for Ring {
         let _ = submitter.register_sync_cancel(Some(within), everything);
         let mut done = Vec::new();
         for _ in 0..20 {
-            if self.slots.len() == self.free.len() {
+            let awaited = |slot: &Slot| slot.token.is_some() && !slot.kept;
+            if !self.slots.iter().any(awaited) {
                 return;
             }
             let _ = self.enter(Some(Duration::from_millis(100)));

@@ -17,7 +17,9 @@
 use super::listen::Wire;
 use super::outbox::Outbox;
 use super::secure_wire::{SecureWire, next_send, sent};
-use super::{Ask, Export, HANDSHAKE_MAX, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then};
+use super::{
+    Ask, DriverCommand, Export, HANDSHAKE_MAX, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
+};
 use crate::memory::{Memory, Piece, UserMemory};
 use crate::tls::{Channel, Event, Going};
 use restripe_array::report::MapExtent;
@@ -93,6 +95,9 @@ struct Linked {
     hungry: bool,
     /// It asked to be called when something was sent or answered.
     due: bool,
+    /// Commands to be given to the driver, and how many it has.
+    commands: Vec<DriverCommand>,
+    commanded: usize,
     address: Option<SocketAddr>,
     /// That of the peer.
     peer: Option<SocketAddr>,
@@ -241,7 +246,8 @@ impl Connection {
     /// Dead, and the kernel uses nothing of it any more. A session's requests are over as well.
     pub fn gone(&self) -> bool {
         let over = self.link.in_flight == 0 || !self.protocol.is_session();
-        self.dead() && !self.receiving && !self.sending && over
+        let commanded = self.link.commanded > 0;
+        self.dead() && !self.receiving && !self.sending && !commanded && over
     }
 
     /// Ends it at once. What it has in flight comes back soon.
@@ -439,11 +445,8 @@ impl Connection {
         let State::Open(then) = self.state else {
             return None;
         };
-        if self.receiving
-            || self.shakes_hands
-            || matches!(then, Then::Hold | Then::Memory)
-            || self.choked()
-        {
+        let waits = matches!(then, Then::Hold | Then::Memory) || self.choked();
+        if self.receiving || self.shakes_hands || waits || self.wire.is_device() {
             return None;
         }
         if self.link.tls.is_some() {
@@ -608,6 +611,23 @@ impl Connection {
             self.inbox.fill(self.end, bytes);
             self.end += bytes.len();
             self.offer(around);
+        }
+    }
+
+    // ---------------------------------------------------------------------------------- commands to a driver
+
+    /// The commands that are to be given to the driver now.
+    pub(crate) fn next_commands(&mut self) -> Vec<DriverCommand> {
+        self.link.commanded += self.link.commands.len();
+        std::mem::take(&mut self.link.commands)
+    }
+
+    /// A command is back.
+    pub(crate) fn commanded(&mut self, slot: u16, result: i32, around: &mut Surroundings<'_>) {
+        self.link.commanded -= 1;
+        if !self.dead() {
+            let link = &mut self.link.live(around);
+            self.protocol.commanded(slot, result, link);
         }
     }
 
@@ -789,6 +809,11 @@ impl Link for Live<'_, '_> {
         memory.slice(part.offset as usize, part.bytes as usize)
     }
 
+    fn piece(&self, part: BufRef) -> Piece {
+        let memory = self.around.users.memory(part.buf).clone();
+        Piece::new(memory, part.offset, part.bytes)
+    }
+
     fn fill(&mut self, part: BufRef, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(part.bytes as usize)];
         let memory = self.around.users.memory(part.buf);
@@ -821,14 +846,16 @@ impl Link for Live<'_, '_> {
     }
 
     fn send_part(&mut self, part: BufRef) {
-        let memory = self.around.users.memory(part.buf).clone();
-        let piece = Piece::new(memory, part.offset, part.bytes);
+        let piece = self.piece(part);
         self.own.outbox.push_piece(piece);
     }
 
+    fn command(&mut self, command: DriverCommand) {
+        self.own.commands.push(command);
+    }
+
     fn send_buffer(&mut self, buf: BufRef) {
-        let memory = self.around.users.memory(buf.buf).clone();
-        let piece = Piece::new(memory, buf.offset, buf.bytes);
+        let piece = self.piece(buf);
         self.own.outbox.push_buffer(buf, piece);
     }
 }

@@ -123,6 +123,8 @@ fn poll_now(asked: &mut [libc::pollfd]) -> bool {
 pub struct Wire {
     pub(crate) input: Stream,
     pub(crate) output: Stream,
+    /// It has commands in place of bytes.
+    device: bool,
     /// Kept open for as long as the connection lives.
     _fds: Vec<OwnedFd>,
 }
@@ -138,6 +140,7 @@ impl Wire {
         Wire {
             input: stream,
             output: stream,
+            device: false,
             _fds: vec![fd],
         }
     }
@@ -163,8 +166,28 @@ impl Wire {
         Wire {
             input: stream(&input),
             output: stream(&output),
+            device: false,
             _fds: vec![input, output],
         }
+    }
+
+    /// The file of a device of the kernel that is served by commands to its driver.
+    #[cfg(feature = "ublk")]
+    pub(crate) fn device(fd: OwnedFd) -> Wire {
+        let stream = Stream {
+            fd: fd.as_raw_fd(),
+            socket: false,
+        };
+        Wire {
+            input: stream,
+            output: stream,
+            device: true,
+            _fds: vec![fd],
+        }
+    }
+
+    pub(crate) fn is_device(&self) -> bool {
+        self.device
     }
 
     /// The address at which a client of TCP reached us.

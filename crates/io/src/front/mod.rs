@@ -15,7 +15,10 @@ pub(crate) mod outbox;
 mod report;
 pub(crate) mod scsi;
 pub(crate) mod secure_wire;
+#[cfg(feature = "ublk")]
+pub(crate) mod ublk;
 
+use crate::memory::Piece;
 use crate::tls::Channel;
 use crate::tls::names::PeerNames;
 pub use report::Report;
@@ -71,6 +74,9 @@ pub trait Protocol {
     fn resends(&self) -> bool {
         false
     }
+
+    /// A command ([`Link::command`]) is back, with what the driver says.
+    fn commanded(&mut self, _slot: u16, _result: i32, _link: &mut dyn Link) {}
 
     /// The connection has ended, and nothing is sent any more: the last call but for those of `replied`. The
     /// kernel may still receive into a buffer of [`Then::Payload`], which is therefore not to be released.
@@ -138,6 +144,17 @@ pub(crate) const LEASE_PREFIX: &str = "lease/";
 
 /// Most bytes of one user buffer.
 pub const BUFFER_BYTES_MAX: u32 = 32 << 20;
+
+/// A command to the driver of the device that a connection serves: `IORING_OP_URING_CMD` on its file.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DriverCommand {
+    /// Which of the device's requests it is for. One command of a slot is under way at a time.
+    pub slot: u16,
+    /// The driver's number of the command.
+    pub number: u32,
+    /// The driver's own part of the entry.
+    pub bytes: [u8; 16],
+}
 
 /// What a client may know of an array that it can attach to.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -222,6 +239,9 @@ pub trait Link {
     /// The bytes of a buffer, or of part of one, that no request uses.
     fn bytes(&self, part: BufRef) -> &[u8];
 
+    /// The memory of a buffer, or of part of one, that no request uses, for the kernel to read or write.
+    fn piece(&self, part: BufRef) -> Piece;
+
     /// Copies `bytes` to the beginning of a part that no request uses. They are no more than the part has.
     fn fill(&mut self, part: BufRef, bytes: &[u8]);
 
@@ -254,4 +274,8 @@ pub trait Link {
     /// Queues bytes of a buffer for the peer: all, or a last part. When they are sent, the whole buffer is
     /// released.
     fn send_buffer(&mut self, buf: BufRef);
+
+    /// Gives a command to the driver, for a connection that serves a device of the kernel.
+    /// [`Protocol::commanded`] follows. Only io_uring has it; with other backends the result is `EOPNOTSUPP`.
+    fn command(&mut self, _command: DriverCommand) {}
 }

@@ -1,6 +1,8 @@
 //! Calls from other threads, and the answers that engines owe them.
 
 use super::Shell;
+#[cfg(feature = "ublk")]
+use crate::front::Export;
 use crate::front::Nudge;
 use crate::front::connection::Connection;
 use crate::host::Host;
@@ -76,6 +78,12 @@ impl Answers {
     }
 }
 
+#[cfg(feature = "ublk")]
+fn export_named(hosts: &[Host], name: &str) -> Option<Export> {
+    let mut exports = hosts.iter().map(Host::export);
+    exports.find(|export| export.name == name)
+}
+
 /// Operations on the members of all sets of an array.
 fn progress(status: &Status) -> u64 {
     let of_set = |set: &SetStatus| set.counters.ios.iter().sum::<u64>();
@@ -115,6 +123,10 @@ impl Shell {
             Call::MayFail(array, member, reply) => {
                 let _ = reply.send(self.ask_engine(array, |engine| engine.may_fail(member)));
             }
+            #[cfg(feature = "ublk")]
+            Call::Export(name, reply) => drop(reply.send(export_named(&self.hosts, &name))),
+            #[cfg(feature = "ublk")]
+            Call::HasCommands(reply) => drop(reply.send(self.backend.has_commands())),
             Call::Names(array, reply) => {
                 let _ = reply.send(self.names(array));
             }

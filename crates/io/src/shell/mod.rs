@@ -18,7 +18,7 @@ use crate::backend::{self, Backend, BackendChoice, Completion, Op};
 use crate::fleet::WatchLimits;
 use crate::front::connection::{Attached, Catalogue, Connection, Surroundings};
 use crate::front::listen::{Listener, Wire};
-use crate::front::{Ask, Export, Nudge};
+use crate::front::{Ask, DriverCommand, Export, Nudge};
 use crate::host::{Host, Outcome, World};
 use crate::member::OpenMember;
 use crate::memory::{USER_BYTES_MAX, UserMemory};
@@ -384,6 +384,9 @@ impl Shell {
                 self.with(connection, |c, around| c.received(done.result, around))
             }
             Owner::Send { connection } => self.sent(connection, done),
+            Owner::Command { connection, slot } => self.with(connection, |c, around| {
+                c.commanded(slot, done.result, around);
+            }),
         }
     }
 
@@ -584,6 +587,7 @@ impl Shell {
     }
 
     fn tend_one(&mut self, number: u32) {
+        command_driver(self, number);
         let Some(connection) = self.connections.get_mut(number) else {
             return;
         };
@@ -739,7 +743,9 @@ impl Shell {
 /// of a closed session either have begun, and precede these in the engine, or never begin.
 fn end_closed(shell: &mut Shell) {
     let connections = shell.connections.iter();
-    let sessions = connections.filter(|(_, one)| one.is_session() && !one.dead());
+    // A device has no peer that closes it: the driver gives its commands back.
+    let may_be_closed = |one: &Connection| one.is_session() && !one.wire().is_device();
+    let sessions = connections.filter(|(_, one)| may_be_closed(one) && !one.dead());
     for number in Wire::closed(sessions.map(|(number, one)| (number, one.wire()))) {
         if let Some(connection) = shell.connections.get_mut(number) {
             connection.kill();
@@ -757,6 +763,24 @@ fn shake_hands(shell: &mut Shell) {
         let begun = Instant::now();
         shell.with(number, |c, around| c.shake_hands(around));
         shell.handshakes.took(shell.now, begun.elapsed());
+    }
+}
+
+/// Gives a connection's commands to the driver of its device.
+fn command_driver(shell: &mut Shell, connection: u32) {
+    let Some(one) = shell.connections.get_mut(connection) else {
+        return;
+    };
+    let fd = one.wire().input.fd;
+    for DriverCommand {
+        slot,
+        number,
+        bytes,
+    } in one.next_commands()
+    {
+        let token = Owner::Command { connection, slot }.token();
+        let op = Op::Command { fd, number, bytes };
+        shell.backend.submit(token, op);
     }
 }
 

@@ -8,7 +8,7 @@
 use crate::daemon::control::array::{Answered, Said, ServedArray, done, locked};
 use crate::print::journal::{self, Level};
 use restripe_array::Uuid;
-use restripe_io::attach::{Device, OwnExport, Tended, detach_left, device_number, not_connected};
+use restripe_io::attach::{Device, OwnExport, Tended, detach_left, is_same_device, not_connected};
 use restripe_io::control::{AttachOptions, AttachedView, Refusal};
 use std::sync::Mutex;
 
@@ -197,7 +197,7 @@ fn export(array: &ServedArray) -> Said<(String, Uuid, OwnExport)> {
 fn already(device: &Device, path: Option<&str>, options: AttachOptions) -> Answered {
     let attached = device.path();
     let same = match path {
-        Some(path) => device_number(path)? == device_number(&attached)?,
+        Some(path) => is_same_device(path, &attached)?,
         None => true,
     };
     let what = format!("the array is already attached as {attached}");

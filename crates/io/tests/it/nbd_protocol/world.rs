@@ -5,8 +5,9 @@ use restripe_array::report::{Health, MapExtent};
 use restripe_array::{Buf, BufRef, RequestError, RequestOp, SECTOR_BYTES, Uuid};
 use restripe_io::front::nbd::Connection;
 use restripe_io::front::{
-    Ask, BUFFER_BYTES_MAX, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
+    Ask, BUFFER_BYTES_MAX, DriverCommand, Export, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
 };
+use restripe_io::memory::{Memory, Piece};
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
@@ -231,6 +232,14 @@ impl Link for World {
 
     fn bytes(&self, part: BufRef) -> &[u8] {
         &self.buffers[&part.buf.0][range(part)]
+    }
+
+    fn command(&mut self, _command: DriverCommand) {
+        panic!("a client over bytes has no driver");
+    }
+
+    fn piece(&self, part: BufRef) -> Piece {
+        Piece::new(Memory::new(part.bytes as usize), 0, part.bytes)
     }
 
     fn fill(&mut self, part: BufRef, bytes: &[u8]) {

@@ -1,11 +1,13 @@
 //! What is done when, against a model of the kernel.
 
-use super::attachment::{Attachment, Subject, end_lost, end_unserved};
+use super::attachment::{Attachment, Subject, end_lost};
 use super::dial::Dialer;
-use super::kernel::{Kernel, Seen, Setup};
-use super::record::Places;
-use super::{Tended, device_number};
-use crate::control::AttachOptions;
+use super::kernel::{Kernel, Setup};
+use crate::attach::hold::{Devices, Flush, Seen, end_device};
+use crate::attach::node::Node;
+use crate::attach::record::{Places, Record};
+use crate::attach::served::Tended;
+use crate::control::{AttachOptions, Driver, Refusal};
 use crate::nbd_wire::client::ExportInfo;
 use crate::nbd_wire::transmission_flags as flags;
 use restripe_array::Uuid;
@@ -20,6 +22,7 @@ use std::path::PathBuf;
 const SIZE: u64 = 1 << 30;
 const UUID: Uuid = Uuid([7; 16]);
 const OPTIONS: AttachOptions = AttachOptions {
+    driver: Driver::Nbd,
     connections: 3,
     timeout_seconds: 30,
     grace_seconds: 300,
@@ -104,7 +107,17 @@ impl Kernel for Model {
         })
     }
 
-    fn disconnect(&self, device: u32) -> io::Result<()> {
+    fn devices(&self) -> Vec<u32> {
+        vec![0, 1, 2]
+    }
+}
+
+impl Devices for Model {
+    fn driver(&self) -> Driver {
+        Driver::Nbd
+    }
+
+    fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
         self.devices.borrow_mut().remove(&device);
         Ok(())
     }
@@ -117,10 +130,6 @@ impl Kernel for Model {
         }
     }
 
-    fn devices(&self) -> Vec<u32> {
-        vec![0, 1, 2]
-    }
-
     fn hold(&self, device: u32) -> io::Result<Option<File>> {
         match self.mounted.get() == Some(device) {
             true => Err(ErrorKind::ResourceBusy.into()),
@@ -131,6 +140,19 @@ impl Kernel for Model {
     fn users(&self, _device: u32) -> Vec<String> {
         vec!["mounted at /mnt".into()]
     }
+}
+
+fn node(number: u32) -> Node {
+    Node::new(Driver::Nbd, number)
+}
+
+/// Detaches the device of an array that no daemon serves.
+fn end_unserved(model: &Model, places: &Places) -> Result<Option<Record>, Refusal> {
+    let Some(record) = places.read()? else {
+        return Ok(None);
+    };
+    end_device(model, places, &record, Flush::Impossible)?;
+    Ok(Some(record))
 }
 
 fn copies(sockets: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
@@ -234,7 +256,10 @@ impl Drop for Machine {
 fn a_device_without_a_record_is_found_by_its_array() {
     let machine = Machine::new("lost-record");
     machine.begin(Some(1), OPTIONS).expect("a free device");
-    machine.places.clear(1).expect("its record and link go");
+    machine
+        .places
+        .clear(node(1))
+        .expect("its record and link go");
     let lost = |uuid| end_lost(&machine.model, &machine.places, uuid);
     assert_eq!(lost(Uuid([8; 16])), Ok(None), "another array's");
     machine.model.mounted.set(Some(1));
@@ -242,7 +267,7 @@ fn a_device_without_a_record_is_found_by_its_array() {
     assert!(busy.what.contains("mounted at /mnt"), "{busy:?}");
     assert_eq!(machine.model.sockets(1), 3, "and left as it is");
     machine.model.mounted.set(None);
-    assert_eq!(lost(UUID), Ok(Some(1)));
+    assert_eq!(lost(UUID), Ok(Some(node(1))));
     assert_eq!(machine.model.seen(1), Seen::Idle);
     assert_eq!(lost(UUID), Ok(None));
 }
@@ -264,7 +289,7 @@ fn the_first_free_device_is_connected_with_all_that_it_needs() {
     assert_eq!(setup.backend, format!("restripe:{}", other.uuid));
     assert_eq!(other.model.sockets(1), 3);
     assert_eq!(other.places.read(), Ok(Some(attachment.record)));
-    assert_eq!(other.places.linked(), Ok(Some(1)));
+    assert_eq!(other.places.linked(), Ok(Some(node(1))));
 }
 
 #[test]
@@ -370,14 +395,14 @@ fn what_is_in_the_place_of_the_link_is_not_replaced() {
     fs::remove_dir(&link).expect("ours");
     machine
         .places
-        .make_link(2)
+        .make_link(node(2))
         .expect("a link to a free device");
     machine.model.connect(2, &setup(), &[]).expect("it is free");
     assert!(
         machine.begin(None, OPTIONS).is_err(),
         "the link leads to another's device"
     );
-    machine.model.disconnect(2).expect("it is connected");
+    machine.model.disconnect(2, None).expect("it is connected");
     machine
         .begin(None, OPTIONS)
         .expect("a stale link is replaced");
@@ -388,13 +413,13 @@ fn making_a_link_leaves_the_links_of_other_arrays() {
     let machine = Machine::new("names");
     let link = |name: &str| {
         let places = Places::within(&machine.folder, &machine.folder.join("dev"), name, "boot");
-        places.make_link(1).expect("a folder of ours");
+        places.make_link(node(1)).expect("a folder of ours");
         places
     };
     let others = ["tank.new", "tank-new", "tank.tmp", "tank.0", "tan"].map(link);
-    machine.places.make_link(2).expect("a folder of ours");
+    machine.places.make_link(node(2)).expect("a folder of ours");
     for other in others {
-        assert_eq!(other.linked(), Ok(Some(1)), "{}", other.link());
+        assert_eq!(other.linked(), Ok(Some(node(1))), "{}", other.link());
     }
     let links = fs::read_dir(machine.folder.join("dev")).expect("a folder");
     assert_eq!(links.count(), 6, "nothing else is left there");
@@ -425,7 +450,7 @@ fn the_next_daemon_reconnects_the_device_and_passes_the_size_on() {
     assert_eq!(machine.tend(&mut second, 2 * SIZE), Tended::Well);
     machine
         .model
-        .disconnect(2)
+        .disconnect(2, None)
         .expect("another program does that");
     assert_eq!(machine.tend(&mut second, SIZE), Tended::Gone);
     assert!(machine.is_clear());
@@ -444,7 +469,7 @@ fn a_device_that_is_not_this_arrays_is_left_alone() {
         "an array that was created anew with the old name"
     );
     machine.uuid = UUID;
-    machine.model.disconnect(0).expect("it is connected");
+    machine.model.disconnect(0, None).expect("it is connected");
     machine.model.connect(0, &setup(), &[]).expect("it is free");
     assert!(
         machine.resume().is_ok_and(|found| found.is_none()),
@@ -576,7 +601,7 @@ fn a_device_without_a_daemon_is_detached_and_a_stale_record_removed() {
         if gone {
             machine
                 .model
-                .disconnect(0)
+                .disconnect(0, None)
                 .expect("another program does that");
             machine.model.connect(0, &setup(), &[]).expect("it is free");
         }
@@ -588,8 +613,8 @@ fn a_device_without_a_daemon_is_detached_and_a_stale_record_removed() {
 
 #[test]
 fn a_device_is_named_by_its_path() {
-    assert_eq!(device_number("/dev/nbd5"), Ok(5));
+    assert_eq!(Node::of_path("/dev/nbd5"), Ok(node(5)));
     for path in ["nbd5", "/dev/sda", "/dev/nbd5p1", "/tmp/nbd5", ""] {
-        assert!(device_number(path).is_err(), "{path}");
+        assert!(Node::of_path(path).is_err(), "{path}");
     }
 }

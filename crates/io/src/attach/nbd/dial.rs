@@ -1,10 +1,11 @@
 //! Connections of this daemon to its own arrays, for the kernel.
 
+use crate::attach::export::{OwnExport, flush_io_without_waiting_for_itself};
 use crate::front::listen::Wire;
 use crate::front::nbd::{Connection, KernelPeer};
 use crate::member::nbd::agree::{self, agree};
 use crate::nbd_wire::client::{ExportInfo, Replies};
-use crate::remote::{ProtocolMaker, Remote};
+use crate::remote::ProtocolMaker;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
@@ -23,24 +24,7 @@ pub(super) trait Dialer {
     fn alive(&self) -> usize;
 }
 
-/// Makes connections to an array of a reactor.
-pub struct OwnExport {
-    remote: Remote,
-    name: String,
-    /// Each connection has a clone, until it has ended.
-    alive: Arc<()>,
-}
-
 impl OwnExport {
-    /// The export of the array `name`.
-    pub fn new(remote: Remote, name: &str) -> OwnExport {
-        OwnExport {
-            remote,
-            name: name.to_owned(),
-            alive: Arc::default(),
-        }
-    }
-
     fn maker(&self, read_only: bool) -> ProtocolMaker {
         let alive = Arc::clone(&self.alive);
         Arc::new(move || {
@@ -65,7 +49,7 @@ impl Dialer for OwnExport {
     }
 
     fn alive(&self) -> usize {
-        Arc::strong_count(&self.alive) - 1
+        self.connections()
     }
 }
 
@@ -77,14 +61,4 @@ fn shake_hands(stream: &UnixStream, export: &str) -> io::Result<ExportInfo> {
     agree::patience(stream, None)?;
     let info = agreed.client.info().copied();
     info.ok_or_else(|| io::Error::other("a handshake without an export"))
-}
-
-/// Marks the reactor's thread: its allocations never wait for writes to block devices, which could be writes
-/// that only this thread can serve (`PR_SET_IO_FLUSHER`, Linux 5.6). It has no effect without the right to.
-fn flush_io_without_waiting_for_itself() {
-    const PR_SET_IO_FLUSHER: libc::c_int = 57;
-    const ON: libc::c_ulong = 1;
-    const UNUSED: libc::c_ulong = 0;
-    // SAFETY: no pointers are passed; kernels that do not know the request refuse it.
-    let _ = unsafe { libc::prctl(PR_SET_IO_FLUSHER, ON, UNUSED, UNUSED, UNUSED) };
 }

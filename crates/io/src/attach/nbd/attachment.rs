@@ -16,16 +16,21 @@
 //! And a daemon that was killed releases its members only after its last operation on them.
 
 use super::dial::Dialer;
-use super::kernel::{Kernel, Seen, Setup, device_path};
-use super::record::{Places, Record};
-use crate::control::{AttachOptions, CONNECTIONS_MAX, Refusal};
+use super::kernel::{Kernel, Setup};
+use crate::attach::hold::{
+    Devices, Flush, Seen, check_block, end_connected, end_device, forget, is_connected, is_ours,
+    kernel_refusal, link_is_free, record_is_free,
+};
+use crate::attach::node::Node;
+use crate::attach::record::{Places, Record};
+use crate::attach::served::Tended;
+use crate::control::{AttachOptions, CONNECTIONS_MAX, Driver, Refusal};
 use crate::nbd_wire::client::ExportInfo;
 use crate::nbd_wire::transmission_flags::{
     CAN_MULTI_CONN, HAS_FLAGS, READ_ONLY, SEND_FLUSH, SEND_FUA, SEND_TRIM, SEND_WRITE_ZEROES,
 };
 use restripe_array::Uuid;
-use std::io::{self, ErrorKind};
-use std::ops::RangeInclusive;
+use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 
 /// The flags that a kernel of today understands. It is given no others, so that a later version of this
@@ -33,27 +38,11 @@ use std::os::fd::OwnedFd;
 const FLAGS_USED: u16 =
     HAS_FLAGS | READ_ONLY | SEND_FLUSH | SEND_FUA | SEND_TRIM | SEND_WRITE_ZEROES | CAN_MULTI_CONN;
 
-/// The smallest logical block of a block device, and the largest on every machine: a page.
-const BLOCK_BYTES: RangeInclusive<u32> = 512..=4096;
-
 /// A device that has this array.
 pub(super) struct Attachment {
     pub record: Record,
     /// Bytes that the kernel knows of.
     size_bytes: u64,
-}
-
-/// What a look after a device did.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Tended {
-    /// All is as it should be.
-    Well,
-    /// Connections that had died were replaced.
-    Reconnected(usize),
-    /// The array has this size now, and so has the device.
-    Resized(u64),
-    /// Something else has disconnected the device: it is not attached any more.
-    Gone,
 }
 
 /// The array that is to be attached.
@@ -108,8 +97,8 @@ impl Attachment {
         options: AttachOptions,
     ) -> Result<Attachment, Refusal> {
         check(&options)?;
-        record_is_free(subject)?;
-        link_is_free(subject)?;
+        record_is_free(subject.kernel, subject.places)?;
+        link_is_free(subject.kernel, subject.places)?;
         let dialed = subject.dial(usize::from(options.connections), options.read_only)?;
         let info = dialed.info.ok_or_else(|| Refusal::new("no connection"))?;
         let setup = Setup {
@@ -129,11 +118,11 @@ impl Attachment {
             record: chosen,
             size_bytes: info.size_bytes,
         };
-        let number = attachment.record.device;
-        if let Err(error) = subject.places.make_link(number) {
+        let node = attachment.record.node();
+        if let Err(error) = subject.places.make_link(node) {
             // Nothing uses the device yet.
-            let _ = subject.kernel.disconnect(number);
-            let _ = subject.places.clear(number);
+            let _ = subject.kernel.disconnect(node.number, None);
+            let _ = subject.places.clear(node);
             let what = format!("the link cannot be made: {error}");
             return Err(Refusal::new(what).at(subject.places.link()));
         }
@@ -146,14 +135,14 @@ impl Attachment {
         let Some(record) = subject.places.read()? else {
             return Ok(None);
         };
-        let device = record.device;
+        let node = record.node();
         if record.backend != subject.backend() {
             return Err(Refusal::new("another array of this name had a device")
-                .at(device_path(device).display().to_string())
+                .at(node.shown())
                 .hint("detach that device first"));
         }
         if !is_connected(subject.kernel, subject.places, &record) {
-            forget(subject.places, device)?;
+            forget(subject.places, node)?;
             return Ok(None);
         }
         let dialed = subject.dial(
@@ -163,14 +152,16 @@ impl Attachment {
         let flags = dialed.flags(record.options.read_only);
         if record.flags & !flags != 0 || (record.flags ^ flags) & READ_ONLY != 0 {
             return Err(Refusal::new("the array is not what its device was attached to")
-                .at(device_path(device).display().to_string())
+                .at(node.shown())
                 .hint("serve it as before (--read-only, members that can flush), or detach the device"));
         }
         let backend = &record.backend;
-        let reconnected = subject.kernel.reconnect(device, backend, &dialed.sockets);
-        reconnected.map_err(|error| kernel_refusal(&error, device))?;
+        let reconnected = subject
+            .kernel
+            .reconnect(node.number, backend, &dialed.sockets);
+        reconnected.map_err(|error| kernel_refusal(&error, node))?;
         // The link is a help; without it the device is as good.
-        let _ = subject.places.make_link(device);
+        let _ = subject.places.make_link(node);
         let mut attachment = Attachment {
             record,
             size_bytes: 0,
@@ -185,18 +176,20 @@ impl Attachment {
         subject: &Subject<'_>,
         size_bytes: u64,
     ) -> Result<Tended, Refusal> {
-        let (device, options) = (self.record.device, self.record.options);
+        let (node, options) = (self.record.node(), self.record.options);
         let wanted = usize::from(options.connections);
         let lacking = wanted.saturating_sub(subject.dialer.alive());
         if lacking > 0 {
             if !is_ours(subject.kernel, &self.record) {
-                forget(subject.places, device)?;
+                forget(subject.places, node)?;
                 return Ok(Tended::Gone);
             }
             let dialed = subject.dial(lacking, options.read_only)?;
             let backend = &self.record.backend;
-            let reconnected = subject.kernel.reconnect(device, backend, &dialed.sockets);
-            reconnected.map_err(|error| kernel_refusal(&error, device))?;
+            let reconnected = subject
+                .kernel
+                .reconnect(node.number, backend, &dialed.sockets);
+            reconnected.map_err(|error| kernel_refusal(&error, node))?;
             return Ok(Tended::Reconnected(lacking));
         }
         if size_bytes != self.size_bytes && size_bytes > 0 {
@@ -207,113 +200,33 @@ impl Attachment {
     }
 
     fn resize(&mut self, subject: &Subject<'_>, size_bytes: u64) -> Result<(), Refusal> {
-        let (device, backend) = (self.record.device, &self.record.backend);
-        let resized = subject.kernel.resize(device, backend, size_bytes);
-        resized.map_err(|error| kernel_refusal(&error, device))?;
+        let (node, backend) = (self.record.node(), &self.record.backend);
+        let resized = subject.kernel.resize(node.number, backend, size_bytes);
+        resized.map_err(|error| kernel_refusal(&error, node))?;
         self.size_bytes = size_bytes;
         Ok(())
     }
 
     /// Detaches the device, unless it is in use.
-    pub(super) fn end(&self, kernel: &dyn Kernel, places: &Places) -> Result<(), Refusal> {
-        let connected = is_connected(kernel, places, &self.record);
-        let device = self.record.device;
-        end_device(kernel, places, device, connected.then_some(Flush::First))
+    pub(super) fn end(&self, kernel: &dyn Devices, places: &Places) -> Result<(), Refusal> {
+        end_device(kernel, places, &self.record, Flush::First)
     }
 }
 
-/// Detaches the device of an array that no daemon serves.
-pub(super) fn end_unserved(
-    kernel: &dyn Kernel,
-    places: &Places,
-) -> Result<Option<Record>, Refusal> {
-    let Some(record) = places.read()? else {
-        return Ok(None);
-    };
-    let connected = is_connected(kernel, places, &record);
-    let flush = connected.then_some(Flush::Impossible);
-    end_device(kernel, places, record.device, flush)?;
-    Ok(Some(record))
-}
-
-/// Detaches the device of this array whose record is lost, if the kernel shows one; its number.
+/// Detaches the device of this array whose record is lost, if the kernel shows one.
 pub(super) fn end_lost(
     kernel: &dyn Kernel,
     places: &Places,
     uuid: Uuid,
-) -> Result<Option<u32>, Refusal> {
+) -> Result<Option<Node>, Refusal> {
     let ours = Seen::Connected(Some(backend_of(uuid)));
     let mut devices = kernel.devices().into_iter();
     let Some(device) = devices.find(|device| kernel.seen(*device) == ours) else {
         return Ok(None);
     };
-    end_device(kernel, places, device, Some(Flush::Impossible))?;
-    Ok(Some(device))
-}
-
-/// Whether the device's cache can be written out before the end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Flush {
-    First,
-    /// There is no daemon that would answer.
-    Impossible,
-}
-
-/// `flush` is of a device that is connected.
-fn end_device(
-    kernel: &dyn Kernel,
-    places: &Places,
-    device: u32,
-    flush: Option<Flush>,
-) -> Result<(), Refusal> {
-    if let Some(flush) = flush {
-        // Open until the end, so that nothing is mounted in between.
-        let held = held(kernel, device)?;
-        if let (Flush::First, Some(file)) = (flush, &held) {
-            file.sync_all().map_err(|error| {
-                Refusal::new(format!("the device's cache cannot be written: {error}"))
-                    .at(device_path(device).display().to_string())
-            })?;
-        }
-        let ended = kernel.disconnect(device);
-        ended.map_err(|error| kernel_refusal(&error, device))?;
-    }
-    forget(places, device)
-}
-
-/// Opens the device exclusively.
-fn held(kernel: &dyn Kernel, device: u32) -> Result<Option<std::fs::File>, Refusal> {
-    let path = device_path(device).display().to_string();
-    kernel.hold(device).map_err(|error| match error.kind() {
-        ErrorKind::ResourceBusy => {
-            let users = kernel.users(device).join(", ");
-            let users = if users.is_empty() { "in use" } else { &users };
-            Refusal::new(format!("the device is busy: {users}"))
-                .at(&path)
-                .hint("unmount it, or end what uses it, first")
-        }
-        _ => Refusal::new(format!("the device cannot be opened: {error}")).at(&path),
-    })
-}
-
-/// Whether the kernel still has the device of a record, which may be of an earlier boot.
-fn is_connected(kernel: &dyn Kernel, places: &Places, record: &Record) -> bool {
-    record.boot == places.boot && is_ours(kernel, record)
-}
-
-/// Whether the device is connected, and as far as the kernel shows it, for this record.
-fn is_ours(kernel: &dyn Kernel, record: &Record) -> bool {
-    match kernel.seen(record.device) {
-        Seen::Connected(Some(backend)) => backend == record.backend,
-        Seen::Connected(None) => true,
-        Seen::Missing | Seen::Idle => false,
-    }
-}
-
-/// Removes the record, and the link if it is that device's.
-pub(super) fn forget(places: &Places, device: u32) -> Result<(), Refusal> {
-    let cleared = places.clear(device);
-    cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
+    let node = Node::new(Driver::Nbd, device);
+    end_connected(kernel, places, node, Flush::Impossible)?;
+    Ok(Some(node))
 }
 
 /// Longest time-out and grace. The kernel counts them in 32 bits of a clock of up to 1000 Hz, and longer ones
@@ -327,10 +240,7 @@ fn check(options: &AttachOptions) -> Result<(), Refusal> {
         let what = format!("{} connections are impossible", options.connections);
         return refused(what, format!("use 1 to {CONNECTIONS_MAX}"));
     }
-    if !options.block_bytes.is_power_of_two() || !BLOCK_BYTES.contains(&options.block_bytes) {
-        let what = format!("a block size of {} is impossible", options.block_bytes);
-        return refused(what, "use 512, 1024, 2048 or 4096".into());
-    }
+    check_block(options)?;
     if options.timeout_seconds == 0 || options.grace_seconds == 0 {
         let what = "the time-out and the grace are whole seconds, at least one".to_owned();
         return refused(what, "use a time such as 30s".into());
@@ -340,38 +250,6 @@ fn check(options: &AttachOptions) -> Result<(), Refusal> {
         return refused(what, "use a time such as 30s or 1h".into());
     }
     Ok(())
-}
-
-/// No record, or one of a device that the kernel does not have any more. The record of a device that is
-/// connected must not be replaced: no daemon would find that device again.
-fn record_is_free(subject: &Subject<'_>) -> Result<(), Refusal> {
-    let Some(record) = subject.places.read()? else {
-        return Ok(());
-    };
-    match is_connected(subject.kernel, subject.places, &record) {
-        true => Err(
-            Refusal::new("the array's device of before is still connected")
-                .at(device_path(record.device).display().to_string())
-                .hint("detach that device first: restripe detach"),
-        ),
-        false => Ok(()),
-    }
-}
-
-/// The place of the link has nothing, or a link that leads nowhere.
-fn link_is_free(subject: &Subject<'_>) -> Result<(), Refusal> {
-    let Some(linked) = subject.places.linked()? else {
-        return Ok(());
-    };
-    match subject.kernel.seen(linked) {
-        Seen::Connected(_) => Err(Refusal::new(format!(
-            "leads to {}, which is connected",
-            device_path(linked).display()
-        ))
-        .at(subject.places.link())
-        .hint("detach that device first: restripe detach")),
-        Seen::Missing | Seen::Idle => Ok(()),
-    }
 }
 
 /// Connects `device`, or the first that is free; the record of it.
@@ -396,10 +274,11 @@ fn connect(
             Ok(()) => return Ok(record),
             Err(error) => error,
         };
-        let _ = subject.places.clear(candidate);
+        let node = record.node();
+        let _ = subject.places.clear(node);
         // Another client was faster.
         if error.kind() != ErrorKind::ResourceBusy || device.is_some() {
-            return Err(kernel_refusal(&error, candidate));
+            return Err(kernel_refusal(&error, node));
         }
     }
     Err(Refusal::new("all devices have clients").hint("detach one, or name a further /dev/nbdN"))
@@ -414,21 +293,4 @@ fn candidates(kernel: &dyn Kernel, device: Option<u32>) -> Vec<u32> {
     let next = all.last().map_or(0, |last| last + 1);
     let free = |device: &u32| kernel.seen(*device) == Seen::Idle;
     all.into_iter().filter(free).chain([next]).collect()
-}
-
-/// An error of the kernel, for people.
-pub(super) fn kernel_refusal(error: &io::Error, device: u32) -> Refusal {
-    let path = device_path(device).display().to_string();
-    match error.kind() {
-        ErrorKind::ResourceBusy => Refusal::new("the device is busy: it has another client")
-            .at(path)
-            .hint("leave the device out to use the first that is free"),
-        ErrorKind::PermissionDenied => {
-            Refusal::new("the kernel permits devices only to processes with CAP_SYS_ADMIN")
-                .hint("serve the array as root")
-        }
-        _ => Refusal::new(format!("the kernel refused: {error}"))
-            .at(path)
-            .hint("the kernel's log (dmesg) has the reason"),
-    }
 }

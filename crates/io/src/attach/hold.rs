@@ -1,0 +1,186 @@
+//! What holds for a device of either driver: whose it is, that its record and link are not replaced, and that
+//! it ends only while nothing uses it.
+
+use super::node::Node;
+use super::record::{Places, Record};
+use crate::control::{AttachOptions, Driver, Refusal};
+use std::fs::File;
+use std::io::{self, ErrorKind};
+use std::ops::RangeInclusive;
+
+/// The smallest logical block of a block device, and the largest on every machine: a page.
+const BLOCK_BYTES: RangeInclusive<u32> = 512..=4096;
+
+/// What the kernel shows of a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// There is no such device yet.
+    Missing,
+    /// It is free.
+    Idle,
+    /// It has a server: ours if the identifier is ours. Kernels before 5.14 show none of their NBD client.
+    Connected(Option<String>),
+}
+
+/// The devices of one driver of the kernel, by their numbers, or a model of it.
+pub(super) trait Devices {
+    fn driver(&self) -> Driver;
+
+    fn seen(&self, device: u32) -> Seen;
+
+    /// Ends a device; what is in flight fails. `held` is closed as soon as nothing can be mounted any more.
+    fn disconnect(&self, device: u32, held: Option<File>) -> io::Result<()>;
+
+    /// Opens a device so that nothing can mount it or use it exclusively; `ResourceBusy` if something does.
+    fn hold(&self, device: u32) -> io::Result<Option<File>> {
+        Node::new(self.driver(), device).hold().map(Some)
+    }
+
+    /// Who uses a device, for people: mounts, swap space, other block devices. Empty if that is not known.
+    fn users(&self, device: u32) -> Vec<String> {
+        Node::new(self.driver(), device).users()
+    }
+}
+
+/// Whether the device's cache can be written out before the end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Flush {
+    First,
+    /// There is no daemon that would answer.
+    Impossible,
+}
+
+/// Detaches the device of a record, unless it is in use.
+pub(super) fn end_device(
+    devices: &dyn Devices,
+    places: &Places,
+    record: &Record,
+    flush: Flush,
+) -> Result<(), Refusal> {
+    match is_connected(devices, places, record) {
+        true => end_connected(devices, places, record.node(), flush),
+        false => forget(places, record.node()),
+    }
+}
+
+/// Detaches a device of this array, unless it is in use.
+pub(super) fn end_connected(
+    devices: &dyn Devices,
+    places: &Places,
+    node: Node,
+    flush: Flush,
+) -> Result<(), Refusal> {
+    // Open until the end, so that nothing is mounted in between.
+    let held = held(devices, node)?;
+    if let (Flush::First, Some(file)) = (flush, &held) {
+        file.sync_all().map_err(|error| {
+            Refusal::new(format!("the device's cache cannot be written: {error}")).at(node.shown())
+        })?;
+    }
+    let ended = devices.disconnect(node.number, held);
+    ended.map_err(|error| kernel_refusal(&error, node))?;
+    forget(places, node)
+}
+
+/// Opens the device exclusively.
+fn held(devices: &dyn Devices, node: Node) -> Result<Option<File>, Refusal> {
+    let path = node.shown();
+    devices
+        .hold(node.number)
+        .map_err(|error| match error.kind() {
+            ErrorKind::ResourceBusy => {
+                let users = devices.users(node.number).join(", ");
+                let users = if users.is_empty() { "in use" } else { &users };
+                Refusal::new(format!("the device is busy: {users}"))
+                    .at(&path)
+                    .hint("unmount it, or end what uses it, first")
+            }
+            _ => Refusal::new(format!("the device cannot be opened: {error}")).at(&path),
+        })
+}
+
+/// Whether the kernel still has the device of a record, which may be of an earlier boot.
+pub(super) fn is_connected(devices: &dyn Devices, places: &Places, record: &Record) -> bool {
+    record.boot == places.boot && is_ours(devices, record)
+}
+
+/// Whether the device is connected, and as far as the kernel shows it, for this record.
+pub(super) fn is_ours(devices: &dyn Devices, record: &Record) -> bool {
+    match devices.seen(record.device) {
+        Seen::Connected(Some(backend)) => backend == record.backend,
+        Seen::Connected(None) => true,
+        Seen::Missing | Seen::Idle => false,
+    }
+}
+
+/// Removes the record, and the link if it is that device's.
+pub(super) fn forget(places: &Places, node: Node) -> Result<(), Refusal> {
+    let cleared = places.clear(node);
+    cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
+}
+
+/// No record, or one of a device that the kernel does not have any more. The record of a device that is
+/// connected must not be replaced: no daemon would find that device again.
+pub(super) fn record_is_free(devices: &dyn Devices, places: &Places) -> Result<(), Refusal> {
+    let Some(record) = places.read()? else {
+        return Ok(());
+    };
+    match is_connected(devices, places, &record) {
+        true => Err(
+            Refusal::new("the array's device of before is still connected")
+                .at(record.node().shown())
+                .hint("detach that device first: restripe detach"),
+        ),
+        false => Ok(()),
+    }
+}
+
+/// The place of the link has nothing, or a link that leads nowhere.
+pub(super) fn link_is_free(devices: &dyn Devices, places: &Places) -> Result<(), Refusal> {
+    let Some(linked) = places.linked()? else {
+        return Ok(());
+    };
+    let leads_to_one = match linked.driver == devices.driver() {
+        true => matches!(devices.seen(linked.number), Seen::Connected(_)),
+        false => linked.is_used(),
+    };
+    match leads_to_one {
+        true => Err(
+            Refusal::new(format!("leads to {}, which is connected", linked.shown()))
+                .at(places.link())
+                .hint("detach that device first: restripe detach"),
+        ),
+        false => Ok(()),
+    }
+}
+
+/// A block size that a block device can have.
+pub(super) fn check_block(options: &AttachOptions) -> Result<(), Refusal> {
+    let bytes = options.block_bytes;
+    match bytes.is_power_of_two() && BLOCK_BYTES.contains(&bytes) {
+        true => Ok(()),
+        false => Err(
+            Refusal::new(format!("a block size of {bytes} is impossible"))
+                .hint("use 512, 1024, 2048 or 4096"),
+        ),
+    }
+}
+
+/// An error of the kernel, for people.
+pub(super) fn kernel_refusal(error: &io::Error, node: Node) -> Refusal {
+    let path = node.shown();
+    match error.kind() {
+        ErrorKind::ResourceBusy | ErrorKind::AlreadyExists => {
+            Refusal::new("the device is busy: it has another client")
+                .at(path)
+                .hint("leave the device out to use the first that is free")
+        }
+        ErrorKind::PermissionDenied => {
+            Refusal::new("the kernel permits devices only to processes with CAP_SYS_ADMIN")
+                .hint("serve the array as root")
+        }
+        _ => Refusal::new(format!("the kernel refused: {error}"))
+            .at(path)
+            .hint("the kernel's log (dmesg) has the reason"),
+    }
+}

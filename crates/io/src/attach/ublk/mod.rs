@@ -1,0 +1,382 @@
+//! Arrays as devices of the kernel's driver ublk: a queue that the reactor serves ([`crate::front::ublk`]),
+//! and what is done when.
+//!
+//! | moment | kernel | record |
+//! |---|---|---|
+//! | [`Attachment::begin`] | `ADD_DEV`, `SET_PARAMS`, the queue, `START_DEV` | written before `START_DEV`, link after |
+//! | the daemon dies | the device waits, with all its requests | stays |
+//! | [`Attachment::resume`] | `START_USER_RECOVERY`, the queue, `END_USER_RECOVERY` | stays |
+//! | [`Attachment::tend`] | `UPDATE_SIZE` after a growth | stays |
+//! | end | `STOP_DEV`, `DEL_DEV`, unless the device is in use | removed after |
+//!
+//! The device has the first 64 bits of the array's identifier as its tag. So a daemon does not take a device
+//! over that is another's.
+
+mod kernel;
+mod server;
+#[cfg(test)]
+mod tests;
+mod uapi;
+
+use super::export::OwnExport;
+use super::hold::{
+    Devices, Flush, check_block, end_device, forget, is_connected, is_ours, kernel_refusal,
+    link_is_free, record_is_free,
+};
+use super::node::Node;
+use super::record::{Places, Record};
+use super::served::{Served, Tended};
+use crate::control::{AttachOptions, Driver, Refusal};
+use crate::front::Export;
+use kernel::{Kernel, Linux, Setup, identifier};
+use restripe_array::Uuid;
+use server::Server;
+use std::io::{self, ErrorKind};
+use std::time::{Duration, Instant};
+use uapi::Parameters;
+
+/// Requests of a device that can be in flight.
+const DEPTH: u16 = 128;
+/// The longest request. Longer ones are cut by the kernel.
+const REQUEST_BYTES_MAX: u32 = 1 << 20;
+/// Smaller writes make the array read first.
+const PHYSICAL_BYTES: u32 = 4096;
+/// How long the kernel may take to clean up behind a daemon that was killed, before it is tried again later.
+const RELEASED_WITHIN: Duration = Duration::from_secs(3);
+const LOOK_AFTER: Duration = Duration::from_millis(20);
+
+/// The array that is to be attached.
+struct Subject<'a> {
+    kernel: &'a dyn Kernel,
+    server: &'a dyn Server,
+    places: &'a Places,
+    uuid: Uuid,
+}
+
+impl Subject<'_> {
+    fn tag(&self) -> u64 {
+        let first = self.uuid.0.first_chunk().expect("it has 16 bytes");
+        u64::from_be_bytes(*first)
+    }
+}
+
+/// A device that has this array.
+struct Attachment {
+    record: Record,
+    /// Bytes that the kernel knows of.
+    size_bytes: u64,
+    /// The array's, which this kernel cannot give to the device.
+    refused_bytes: Option<u64>,
+}
+
+impl Attachment {
+    /// Attaches the array to `device`, or to one that is free.
+    fn begin(
+        subject: &Subject<'_>,
+        device: Option<u32>,
+        options: AttachOptions,
+    ) -> Result<Attachment, Refusal> {
+        check_block(&options)?;
+        record_is_free(subject.kernel, subject.places)?;
+        link_is_free(subject.kernel, subject.places)?;
+        let export = subject.server.export()?;
+        if export.minimum_block > options.block_bytes {
+            let what = format!("the array takes no blocks below {}", export.minimum_block);
+            return Err(Refusal::new(what).hint("use a larger --block-size"));
+        }
+        let setup = Setup {
+            parameters: Parameters {
+                attributes: attributes(&export, options.read_only),
+                size_bytes: export.size_bytes,
+                block_bytes: options.block_bytes,
+                physical_bytes: PHYSICAL_BYTES,
+                request_bytes_max: REQUEST_BYTES_MAX.min(export.maximum_block),
+            },
+            depth: DEPTH,
+            tag: subject.tag(),
+        };
+        let number = subject.kernel.add(device, &setup).map_err(|error| {
+            kernel_refusal_of_ublk(&error, Node::new(Driver::Ublk, device.unwrap_or(0)))
+        })?;
+        let attachment = Attachment {
+            record: Record {
+                device: number,
+                boot: subject.places.boot.clone(),
+                backend: identifier(setup.tag),
+                flags: setup.parameters.attributes,
+                options,
+            },
+            size_bytes: export.size_bytes,
+            refused_bytes: None,
+        };
+        attachment.start(subject).inspect_err(|_| {
+            // Nothing uses the device yet.
+            let _ = subject.kernel.disconnect(number, None);
+            let _ = subject.places.clear(attachment.record.node());
+        })?;
+        Ok(attachment)
+    }
+
+    /// Makes a block device of what was added.
+    fn start(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
+        let (record, node) = (&self.record, self.record.node());
+        let written = subject.places.write(record);
+        written.map_err(|error| Refusal::new(format!("the record of the device: {error}")))?;
+        self.serve(subject)?;
+        let started = subject.kernel.start(node.number);
+        started.map_err(|error| kernel_refusal_of_ublk(&error, node))?;
+        subject.places.make_link(node).map_err(|error| {
+            Refusal::new(format!("the link cannot be made: {error}")).at(subject.places.link())
+        })
+    }
+
+    fn serve(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
+        let Record {
+            device, options, ..
+        } = self.record;
+        let served = subject.server.serve(device, DEPTH, options.read_only);
+        served.map_err(|error| {
+            Refusal::new(format!("the device's queue: {error}")).at(self.record.node().shown())
+        })
+    }
+
+    /// The device that an earlier daemon of this array had, served by this one. `None` if it had none, or the
+    /// kernel has ended it.
+    fn resume(subject: &Subject<'_>) -> Result<Option<Attachment>, Refusal> {
+        let Some(record) = subject.places.read()? else {
+            return Ok(None);
+        };
+        let node = record.node();
+        if record.backend != identifier(subject.tag()) {
+            return Err(Refusal::new("another array of this name had a device")
+                .at(node.shown())
+                .hint("detach that device first"));
+        }
+        if !is_connected(subject.kernel, subject.places, &record) {
+            forget(subject.places, node)?;
+            return Ok(None);
+        }
+        let export = subject.server.export()?;
+        if attributes(&export, record.options.read_only) != record.flags {
+            return Err(
+                Refusal::new("the array is not what its device was attached to")
+                    .at(node.shown())
+                    .hint("serve it as before (--read-only, members that can flush), or detach the device"),
+            );
+        }
+        begin_recovery(subject.kernel, node)?;
+        let size = subject.kernel.size(node.number);
+        let attachment = Attachment {
+            record,
+            size_bytes: size.unwrap_or(export.size_bytes),
+            refused_bytes: None,
+        };
+        attachment.serve(subject)?;
+        let ended = subject.kernel.end_recovery(node.number);
+        ended.map_err(|error| kernel_refusal_of_ublk(&error, node))?;
+        // The link is a help; without it the device is as good.
+        let _ = subject.places.make_link(node);
+        Ok(Some(attachment))
+    }
+
+    fn tend(&mut self, subject: &Subject<'_>, size_bytes: u64) -> Result<Tended, Refusal> {
+        let node = self.record.node();
+        if subject.server.connections() == 0 {
+            if !is_ours(subject.kernel, &self.record) {
+                forget(subject.places, node)?;
+                return Ok(Tended::Gone);
+            }
+            return Err(Refusal::new("the kernel has ended the device's queue")
+                .at(node.shown())
+                .hint("end this daemon by a signal, and serve the array again"));
+        }
+        match size_bytes {
+            // The array's size was not looked at, so what was said of it holds.
+            0 if self.refused_bytes.is_some() => Err(self.keeps_its_size()),
+            0 => Ok(Tended::Well),
+            bytes if self.refused_bytes == Some(bytes) => Err(self.keeps_its_size()),
+            bytes if bytes == self.size_bytes => Ok(Tended::Well),
+            bytes => self.resize(subject.kernel, bytes),
+        }
+    }
+
+    fn resize(&mut self, kernel: &dyn Kernel, bytes: u64) -> Result<Tended, Refusal> {
+        let node = self.record.node();
+        match kernel.resize(node.number, bytes) {
+            Ok(()) => {
+                (self.size_bytes, self.refused_bytes) = (bytes, None);
+                Ok(Tended::Resized(bytes))
+            }
+            Err(error) if error.kind() == ErrorKind::Unsupported => {
+                self.refused_bytes = Some(bytes);
+                Err(self.keeps_its_size())
+            }
+            Err(error) => Err(kernel_refusal_of_ublk(&error, node)),
+        }
+    }
+
+    fn keeps_its_size(&self) -> Refusal {
+        let size = self.size_bytes;
+        Refusal::new(format!(
+            "the device keeps its {size} bytes: this kernel cannot change them (Linux 6.16 can)"
+        ))
+        .at(self.record.node().shown())
+        .hint("detach and attach the array")
+    }
+
+    /// Detaches the device, unless it is in use. An array that is not served, but may be again, has requests
+    /// that wait for that: the kernel would wait for them.
+    fn end(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
+        if !subject.server.export()?.serving {
+            return Err(
+                Refusal::new("requests of the device wait for the array to be served")
+                    .at(self.record.node().shown())
+                    .hint("end this daemon by a signal, then detach the device"),
+            );
+        }
+        end_device(subject.kernel, subject.places, &self.record, Flush::First)
+    }
+}
+
+/// How an array is described to the kernel.
+fn attributes(export: &Export, read_only: bool) -> u16 {
+    let durable = match export.durable {
+        true => uapi::ATTRIBUTE_CACHE | uapi::ATTRIBUTE_FUA,
+        false => 0,
+    };
+    match read_only || export.read_only {
+        true => durable | uapi::ATTRIBUTE_READ_ONLY,
+        false => durable,
+    }
+}
+
+/// The kernel refuses while it cleans up behind the daemon of before.
+fn begin_recovery(kernel: &dyn Kernel, node: Node) -> Result<(), Refusal> {
+    let since = Instant::now();
+    loop {
+        match kernel.begin_recovery(node.number) {
+            Ok(()) => return Ok(()),
+            Err(error)
+                if error.kind() == ErrorKind::ResourceBusy && since.elapsed() < RELEASED_WITHIN =>
+            {
+                std::thread::sleep(LOOK_AFTER);
+            }
+            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
+                return Err(Refusal::new("the device has a daemon").at(node.shown()));
+            }
+            Err(error) => return Err(kernel_refusal_of_ublk(&error, node)),
+        }
+    }
+}
+
+fn kernel_refusal_of_ublk(error: &io::Error, node: Node) -> Refusal {
+    match error.kind() {
+        ErrorKind::Unsupported => {
+            Refusal::new("this kernel's ublk lacks what a daemon needs: Linux 6.5 has it")
+                .hint("use NBD: leave out --ublk")
+        }
+        ErrorKind::TimedOut => Refusal::new("the kernel does not answer").at(node.shown()),
+        _ => kernel_refusal(error, node),
+    }
+}
+
+/// An array, as its device is made of it.
+struct Array {
+    kernel: Linux,
+    export: OwnExport,
+    places: Places,
+    uuid: Uuid,
+}
+
+impl Array {
+    fn open(export: OwnExport, places: Places, uuid: Uuid) -> Result<Array, Refusal> {
+        Ok(Array {
+            kernel: Linux::open().map_err(|error| no_kernel(&error))?,
+            export,
+            places,
+            uuid,
+        })
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject {
+            kernel: &self.kernel,
+            server: &self.export,
+            places: &self.places,
+            uuid: self.uuid,
+        }
+    }
+}
+
+struct Device {
+    attachment: Attachment,
+    array: Array,
+}
+
+impl Served for Device {
+    fn record(&self) -> &Record {
+        &self.attachment.record
+    }
+
+    fn places(&self) -> &Places {
+        &self.array.places
+    }
+
+    fn connections(&self) -> usize {
+        self.array.export.connections()
+    }
+
+    fn tend(&mut self, size_bytes: u64) -> Result<Tended, Refusal> {
+        self.attachment.tend(&self.array.subject(), size_bytes)
+    }
+
+    fn detach(&self) -> Result<(), Refusal> {
+        self.attachment.end(&self.array.subject())
+    }
+}
+
+/// Attaches an array to the device of this number, or to one that is free.
+pub(super) fn attach(
+    export: OwnExport,
+    places: Places,
+    uuid: Uuid,
+    number: Option<u32>,
+    options: AttachOptions,
+) -> Result<Box<dyn Served>, Refusal> {
+    let array = Array::open(export, places, uuid)?;
+    let attachment = Attachment::begin(&array.subject(), number, options)?;
+    Ok(Box::new(Device { attachment, array }))
+}
+
+/// The device of the record, served by this daemon.
+pub(super) fn resume(
+    export: OwnExport,
+    places: Places,
+    uuid: Uuid,
+) -> Result<Option<Box<dyn Served>>, Refusal> {
+    let array = Array::open(export, places, uuid)?;
+    let attachment = Attachment::resume(&array.subject())?;
+    Ok(attachment.map(|attachment| -> Box<dyn Served> { Box::new(Device { attachment, array }) }))
+}
+
+/// The devices of this driver. `None`: the kernel has none of its devices.
+pub(super) fn devices() -> Result<Option<Box<dyn Devices>>, Refusal> {
+    match Linux::open() {
+        Ok(kernel) => Ok(Some(Box::new(kernel))),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(no_kernel(&error)),
+    }
+}
+
+fn no_kernel(error: &io::Error) -> Refusal {
+    match error.kind() {
+        ErrorKind::NotFound => Refusal::new("the kernel's driver ublk is not loaded").hint(
+            "load it: modprobe ublk_drv (a kernel without the module can attach through NBD only)",
+        ),
+        ErrorKind::PermissionDenied => {
+            Refusal::new("the kernel permits devices only to processes with CAP_SYS_ADMIN")
+                .hint("serve the array as root")
+        }
+        _ => Refusal::new(format!("the kernel's driver ublk: {error}")),
+    }
+}

@@ -1,0 +1,417 @@
+//! What is done when, against a model of the driver.
+
+use super::kernel::{Kernel, Setup, identifier};
+use super::server::Server;
+use super::{Attachment, DEPTH, Subject, uapi};
+use crate::attach::hold::{Devices, Flush, Seen, end_device};
+use crate::attach::node::Node;
+use crate::attach::record::Places;
+use crate::attach::served::Tended;
+use crate::control::{AttachOptions, Driver, Refusal};
+use crate::front::Export;
+use restripe_array::Uuid;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind};
+use std::path::PathBuf;
+
+const SIZE: u64 = 1 << 30;
+const UUID: Uuid = Uuid([7; 16]);
+const OPTIONS: AttachOptions = AttachOptions {
+    driver: Driver::Ublk,
+    connections: 2,
+    timeout_seconds: 30,
+    grace_seconds: 300,
+    read_only: false,
+    block_bytes: 4096,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    /// No block device yet.
+    Added,
+    Live,
+    /// Its daemon is gone.
+    Waits,
+    Recovering,
+}
+
+struct Made {
+    setup: Setup,
+    state: State,
+    /// Its queue is served.
+    served: bool,
+}
+
+/// A kernel with the driver.
+#[derive(Default)]
+struct Model {
+    devices: RefCell<BTreeMap<u32, Made>>,
+    mounted: Cell<bool>,
+    /// Calls until the kernel has cleaned up behind a dead daemon.
+    cleans_up: Cell<u32>,
+    cannot_resize: Cell<bool>,
+    refuses_start: Cell<bool>,
+}
+
+fn errno<T>(errno: i32) -> io::Result<T> {
+    Err(io::Error::from_raw_os_error(errno))
+}
+
+impl Model {
+    fn change(&self, device: u32, from: State, to: State, served: bool) -> io::Result<()> {
+        match self.devices.borrow_mut().get_mut(&device) {
+            Some(made) if made.state == from && made.served == served => made.state = to,
+            _ => return errno(libc::EBUSY),
+        }
+        Ok(())
+    }
+
+    fn state(&self, device: u32) -> Option<State> {
+        self.devices.borrow().get(&device).map(|made| made.state)
+    }
+
+    /// The daemon dies.
+    fn lose_daemon(&self) {
+        for made in self.devices.borrow_mut().values_mut() {
+            (made.state, made.served) = (State::Waits, false);
+        }
+    }
+}
+
+impl Kernel for Model {
+    fn add(&self, device: Option<u32>, setup: &Setup) -> io::Result<u32> {
+        let mut devices = self.devices.borrow_mut();
+        let free = (0..).find(|number| !devices.contains_key(number));
+        let number = device.or(free).unwrap_or(0);
+        if devices.contains_key(&number) {
+            return errno(libc::EEXIST);
+        }
+        let made = Made {
+            setup: *setup,
+            state: State::Added,
+            served: false,
+        };
+        devices.insert(number, made);
+        Ok(number)
+    }
+
+    fn start(&self, device: u32) -> io::Result<()> {
+        match self.refuses_start.get() {
+            true => Err(ErrorKind::TimedOut.into()),
+            false => self.change(device, State::Added, State::Live, true),
+        }
+    }
+
+    fn begin_recovery(&self, device: u32) -> io::Result<()> {
+        match self.cleans_up.get().checked_sub(1) {
+            Some(left) => {
+                self.cleans_up.set(left);
+                errno(libc::EBUSY)
+            }
+            None => self.change(device, State::Waits, State::Recovering, false),
+        }
+    }
+
+    fn end_recovery(&self, device: u32) -> io::Result<()> {
+        self.change(device, State::Recovering, State::Live, true)
+    }
+
+    fn resize(&self, device: u32, bytes: u64) -> io::Result<()> {
+        if self.cannot_resize.get() {
+            return Err(ErrorKind::Unsupported.into());
+        }
+        let mut devices = self.devices.borrow_mut();
+        let made = devices.get_mut(&device).ok_or(ErrorKind::NotFound)?;
+        made.setup.parameters.size_bytes = bytes;
+        Ok(())
+    }
+
+    fn size(&self, device: u32) -> io::Result<u64> {
+        Ok(self.devices.borrow()[&device].setup.parameters.size_bytes)
+    }
+}
+
+impl Devices for Model {
+    fn driver(&self) -> Driver {
+        Driver::Ublk
+    }
+
+    fn seen(&self, device: u32) -> Seen {
+        match self.devices.borrow().get(&device) {
+            None => Seen::Missing,
+            Some(made) if made.state == State::Added => Seen::Idle,
+            Some(made) => Seen::Connected(Some(identifier(made.setup.tag))),
+        }
+    }
+
+    fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
+        let removed = self.devices.borrow_mut().remove(&device);
+        removed.map(drop).ok_or(ErrorKind::NotFound.into())
+    }
+
+    fn hold(&self, _device: u32) -> io::Result<Option<File>> {
+        match self.mounted.get() {
+            true => Err(ErrorKind::ResourceBusy.into()),
+            false => Ok(None),
+        }
+    }
+
+    fn users(&self, _device: u32) -> Vec<String> {
+        vec!["mounted at /mnt".into()]
+    }
+}
+
+/// The reactor.
+struct Reactor<'a> {
+    model: &'a Model,
+    export: Export,
+}
+
+impl Server for Reactor<'_> {
+    fn export(&self) -> Result<Export, Refusal> {
+        Ok(self.export.clone())
+    }
+
+    fn serve(&self, device: u32, depth: u16, _read_only: bool) -> io::Result<()> {
+        assert_eq!(depth, DEPTH);
+        let mut devices = self.model.devices.borrow_mut();
+        devices.get_mut(&device).ok_or(ErrorKind::NotFound)?.served = true;
+        Ok(())
+    }
+
+    fn connections(&self) -> usize {
+        let devices = self.model.devices.borrow();
+        devices.values().filter(|made| made.served).count()
+    }
+}
+
+/// A machine with one array.
+struct Machine {
+    model: Model,
+    places: Places,
+    folder: PathBuf,
+    uuid: Uuid,
+    export: Export,
+}
+
+impl Machine {
+    fn new(name: &str) -> Machine {
+        let name = format!("restripe-ublk-{name}-{}", std::process::id());
+        let folder = std::env::temp_dir().join(name);
+        let _ = fs::remove_dir_all(&folder);
+        fs::create_dir_all(&folder).expect("a folder");
+        Machine {
+            model: Model::default(),
+            places: Places::within(&folder, &folder.join("dev"), "tank", "boot\n"),
+            folder,
+            uuid: UUID,
+            export: Export {
+                name: "tank".into(),
+                uuid: UUID,
+                description: String::new(),
+                size_bytes: SIZE,
+                logical_block: 512,
+                minimum_block: 1,
+                preferred_block: 4096,
+                maximum_block: 32 << 20,
+                exclusive: false,
+                busy: false,
+                read_only: false,
+                durable: true,
+                serving: true,
+            },
+        }
+    }
+
+    fn with<T>(&self, act: impl FnOnce(&Subject<'_>) -> T) -> T {
+        let server = Reactor {
+            model: &self.model,
+            export: self.export.clone(),
+        };
+        act(&Subject {
+            kernel: &self.model,
+            server: &server,
+            places: &self.places,
+            uuid: self.uuid,
+        })
+    }
+
+    fn begin(&self, device: Option<u32>, options: AttachOptions) -> Result<Attachment, String> {
+        let begun = self.with(|subject| Attachment::begin(subject, device, options));
+        begun.map_err(|refusal| refusal.what)
+    }
+
+    fn resume(&self) -> Result<Option<Attachment>, String> {
+        let resumed = self.with(Attachment::resume);
+        resumed.map_err(|refusal| refusal.what)
+    }
+
+    fn tend(&self, attachment: &mut Attachment, bytes: u64) -> Result<Tended, String> {
+        let tended = self.with(|subject| attachment.tend(subject, bytes));
+        tended.map_err(|refusal| refusal.what)
+    }
+
+    fn is_clear(&self) -> bool {
+        let free = self.places.read() == Ok(None) && self.places.linked() == Ok(None);
+        free && self.model.devices.borrow().is_empty()
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.folder);
+    }
+}
+
+#[test]
+fn an_array_is_attached_with_what_it_is_like() {
+    let machine = Machine::new("attach");
+    let attached = machine.begin(Some(3), OPTIONS).expect("it is free");
+    assert_eq!(attached.record.node(), Node::new(Driver::Ublk, 3));
+    assert_eq!(machine.model.state(3), Some(State::Live));
+    let linked = machine.places.linked();
+    assert_eq!(linked, Ok(Some(Node::new(Driver::Ublk, 3))));
+    assert_eq!(machine.places.read(), Ok(Some(attached.record.clone())));
+    let parameters = machine.model.devices.borrow()[&3].setup.parameters;
+    assert_eq!(parameters.size_bytes, SIZE);
+    let durable = uapi::ATTRIBUTE_CACHE | uapi::ATTRIBUTE_FUA;
+    assert_eq!(parameters.attributes, durable);
+    machine
+        .with(|subject| attached.end(subject))
+        .expect("not in use");
+    assert!(machine.is_clear());
+}
+
+#[test]
+fn what_is_refused_leaves_nothing() {
+    let mut machine = Machine::new("refused");
+    machine.model.refuses_start.set(true);
+    let why = machine.begin(None, OPTIONS).err();
+    assert_eq!(why.as_deref(), Some("the kernel does not answer"));
+    assert!(machine.is_clear());
+    machine.model.refuses_start.set(false);
+    let odd = AttachOptions {
+        block_bytes: 1000,
+        ..OPTIONS
+    };
+    assert!(machine.begin(None, odd).is_err() && machine.is_clear());
+    machine.export.minimum_block = 4096;
+    let fine = AttachOptions {
+        block_bytes: 512,
+        ..OPTIONS
+    };
+    assert!(machine.begin(None, fine).is_err() && machine.is_clear());
+}
+
+#[test]
+fn the_next_daemon_takes_the_device_over_once_the_first_is_gone() {
+    let machine = Machine::new("recover");
+    machine.begin(None, OPTIONS).expect("one is free");
+    machine.model.lose_daemon();
+    machine.model.cleans_up.set(2);
+    let resumed = machine.resume().expect("it waits").expect("it is there");
+    assert_eq!(machine.model.state(0), Some(State::Live));
+    assert_eq!(resumed.size_bytes, SIZE);
+    machine.model.devices.borrow_mut().clear();
+    assert_eq!(machine.resume().map(|found| found.is_none()), Ok(true));
+    assert!(machine.is_clear(), "the record of a device that is gone");
+}
+
+#[test]
+fn a_device_that_is_not_this_arrays_is_left_alone() {
+    let mut machine = Machine::new("other");
+    machine.begin(None, OPTIONS).expect("one is free");
+    machine.model.lose_daemon();
+    machine.uuid = Uuid([8; 16]);
+    assert!(machine.resume().is_err());
+    machine.uuid = UUID;
+    let tag = |tag| {
+        let mut devices = machine.model.devices.borrow_mut();
+        devices.get_mut(&0).expect("it is there").setup.tag = tag;
+    };
+    tag(1);
+    assert_eq!(machine.resume().map(|found| found.is_none()), Ok(true));
+    assert_eq!(machine.model.state(0), Some(State::Waits));
+}
+
+#[test]
+fn an_array_that_is_not_as_before_does_not_take_its_device_over() {
+    let mut machine = Machine::new("changed");
+    machine.begin(None, OPTIONS).expect("one is free");
+    machine.model.lose_daemon();
+    machine.export.read_only = true;
+    assert!(machine.resume().is_err());
+    (machine.export.read_only, machine.export.durable) = (false, false);
+    assert!(machine.resume().is_err());
+    assert_eq!(machine.model.state(0), Some(State::Waits));
+    machine.export.durable = true;
+    assert!(machine.resume().is_ok_and(|found| found.is_some()));
+}
+
+#[test]
+fn a_growth_is_passed_on_where_the_kernel_can() {
+    let machine = Machine::new("growth");
+    let mut attached = machine.begin(None, OPTIONS).expect("one is free");
+    assert_eq!(machine.tend(&mut attached, SIZE), Ok(Tended::Well));
+    machine.model.cannot_resize.set(true);
+    // The size is not looked at each time (0); what was said of it holds meanwhile.
+    for size in [2 * SIZE, 0, 0, 2 * SIZE] {
+        let why = machine.tend(&mut attached, size);
+        assert!(why.is_err_and(|why| why.contains("keeps its 1073741824 bytes")));
+    }
+    machine.model.cannot_resize.set(false);
+    let resized = Ok(Tended::Resized(3 * SIZE));
+    assert_eq!(machine.tend(&mut attached, 3 * SIZE), resized);
+    assert_eq!(machine.tend(&mut attached, 0), Ok(Tended::Well));
+    assert_eq!(machine.model.size(0).ok(), Some(3 * SIZE));
+}
+
+#[test]
+fn a_device_that_another_program_removed_is_given_up() {
+    let machine = Machine::new("foreign");
+    let mut attached = machine.begin(None, OPTIONS).expect("one is free");
+    let lose_queue = |machine: &Machine| {
+        let mut devices = machine.model.devices.borrow_mut();
+        devices.values_mut().for_each(|made| made.served = false);
+    };
+    lose_queue(&machine);
+    assert!(machine.tend(&mut attached, SIZE).is_err());
+    machine.model.devices.borrow_mut().clear();
+    assert_eq!(machine.tend(&mut attached, SIZE), Ok(Tended::Gone));
+    assert!(machine.is_clear());
+}
+
+#[test]
+fn a_device_in_use_is_not_detached() {
+    let mut machine = Machine::new("busy");
+    let attached = machine.begin(None, OPTIONS).expect("one is free");
+    machine.export.serving = false;
+    let refused = machine.with(|subject| attached.end(subject));
+    assert!(refused.is_err_and(|refusal| refusal.what.contains("wait for the array")));
+    machine.export.serving = true;
+    machine.model.mounted.set(true);
+    let refused = machine.with(|subject| attached.end(subject));
+    assert!(refused.is_err_and(|refusal| refusal.what.contains("mounted at /mnt")));
+    assert_eq!(machine.model.state(0), Some(State::Live));
+    machine.model.lose_daemon();
+    machine.model.mounted.set(false);
+    let unserved = end_device(
+        &machine.model,
+        &machine.places,
+        &attached.record,
+        Flush::Impossible,
+    );
+    assert!(unserved.is_ok() && machine.is_clear());
+}
+
+#[test]
+fn a_second_device_is_refused_while_the_first_is_there() {
+    let machine = Machine::new("second");
+    machine.begin(Some(1), OPTIONS).expect("it is free");
+    let why = machine.begin(Some(2), OPTIONS).err();
+    let before = "the array's device of before is still connected";
+    assert_eq!(why.as_deref(), Some(before));
+    assert_eq!(machine.model.state(2), None);
+}
