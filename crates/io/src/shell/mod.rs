@@ -450,9 +450,12 @@ impl Shell {
             }
             self.dirty.push(number);
         }
+        if self.connections.is_empty() {
+            // Later ones do not postpone it, however many come.
+            self.next_scan = self.now.after(PATIENCE_SCAN);
+        }
         let connection = Connection::new(wire, protocol, self.now);
         let number = self.connections.insert(connection);
-        self.next_scan = self.next_scan.max(self.now.after(PATIENCE_SCAN));
         self.with(number, |c, around| c.opened(around));
     }
 

@@ -164,6 +164,7 @@ fn more_than_the_strangers_share_may_come_at_once() {
 /// A peer whose handshake always goes on.
 struct Endless {
     proven: bool,
+    patience: Option<Nanos>,
 }
 
 impl Protocol for Endless {
@@ -180,7 +181,7 @@ impl Protocol for Endless {
     fn replied(&mut self, _: u64, _: Result<(), RequestError>, _: &mut dyn Link) {}
 
     fn patience(&self) -> Option<Nanos> {
-        None
+        self.patience
     }
 
     fn is_proven(&self) -> bool {
@@ -194,11 +195,39 @@ fn a_handshake_has_one_deadline_however_often_it_goes_on() {
     for proven in [false, true] {
         let (ours, _theirs) = UnixStream::pair().expect("a pair");
         let wire = Wire::socket(ours.into());
-        let mut connection = Connection::new(wire, Box::new(Endless { proven }), begun);
+        let patience = None;
+        let protocol = Box::new(Endless { proven, patience });
+        let mut connection = Connection::new(wire, protocol, begun);
         connection.check_patience(begun.after(HANDSHAKE_MAX), false);
         assert!(!connection.dead());
         let later = begun.after(HANDSHAKE_MAX).after(Nanos::from_secs(1));
         connection.check_patience(later, false);
         assert_eq!(connection.dead(), !proven);
     }
+}
+
+/// Deadlines hold however many connect meanwhile.
+#[test]
+fn new_peers_do_not_postpone_the_end_of_a_silent_one() {
+    let doors = Doors::open("postponed");
+    let path = socket("postponed");
+    let impatient = || Endless {
+        proven: false,
+        patience: Some(Nanos::from_millis(100)),
+    };
+    let maker: ProtocolMaker = Arc::new(move || Box::new(impatient()));
+    let listener = Listener::unix(&path).expect("a free path");
+    let listening = doors.running.remote.listen(listener, maker);
+    listening.expect("it lives");
+    let mut silent = UnixStream::connect(&path).expect("it listens");
+    let (wait, begun) = (Duration::from_millis(200), Instant::now());
+    silent.set_read_timeout(Some(wait)).expect("a socket");
+    while silent.read(&mut [0]).is_err() {
+        assert!(
+            begun.elapsed() < Duration::from_secs(20),
+            "it is still there"
+        );
+        drop(UnixStream::connect(&doors.nbd).expect("it listens"));
+    }
+    stop(doors.running);
 }
