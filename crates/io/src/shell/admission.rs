@@ -2,7 +2,8 @@
 //!
 //! - At most [`STRANGERS_MAX`] of them are there at once, so the other places are kept for the others.
 //! - One that comes when there is no place takes that of another: the oldest of the address that has the
-//!   most. So a flood from one address displaces its own.
+//!   most, or of all such addresses. So a flood from one address displaces its own.
+//! - A network of IPv6 (/64) counts as one address, since one host may have all of it.
 //! - None is displaced within [`SURE_OF_PLACE`]. Until then those who come wait to be accepted, so a flood
 //!   does not outrun an honest handshake.
 //! - The kernel's connections to the daemon's own devices are not counted: they are few, and clients must not
@@ -11,7 +12,7 @@
 use crate::front::connection::Connection;
 use restripe_array::{Nanos, Slab};
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 /// Connections of clients at once; leases have one more each.
 pub(super) const CONNECTIONS_MAX: usize = 256;
@@ -57,15 +58,82 @@ impl Places<'_> {
 
     /// Whose place is taken next.
     pub(super) fn next_displaced(&self) -> Option<u32> {
-        let mut by_address: BTreeMap<Option<IpAddr>, Vec<(Nanos, u32)>> = BTreeMap::new();
-        for (number, one) in self.strangers() {
+        let strangers = self.strangers().map(|(number, one)| {
             let address = one.peer_address().map(|address| address.ip());
-            by_address
-                .entry(address)
-                .or_default()
-                .push((one.born(), number));
+            (host(address), one.born(), number)
+        });
+        oldest_of_the_most(&strangers.collect::<Vec<_>>())
+    }
+}
+
+/// The oldest of the hosts that have the most, by number.
+fn oldest_of_the_most(strangers: &[(Option<IpAddr>, Nanos, u32)]) -> Option<u32> {
+    let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
+    for (host, ..) in strangers {
+        *counts.entry(*host).or_default() += 1;
+    }
+    let most = counts.values().copied().max()?;
+    let those = strangers.iter().filter(|(host, ..)| counts[host] == most);
+    let oldest = those.min_by_key(|(_, born, number)| (*born, *number))?;
+    Some(oldest.2)
+}
+
+/// What one host has the use of: an address of IPv4, also if it is mapped into IPv6, or a network of IPv6
+/// (RFC 4291, sections 2.5.1 and 2.5.5.2). `None`: a peer of a Unix socket.
+fn host(address: Option<IpAddr>) -> Option<IpAddr> {
+    Some(match address?.to_canonical() {
+        IpAddr::V6(address) => {
+            let network = address.to_bits() >> 64 << 64;
+            Ipv6Addr::from_bits(network).into()
         }
-        let those = by_address.into_values().max_by_key(Vec::len)?;
-        those.into_iter().min().map(|(_, number)| number)
+        address => address,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn next(strangers: &[(&str, u64)]) -> Option<u32> {
+        let strangers = strangers.iter().zip(0..);
+        let strangers = strangers.map(|((address, born), number)| {
+            let address = address.parse().ok();
+            (host(address), Nanos(*born), number)
+        });
+        oldest_of_the_most(&strangers.collect::<Vec<_>>())
+    }
+
+    /// Neither the highest nor the lowest address: else one that is renewed there keeps all places taken.
+    #[test]
+    fn among_equals_the_oldest_makes_room() {
+        assert_eq!(next(&[]), None);
+        let equals = |oldest: usize| {
+            let born = |nth: usize| if nth == oldest { 1 } else { 9 - nth as u64 };
+            let all = ["127.0.1.1", "127.0.1.2", "", "fd00::1", "::1"];
+            let all = all.into_iter().enumerate();
+            next(&all.map(|(nth, one)| (one, born(nth))).collect::<Vec<_>>())
+        };
+        for oldest in 0..5 {
+            assert_eq!(equals(oldest), Some(oldest as u32));
+        }
+        let two = [("10.0.0.1", 1), ("10.0.0.2", 4), ("10.0.0.2", 3)];
+        assert_eq!(next(&two), Some(2), "those of the most before others");
+        let twice = [
+            ("10.0.0.9", 3),
+            ("10.0.0.9", 4),
+            ("10.0.0.2", 5),
+            ("10.0.0.2", 2),
+        ];
+        assert_eq!(next(&twice), Some(3));
+    }
+
+    #[test]
+    fn the_addresses_of_one_host_count_together() {
+        let network = [("10.0.0.1", 1), ("fd00::1", 3), ("fd00::ffff:1:2", 2)];
+        assert_eq!(next(&network), Some(2));
+        let networks = [("10.0.0.1", 1), ("fd00::1", 3), ("fd00:0:0:1::1", 2)];
+        assert_eq!(next(&networks), Some(0));
+        let mapped = [("10.0.0.2", 1), ("10.0.0.1", 3), ("::ffff:10.0.0.1", 2)];
+        assert_eq!(next(&mapped), Some(2));
     }
 }
