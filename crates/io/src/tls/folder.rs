@@ -59,19 +59,37 @@ struct Read {
     config: Arc<ServerConfig>,
     /// Within which the server's certificate, and those that lead to it, are valid.
     valid: (SystemTime, SystemTime),
-    /// The files then, also if a later reading failed.
+    /// The files then, also if a later reading failed,
     files: Files,
+    /// and then why it did: what is not in the files may have changed since.
+    failed: Option<CertificateError>,
     /// Other files that were there when they were looked at last.
     changed: Option<Files>,
 }
 
-/// The files of a server as they are now: of each its number, its length, and when it was changed.
-type Files = [Option<(u64, u64, i64, i64)>; 4];
+/// The files of a server as they are now.
+type Files = [Option<Seen>; 4];
+
+/// A file: its number, length and mode, and when its content and its mode were changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Seen {
+    number: u64,
+    bytes: u64,
+    mode: u32,
+    content: (i64, i64),
+    change: (i64, i64),
+}
 
 fn files(folder: &Path) -> Files {
     [AUTHORITIES, REVOKED, SERVER_CERTIFICATE, SERVER_KEY].map(|name| {
         let found = fs::metadata(folder.join(name)).ok()?;
-        Some((found.ino(), found.size(), found.mtime(), found.mtime_nsec()))
+        Some(Seen {
+            number: found.ino(),
+            bytes: found.size(),
+            mode: found.mode(),
+            content: (found.mtime(), found.mtime_nsec()),
+            change: (found.ctime(), found.ctime_nsec()),
+        })
     })
 }
 
@@ -88,6 +106,7 @@ impl ServerSide {
                 config,
                 valid,
                 files,
+                failed: None,
                 changed: None,
             }),
         })))
@@ -95,16 +114,15 @@ impl ServerSide {
 
     /// Reads the files again if they have changed, and stayed as they are since the call before: several may
     /// be replaced one after the other. `None`: there is nothing new. After an error the files that were read
-    /// before are used on.
+    /// before are used on; each further call tries again, and gives the same error once.
     pub fn look(&self) -> Option<Result<(), CertificateError>> {
         let source = &*self.0;
         let now = files(&source.folder);
         let mut read = source.read.write().unwrap_or_else(PoisonError::into_inner);
         if now == read.files {
             read.changed = None;
-            return None;
-        }
-        if read.changed.replace(now) != Some(now) {
+            read.failed.as_ref()?;
+        } else if read.changed.replace(now) != Some(now) {
             return None;
         }
         // Before: what changes meanwhile is looked at again.
@@ -112,7 +130,18 @@ impl ServerSide {
         drop(read);
         let again = ServerSide::config(&source.folder, source.verify_peer);
         let mut read = source.read.write().unwrap_or_else(PoisonError::into_inner);
-        Some(again.map(|new| (read.config, read.valid) = new))
+        match again {
+            Ok(new) => {
+                (read.config, read.valid) = new;
+                read.failed = None;
+                Some(Ok(()))
+            }
+            Err(error) if read.failed.as_ref() == Some(&error) => None,
+            Err(error) => {
+                read.failed = Some(error.clone());
+                Some(Err(error))
+            }
+        }
     }
 
     /// Within which the server's certificate, and those that lead to it, are valid.

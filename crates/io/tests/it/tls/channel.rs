@@ -412,6 +412,18 @@ fn renewed_certificates_are_taken_up_and_broken_ones_are_not() {
     .expect("it is there");
     assert_eq!(take_up(), Some(Ok(())));
     assert_eq!(refusal(&shared, &client), BOTH_ON);
+    // A mode that is put right is a change as well.
+    let mode = |mode| {
+        let key = live.join("server-key.pem");
+        fs::set_permissions(key, fs::Permissions::from_mode(mode)).expect("ours");
+    };
+    mode(0o644);
+    let error = take_up().expect("it was changed").expect_err("all read it");
+    assert!(error.to_string().contains("chmod 0600"), "{error}");
+    assert_eq!(take_up(), None, "said once");
+    mode(0o600);
+    assert_eq!(take_up(), Some(Ok(())));
+    assert_eq!(take_up(), None);
     let (from, until) = server.valid();
     let (day, now) = (Duration::from_secs(24 * 3600), SystemTime::now());
     assert!(from <= now && until > now + 29 * day && until < now + 31 * day);
