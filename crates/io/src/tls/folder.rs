@@ -59,12 +59,21 @@ struct Read {
     config: Arc<ServerConfig>,
     /// Within which the server's certificate, and those that lead to it, are valid.
     valid: (SystemTime, SystemTime),
+    /// Whether clients are looked up in a list of revocations.
+    revokes: bool,
     /// The files then, also if a later reading failed,
     files: Files,
     /// and then why it did: what is not in the files may have changed since.
     failed: Option<CertificateError>,
     /// Other files that were there when they were looked at last.
     changed: Option<Files>,
+}
+
+/// What the files of a server say.
+struct Taken {
+    config: Arc<ServerConfig>,
+    valid: (SystemTime, SystemTime),
+    revokes: bool,
 }
 
 /// The files of a server as they are now.
@@ -98,13 +107,18 @@ impl ServerSide {
     /// none is asked for one.
     pub fn read(folder: &Path, verify_peer: bool) -> Result<ServerSide, CertificateError> {
         let files = files(folder);
-        let (config, valid) = ServerSide::config(folder, verify_peer)?;
+        let Taken {
+            config,
+            valid,
+            revokes,
+        } = ServerSide::config(folder, verify_peer)?;
         Ok(ServerSide(Arc::new(Source {
             folder: folder.to_path_buf(),
             verify_peer,
             read: RwLock::new(Read {
                 config,
                 valid,
+                revokes,
                 files,
                 failed: None,
                 changed: None,
@@ -114,7 +128,8 @@ impl ServerSide {
 
     /// Reads the files again if they have changed, and stayed as they are since the call before: several may
     /// be replaced one after the other. `None`: there is nothing new. After an error the files that were read
-    /// before are used on; each further call tries again, and gives the same error once.
+    /// before are used on; each further call tries again, and gives the same error once. A list of
+    /// revocations that is there no more is an error: it may be about to be replaced.
     pub fn look(&self) -> Option<Result<(), CertificateError>> {
         let source = &*self.0;
         let now = files(&source.folder);
@@ -130,9 +145,17 @@ impl ServerSide {
         drop(read);
         let again = ServerSide::config(&source.folder, source.verify_peer);
         let mut read = source.read.write().unwrap_or_else(PoisonError::into_inner);
+        let again = again.and_then(|new| match read.revokes && !new.revokes {
+            true => Err(CertificateError {
+                at: source.folder.join(REVOKED),
+                why: "the list of revocations is gone: put it back, or restart the daemon to do without"
+                    .to_owned(),
+            }),
+            false => Ok(new),
+        });
         match again {
             Ok(new) => {
-                (read.config, read.valid) = new;
+                (read.config, read.valid, read.revokes) = (new.config, new.valid, new.revokes);
                 read.failed = None;
                 Some(Ok(()))
             }
@@ -153,14 +176,11 @@ impl ServerSide {
             .valid
     }
 
-    fn config(
-        folder: &Path,
-        verify_peer: bool,
-    ) -> Result<(Arc<ServerConfig>, (SystemTime, SystemTime)), CertificateError> {
+    fn config(folder: &Path, verify_peer: bool) -> Result<Taken, CertificateError> {
         let folder = Folder::new(folder);
-        let verifier = match verify_peer {
+        let (verifier, revokes) = match verify_peer {
             true => folder.client_verifier()?,
-            false => WebPkiClientVerifier::no_client_auth(),
+            false => (WebPkiClientVerifier::no_client_auth(), false),
         };
         let (chain, key) = folder.own(SERVER_CERTIFICATE, SERVER_KEY)?;
         let valid = der::validity(&chain);
@@ -174,7 +194,11 @@ impl ServerSide {
         config.send_tls13_tickets = 0;
         config.ignore_client_order = true;
         config.session_storage = Arc::new(NoServerSessionStorage {});
-        Ok((Arc::new(config), valid))
+        Ok(Taken {
+            config: Arc::new(config),
+            valid,
+            revokes,
+        })
     }
 
     /// The server's end of a new connection.
@@ -262,8 +286,10 @@ impl Folder {
         }
     }
 
+    /// Also if it cannot be opened, as a link that leads nowhere: that is an error then.
     fn has(&self, name: &str) -> bool {
-        self.path.join(name).exists()
+        let found = fs::symlink_metadata(self.path.join(name));
+        !found.is_err_and(|error| error.kind() == ErrorKind::NotFound)
     }
 
     fn open(&self, name: &str) -> Result<File, CertificateError> {
@@ -309,14 +335,17 @@ impl Folder {
     }
 
     /// With a list of revocations, a certificate is refused if the authority of one of those that lead to it
-    /// has none in it, or one that is too old.
-    fn client_verifier(&self) -> Result<Arc<dyn ClientCertVerifier>, CertificateError> {
+    /// has none in it, or one that is too old. Gives whether there is such a list.
+    fn client_verifier(&self) -> Result<(Arc<dyn ClientCertVerifier>, bool), CertificateError> {
         let (roots, provider) = (self.authorities()?, self.provider.clone());
+        let revoked = self.revoked()?;
+        let revokes = !revoked.is_empty();
         let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider)
-            .with_crls(self.revoked()?)
+            .with_crls(revoked)
             .enforce_revocation_expiration()
             .build();
-        verifier.map_err(|error| self.wrong(REVOKED, error))
+        let verifier = verifier.map_err(|error| self.wrong(REVOKED, error))?;
+        Ok((verifier, revokes))
     }
 
     fn server_verifier(&self) -> Result<Arc<WebPkiServerVerifier>, CertificateError> {

@@ -6,7 +6,9 @@ use crate::nbd_protocol::world::Random;
 use crate::tls::certificates::{ALICE, Authority, SERVER, Says, text};
 use restripe_io::memory::{Memory, Piece};
 use restripe_io::tls::names::{NameRule, PeerNames};
-use restripe_io::tls::{CIPHERTEXT_BYTES, Channel, ClientSide, Event, Going, ServerSide};
+use restripe_io::tls::{
+    CIPHERTEXT_BYTES, CertificateError, Channel, ClientSide, Event, Going, ServerSide,
+};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -317,6 +319,47 @@ fn a_revoked_authority_in_between_is_refused() {
             assert_eq!(said, BOTH_ON);
         }
     }
+}
+
+/// A list that is gone, or cannot be read, does not let in those whom it refused.
+#[test]
+fn a_list_of_revocations_that_vanishes_is_used_on() {
+    let Some(authority) = Authority::new() else {
+        return;
+    };
+    let below = authority.folder("below", &[]);
+    authority.intermediate(&below, "client", true);
+    let client = ClientSide::read(&below, true).expect("certificates");
+    let live = authority.folder("live", &[("server", SERVER)]);
+    let (list, away) = (live.join("ca-crl.pem"), live.join("away.pem"));
+    fs::copy(below.join("revoked.pem"), &list).expect("it is there");
+    let server = ServerSide::read(&live, true).expect("certificates");
+    let take_up = || {
+        assert_eq!(server.look(), None, "they may be changing still");
+        let taken = server.look();
+        let said = refusal(&server, &client);
+        assert!(said.contains("Revoked"), "{said}");
+        taken
+    };
+    let error = |taken: Option<Result<(), CertificateError>>| {
+        let error = taken.expect("it was changed").expect_err("it is gone");
+        assert!(error.to_string().contains("ca-crl.pem"), "{error}");
+    };
+    assert_eq!(take_up(), None);
+    fs::rename(&list, &away).expect("ours");
+    error(take_up());
+    assert_eq!(take_up(), None, "said once");
+    fs::copy(&away, &list).expect("ours");
+    assert_eq!(take_up(), Some(Ok(())));
+    fs::remove_file(&list).expect("ours");
+    std::os::unix::fs::symlink(live.join("nowhere.pem"), &list).expect("a free name");
+    error(take_up());
+    let dangling = ServerSide::read(&live, true).err();
+    error(dangling.map(Err));
+    // The operator's decision.
+    fs::remove_file(&list).expect("ours");
+    let server = ServerSide::read(&live, true).expect("certificates");
+    assert_eq!(refusal(&server, &client), BOTH_ON);
 }
 
 /// The subject of a client is what openssl prints of it.
