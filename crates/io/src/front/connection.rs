@@ -280,6 +280,11 @@ impl Connection {
         self.protocol.is_session()
     }
 
+    /// It is a session, and its end is due when its peer closes.
+    pub(crate) fn ends_with_peer(&self) -> bool {
+        self.is_session() && !self.dead() && !self.protocol.outlasts_peer()
+    }
+
     /// Notes that its requests that had not begun are dropped now. `false`: none are to be.
     pub fn cut(&mut self) -> bool {
         self.dead() && self.protocol.is_session() && !std::mem::replace(&mut self.cut, true)

@@ -65,6 +65,12 @@ pub trait Protocol {
         false
     }
 
+    /// Whether it keeps its place for now although its peer has closed: a guess of a secret takes its time.
+    /// Nothing of the peer is under way then.
+    fn outlasts_peer(&self) -> bool {
+        false
+    }
+
     /// Whether the handshake or login is over, so that the peer has shown what it has to show. Until then it
     /// has a minute in all, and may lose its place to others.
     fn is_proven(&self) -> bool;

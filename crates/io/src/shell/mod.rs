@@ -747,8 +747,8 @@ impl Shell {
 fn end_closed(shell: &mut Shell) {
     let connections = shell.connections.iter();
     // A device has no peer that closes it: the driver gives its commands back.
-    let may_be_closed = |one: &Connection| one.is_session() && !one.wire().is_device();
-    let sessions = connections.filter(|(_, one)| may_be_closed(one) && !one.dead());
+    let may_be_closed = |one: &Connection| one.ends_with_peer() && !one.wire().is_device();
+    let sessions = connections.filter(|(_, one)| may_be_closed(one));
     for number in Wire::closed(sessions.map(|(number, one)| (number, one.wire()))) {
         if let Some(connection) = shell.connections.get_mut(number) {
             connection.kill();

@@ -210,6 +210,11 @@ impl Protocol for Connection {
         true
     }
 
+    /// Else one who guesses does not wait: no answer within a moment is the answer.
+    fn outlasts_peer(&self) -> bool {
+        matches!(self.phase, Phase::Refused(..))
+    }
+
     fn ended(&mut self, link: &mut dyn Link) {
         self.stopped(0, Then::Abort, link);
         if let Some(session) = self.session() {

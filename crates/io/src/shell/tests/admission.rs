@@ -231,3 +231,41 @@ fn new_peers_do_not_postpone_the_end_of_a_silent_one() {
     }
     stop(doors.running);
 }
+
+/// Else a guesser closes when no answer comes at once, and has its place for the next guess.
+#[test]
+fn a_refused_login_keeps_its_place_although_its_peer_closes() {
+    let doors = Doors::open("guesses");
+    let keys = b"InitiatorName=iqn.test:guess\0TargetName=iqn.test:none\0";
+    let mut login = vec![0; 48];
+    (login[0], login[1], login[7]) = (0x43, 0x87, keys.len() as u8);
+    login.extend_from_slice(keys);
+    login.resize(login.len().next_multiple_of(4), 0);
+    let remote = &doors.running.remote;
+    let connections = || remote.connections().expect("it lives");
+    let guess = |attempt: u64| {
+        let mut stream = UnixStream::connect(&doors.iscsi).expect("it listens");
+        stream.write_all(&login).expect("room");
+        // It has to be read, or it was no guess.
+        std::thread::sleep(Duration::from_millis(20 * attempt));
+        drop(stream);
+        (0..3).all(|_| {
+            std::thread::sleep(Duration::from_millis(5));
+            connections() == 1
+        })
+    };
+    let wait_until_gone = || {
+        let begun = Instant::now();
+        while connections() > 0 {
+            assert!(begun.elapsed() < Duration::from_secs(20), "it stays");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    let stayed = (1..10).any(|attempt| {
+        wait_until_gone();
+        guess(attempt)
+    });
+    assert!(stayed);
+    wait_until_gone();
+    stop(doors.running);
+}
