@@ -64,7 +64,7 @@ pub(super) fn end_device(
 }
 
 /// Detaches a device of this array, unless it is in use.
-pub(super) fn end_connected(
+fn end_connected(
     devices: &dyn Devices,
     places: &Places,
     node: Node,

@@ -135,16 +135,14 @@ pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     Ok(Some(record.node().shown()))
 }
 
-/// The same of an array that this daemon serves. If the record is lost or cannot be read, a device of NBD is
-/// known by the array's identifier, which the kernel shows from Linux 5.14 on.
+/// The same of an array that this daemon serves. Without a record that can be read, a device of NBD that has
+/// the array's identifier, which the kernel shows from Linux 5.14 on, is named in a refusal and left alone.
 pub fn detach_left(name: &str, uuid: Uuid) -> Result<Option<String>, Refusal> {
-    match detach_unserved(name) {
-        Ok(Some(path)) => Ok(Some(path)),
-        recorded => match nbd::end_lost(&Places::of(name), uuid)? {
-            Some(node) => Ok(Some(node.shown())),
-            None => recorded,
-        },
+    let recorded = detach_unserved(name);
+    if !matches!(recorded, Ok(Some(_))) {
+        nbd::no_other_device(uuid, None)?;
     }
+    recorded
 }
 
 /// The array whose device this is.

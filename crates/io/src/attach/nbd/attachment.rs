@@ -18,8 +18,8 @@
 use super::dial::Dialer;
 use super::kernel::{Kernel, Setup};
 use crate::attach::hold::{
-    Devices, Flush, Seen, check_block, end_connected, end_device, forget, is_connected, is_ours,
-    kernel_refusal, link_is_free, record_is_free,
+    Devices, Flush, Seen, check_block, end_device, forget, is_connected, is_ours, kernel_refusal,
+    link_is_free, record_is_free,
 };
 use crate::attach::node::Node;
 use crate::attach::record::{Places, Record};
@@ -213,20 +213,25 @@ impl Attachment {
     }
 }
 
-/// Detaches the device of this array whose record is lost, if the kernel shows one.
-pub(super) fn end_lost(
-    kernel: &dyn Kernel,
-    places: &Places,
+/// Refuses if a device other than `own` has this array's identifier. It may be lost, with its record. Or
+/// another daemon serves it, of a copy of the array: the kernel does not show whether a device's connections
+/// live. So only a person may end it.
+pub(super) fn no_other_device(
+    shown: &[(u32, Seen)],
     uuid: Uuid,
-) -> Result<Option<Node>, Refusal> {
+    own: Option<u32>,
+) -> Result<(), Refusal> {
     let ours = Seen::Connected(Some(backend_of(uuid)));
-    let mut devices = kernel.devices().into_iter();
-    let Some(device) = devices.find(|device| kernel.seen(*device) == ours) else {
-        return Ok(None);
-    };
-    let node = Node::new(Driver::Nbd, device);
-    end_connected(kernel, places, node, Flush::Impossible)?;
-    Ok(Some(node))
+    let mut others = shown.iter();
+    let other = others.find(|(device, seen)| Some(*device) != own && *seen == ours);
+    other.map_or(Ok(()), |(device, _)| {
+        let path = Node::new(Driver::Nbd, *device).shown();
+        let what = "this device has the array's identifier, but its record is missing or cannot be read";
+        let hint = format!(
+            "if a copy of the array is attached there, detach that; if not: umount, nbd-client -d {path}"
+        );
+        Err(Refusal::new(what).at(path).hint(hint))
+    })
 }
 
 /// Longest time-out and grace. The kernel counts them in 32 bits of a clock of up to 1000 Hz, and longer ones
@@ -289,8 +294,8 @@ fn candidates(kernel: &dyn Kernel, device: Option<u32>) -> Vec<u32> {
     if let Some(device) = device {
         return vec![device];
     }
-    let all = kernel.devices();
-    let next = all.last().map_or(0, |last| last + 1);
-    let free = |device: &u32| kernel.seen(*device) == Seen::Idle;
-    all.into_iter().filter(free).chain([next]).collect()
+    let all = kernel.shown();
+    let next = all.last().map_or(0, |(last, _)| last + 1);
+    let free = |(device, seen)| (seen == Seen::Idle).then_some(device);
+    all.into_iter().filter_map(free).chain([next]).collect()
 }

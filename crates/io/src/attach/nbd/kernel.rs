@@ -61,8 +61,8 @@ pub(super) trait Kernel: Devices {
 
     fn resize(&self, device: u32, backend: &str, bytes: u64) -> io::Result<()>;
 
-    /// The numbers of all devices, in order.
-    fn devices(&self) -> Vec<u32>;
+    /// All devices, in the order of their numbers.
+    fn shown(&self) -> Vec<(u32, Seen)>;
 }
 
 /// The running kernel.
@@ -98,17 +98,8 @@ impl Kernel for Linux {
         self.order(RECONFIGURE, &whose.u64(SIZE_BYTES, bytes))
     }
 
-    fn devices(&self) -> Vec<u32> {
-        let Ok(entries) = fs::read_dir("/sys/block") else {
-            return Vec::new();
-        };
-        let number = |entry: fs::DirEntry| {
-            let node = Node::of_name(entry.file_name().to_str()?)?;
-            (node.driver == Driver::Nbd).then_some(node.number)
-        };
-        let mut numbers: Vec<u32> = entries.flatten().filter_map(number).collect();
-        numbers.sort_unstable();
-        numbers
+    fn shown(&self) -> Vec<(u32, Seen)> {
+        shown()
     }
 }
 
@@ -124,6 +115,21 @@ impl Devices for Linux {
     fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
         self.order(DISCONNECT, &of_device(device))
     }
+}
+
+/// All devices of the running kernel, in the order of their numbers. Without the module there are none.
+pub(super) fn shown() -> Vec<(u32, Seen)> {
+    let Ok(entries) = fs::read_dir("/sys/block") else {
+        return Vec::new();
+    };
+    let number = |entry: fs::DirEntry| {
+        let node = Node::of_name(entry.file_name().to_str()?)?;
+        let seen = seen_in(&node.in_sysfs());
+        (node.driver == Driver::Nbd).then_some((node.number, seen))
+    };
+    let mut shown: Vec<(u32, Seen)> = entries.flatten().filter_map(number).collect();
+    shown.sort_unstable_by_key(|(number, _)| *number);
+    shown
 }
 
 fn of_device(device: u32) -> Attributes {

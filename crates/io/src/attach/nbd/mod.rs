@@ -15,7 +15,6 @@ mod tests;
 
 use super::export::OwnExport;
 use super::hold::Devices;
-use super::node::Node;
 use super::record::{Places, Record};
 use super::served::{Served, Tended};
 use crate::control::{AttachOptions, Refusal};
@@ -103,12 +102,9 @@ pub(super) fn resume(
     Ok(attachment.map(|attachment| -> Box<dyn Served> { Box::new(Device { attachment, array }) }))
 }
 
-/// Detaches the device of this array whose record is lost, if the kernel shows one.
-pub(super) fn end_lost(places: &Places, uuid: Uuid) -> Result<Option<Node>, Refusal> {
-    match Linux::open() {
-        Ok(kernel) => attachment::end_lost(&kernel, places, uuid),
-        Err(_) => Ok(None),
-    }
+/// Refuses if a device other than `own` has this array's identifier: see [`attachment::no_other_device`].
+pub(super) fn no_other_device(uuid: Uuid, own: Option<u32>) -> Result<(), Refusal> {
+    attachment::no_other_device(&kernel::shown(), uuid, own)
 }
 
 /// The devices of this driver. `None`: the kernel has none of its devices.

@@ -1,6 +1,6 @@
 //! What is done when, against a model of the kernel.
 
-use super::attachment::{Attachment, Subject, end_lost};
+use super::attachment::{Attachment, Subject, no_other_device};
 use super::dial::Dialer;
 use super::kernel::{Kernel, Setup};
 use crate::attach::hold::{Devices, Flush, Seen, end_device};
@@ -107,8 +107,8 @@ impl Kernel for Model {
         })
     }
 
-    fn devices(&self) -> Vec<u32> {
-        vec![0, 1, 2]
+    fn shown(&self) -> Vec<(u32, Seen)> {
+        [0, 1, 2].map(|device| (device, self.seen(device))).into()
     }
 }
 
@@ -251,25 +251,30 @@ impl Drop for Machine {
     }
 }
 
-/// The record is in a folder that may be swept; the kernel knows whose device it is.
+/// It may be a living one of another daemon, that serves a copy of the array.
 #[test]
-fn a_device_without_a_record_is_found_by_its_array() {
+fn a_device_without_a_record_is_named_and_not_ended() {
     let machine = Machine::new("lost-record");
     machine.begin(Some(1), OPTIONS).expect("a free device");
-    machine
-        .places
-        .clear(node(1))
-        .expect("its record and link go");
-    let lost = |uuid| end_lost(&machine.model, &machine.places, uuid);
-    assert_eq!(lost(Uuid([8; 16])), Ok(None), "another array's");
-    machine.model.mounted.set(Some(1));
-    let busy = lost(UUID).expect_err("it is in use");
-    assert!(busy.what.contains("mounted at /mnt"), "{busy:?}");
-    assert_eq!(machine.model.sockets(1), 3, "and left as it is");
-    machine.model.mounted.set(None);
-    assert_eq!(lost(UUID), Ok(Some(node(1))));
-    assert_eq!(machine.model.seen(1), Seen::Idle);
-    assert_eq!(lost(UUID), Ok(None));
+    let other = |uuid, own| no_other_device(&machine.model.shown(), uuid, own);
+    for living in [true, false] {
+        if !living {
+            machine
+                .places
+                .clear(node(1))
+                .expect("its record and link go");
+            machine.model.lose_connections();
+        }
+        for own in [None, Some(0)] {
+            let refused = other(UUID, own).expect_err("it may be another daemon's");
+            assert_eq!(refused.at, "/dev/nbd1");
+        }
+        assert_eq!(other(UUID, Some(1)), Ok(()), "its own");
+        assert_eq!(other(Uuid([8; 16]), None), Ok(()), "another array's");
+        assert_eq!(machine.model.sockets(1), if living { 3 } else { 0 });
+    }
+    machine.model.disconnect(1, None).expect("a person ends it");
+    assert_eq!(other(UUID, None), Ok(()));
 }
 
 #[test]
