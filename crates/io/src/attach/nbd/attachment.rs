@@ -98,6 +98,7 @@ impl Attachment {
     ) -> Result<Attachment, Refusal> {
         check(&options)?;
         record_is_free(subject.kernel, subject.places)?;
+        no_other_device(&subject.kernel.shown(), subject.uuid, None)?;
         link_is_free(subject.kernel, subject.places)?;
         let dialed = subject.dial(usize::from(options.connections), options.read_only)?;
         let info = dialed.info.ok_or_else(|| Refusal::new("no connection"))?;

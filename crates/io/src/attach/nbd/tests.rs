@@ -273,6 +273,11 @@ fn a_device_without_a_record_is_named_and_not_ended() {
         assert_eq!(other(Uuid([8; 16]), None), Ok(()), "another array's");
         assert_eq!(machine.model.sockets(1), if living { 3 } else { 0 });
     }
+    for device in [None, Some(2)] {
+        let second = machine.begin(device, OPTIONS).err();
+        assert!(second.is_some_and(|why| why.contains("has the array's identifier")));
+    }
+    assert!(machine.is_clear() && machine.model.devices.borrow().len() == 1);
     machine.model.disconnect(1, None).expect("a person ends it");
     assert_eq!(other(UUID, None), Ok(()));
 }
