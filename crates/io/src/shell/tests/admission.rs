@@ -106,8 +106,11 @@ fn half_open_peers_do_not_keep_others_out() {
         while remote.turned_away().expect("it lives") < turned_away {
             std::thread::yield_now();
         }
-        // Two that were there before, and one that has left.
-        assert!(remote.connections().expect("it lives") <= STRANGERS_MAX + 3);
+        // Two that were there before, and one that has left. What was let go of is counted until its sockets
+        // are closed.
+        while remote.connections().expect("it lives") > STRANGERS_MAX + 3 {
+            std::thread::yield_now();
+        }
         // Whoever was there is served, and whoever comes.
         client.read(0, 4096).expect("it is served");
         // TEST UNIT READY.
@@ -144,21 +147,29 @@ fn a_flood_displaces_its_own() {
 #[test]
 fn more_than_the_strangers_share_may_come_at_once() {
     let doors = Doors::open("burst");
-    let begun = Instant::now();
-    let clients: Vec<Client> = std::thread::scope(|scope| {
-        let attach = |_| scope.spawn(|| doors.attach());
-        let attaching: Vec<_> = (0..3 * STRANGERS_MAX).map(attach).collect();
-        let all = attaching.into_iter();
-        all.map(|one| one.join().expect("no panic there")).collect()
-    });
-    assert_eq!(
-        doors.running.remote.turned_away(),
-        Ok(0),
-        "{:?}",
-        begun.elapsed()
-    );
-    drop(clients);
+    // Where the machine stalls for a second, some may be displaced.
+    while !all_come_within_a_second(&doors) {
+        while doors.running.remote.connections().expect("it lives") > 0 {
+            std::thread::yield_now();
+        }
+    }
     stop(doors.running);
+}
+
+fn all_come_within_a_second(doors: &Doors) -> bool {
+    let turned_away = || doors.running.remote.turned_away().expect("it lives");
+    let (begun, before) = (Instant::now(), turned_away());
+    let clients: Vec<_> = std::thread::scope(|scope| {
+        let attach = |_| scope.spawn(|| Client::attach(&doors.nbd, ""));
+        let attaching: Vec<_> = (0..3 * STRANGERS_MAX).map(attach).collect();
+        attaching.into_iter().map(|one| one.join()).collect()
+    });
+    if begun.elapsed() >= Duration::from_secs(1) {
+        return false;
+    }
+    assert!(clients.iter().all(|one| matches!(one, Ok(Ok(_)))));
+    assert_eq!(turned_away(), before);
+    true
 }
 
 /// A peer whose handshake always goes on.
