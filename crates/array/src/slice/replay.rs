@@ -73,6 +73,14 @@ fn plan(rows: &mut Rows, id: u32, record: u32) {
         }
         return;
     }
+    // Nor has parity, of which the other one would then decide alone and leave this one as it is.
+    let erring = map
+        .parity_set()
+        .intersection(rows.live_cells(&map))
+        .minus(here);
+    if !lost.is_empty() && !erring.is_empty() && rows.narrow(id) {
+        return;
+    }
     let telling = match lost.is_empty() {
         true => CellSet::EMPTY,
         false => parities,

@@ -14,6 +14,7 @@ mod overlay;
 mod passthrough;
 mod planted;
 mod queue;
+mod replays;
 mod returns;
 mod sets;
 mod stale;
