@@ -9,9 +9,9 @@ CARGO ?= cargo
 TARGET := $(or $(CARGO_TARGET_DIR),target)
 BIN := $(TARGET)/release/restripe
 
-# Features of the command: tls, ublk. Packages have both: `make build FEATURES=tls,ublk`.
+# Features of the command: tls, ublk, vhost-user. Packages have all: `make build FEATURES=tls,ublk,vhost-user`.
 FEATURES ?=
-COMMA := ,
+PACKAGED := tls,ublk,vhost-user
 
 # Where `make install` puts things; DESTDIR goes before all of it, for packages.
 PREFIX ?= /usr/local
@@ -30,8 +30,8 @@ build: ## Build the release binary, target/release/restripe, with man pages and 
 	$(CARGO) build --release -p restripe-cli $(if $(FEATURES),--features $(FEATURES))
 	$(BIN) generate $(TARGET)/share
 
-install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first (with TLS and ublk) unless the binary is there
-	@test -x $(BIN) || $(MAKE) build FEATURES=$(or $(FEATURES),tls$(COMMA)ublk)
+install: ## Put binary, man pages, completions and udev rules under PREFIX; builds first (with all features) unless the binary is there
+	@test -x $(BIN) || $(MAKE) build FEATURES=$(or $(FEATURES),$(PACKAGED))
 	install -D -m 755 $(BIN) $(DESTDIR)$(PREFIX)/bin/restripe
 	umask 022; $(BIN) generate $(SHARE)
 	install -d $(DESTDIR)$(UDEV_RULES)
@@ -44,11 +44,11 @@ demo: build ## A RAID-5 that loses two disks and its daemon under load, and come
 
 test: ## Every test that needs no minutes: units, laws, swarm, conformance, command line, real clients
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl udevadm qemu-io qemu-img fio iscsi-test-cu
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl udevadm qemu-io qemu-img qemu-storage-daemon fio iscsi-test-cu
 	.ci/test
 
-# `xtask md` attaches an array through ublk.
-test-deep: FEATURES := $(or $(FEATURES),ublk)
+# `xtask md` attaches an array through ublk, and serves a virtual machine.
+test-deep: FEATURES := $(or $(FEATURES),$(PACKAGED))
 test-deep: build ## The long tests that have not passed for these sources; PART=NAME runs one, PART=list lists them
 	@.ci/need cargo
 	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl nbdfuse fusermount3 qemu-io qemu-img fio iscsi-test-cu
@@ -56,7 +56,7 @@ test-deep: build ## The long tests that have not passed for these sources; PART=
 
 bench: build ## Measurements, side by side with their yardsticks in one run: an hour
 	@.ci/need cargo
-	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind iscsi-perf tgtd qemu-io
+	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind iscsi-perf tgtd qemu-io qemu-storage-daemon
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache

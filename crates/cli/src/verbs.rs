@@ -1,5 +1,6 @@
-//! The command table: every verb with its line of help, what runs it, and whether it only prints. Parsing, `--help`,
-//! the man pages and the completions come from this table and from the arguments in the verbs' files.
+//! The command table: every verb with its line of help, what runs it, and whether it only prints. Parsing,
+//! `--help`, the man pages and the completions come from this table and from the arguments in the verbs'
+//! files.
 
 mod assemble;
 mod attach;
@@ -74,7 +75,7 @@ pub(crate) enum Verb {
     Create(Create),
     /// Check members, replay their logs, print the status and exit, without serving
     Assemble(Assemble),
-    /// Serve arrays over NBD and iSCSI until stopped
+    /// Serve arrays over NBD, iSCSI and vhost-user until stopped
     Serve(Box<Serve>),
     /// Attach a served array as a block device of the kernel, /dev/nbdN or /dev/ublkbN
     Attach(Attach),

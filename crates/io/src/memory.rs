@@ -18,7 +18,8 @@ use std::sync::Arc;
 /// Alignment of every block: the largest logical block we serve, and the page size.
 pub const ALIGNMENT: usize = 4096;
 
-/// Allocations from this size on come straight from the kernel: zero without being touched, and given back at once.
+/// Allocations from this size on come straight from the kernel: zero without being touched, and given back
+/// at once.
 const MAPPED_FROM: usize = 128 * 1024;
 
 /// One aligned allocation. Several [`Memory`] references may share it.
@@ -27,7 +28,8 @@ struct Block {
     layout: Layout,
 }
 
-// SAFETY: a block is only an address range; who may touch which bytes when is ruled as the module's header says.
+// SAFETY: a block is only an address range; who may touch which bytes when is ruled as the module's header
+// says.
 unsafe impl Send for Block {}
 // SAFETY: as above.
 unsafe impl Sync for Block {}
@@ -147,20 +149,20 @@ impl Memory {
             offset <= self.bytes && bytes <= self.bytes - offset,
             "a part lies within its memory"
         );
-        // SAFETY: the offset lies within the block, by the assertion and because `offset + bytes` of a reference does.
+        // SAFETY: the offset lies within the block, by the assertion and because `offset + bytes` of a
+        // reference does.
         unsafe { self.block.start.as_ptr().add(self.offset + offset) }
     }
 
     /// The bytes of a part, for as long as no operation writes to it.
     pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
         let start = self.at(offset, bytes);
-        // SAFETY: within the block, initialised (blocks begin as zeros), alive as long as `self`; nobody writes it
-        // meanwhile, by the rule in the module's header.
+        // SAFETY: within the block, initialised (blocks begin as zeros), alive as long as `self`; nobody
+        // writes it meanwhile, by the rule in the module's header.
         unsafe { std::slice::from_raw_parts(start, bytes) }
     }
 
     /// The same, to be changed in place.
-    #[cfg(feature = "tls")]
     pub(crate) fn slice_mut(&mut self, offset: usize, bytes: usize) -> &mut [u8] {
         let start = self.at(offset, bytes);
         // SAFETY: within the block, initialised, alive as long as `self`, borrowed from it alone; not used
@@ -171,7 +173,8 @@ impl Memory {
     /// Copies `source` into the memory.
     pub fn fill(&self, offset: usize, source: &[u8]) {
         let start = self.at(offset, source.len());
-        // SAFETY: within the block; `ptr::copy` allows overlap; nobody else uses the range, by the module's rule.
+        // SAFETY: within the block; `ptr::copy` allows overlap; nobody else uses the range, by the module's
+        // rule.
         unsafe { std::ptr::copy(source.as_ptr(), start, source.len()) }
     }
 
@@ -251,7 +254,8 @@ pub fn advance(pieces: &mut Vec<Piece>, mut bytes: u64) {
     pieces.drain(..whole);
 }
 
-// ------------------------------------------------------------------------------------------------- engine's pool
+// -------------------------------------------------------------------------------------------------
+// engine's pool
 
 /// The memory behind one engine's own handles.
 pub struct PoolMemory {
@@ -275,7 +279,8 @@ impl PoolMemory {
     }
 }
 
-// ---------------------------------------------------------------------------------------------------- user memory
+// ---------------------------------------------------------------------------------------------------- user
+// memory
 
 /// Size classes of user memory: 4 KiB times powers of two, up to [`USER_BYTES_MAX`].
 const CLASSES: usize = 14;
@@ -294,16 +299,18 @@ fn class_bytes(class: usize) -> u64 {
 
 /// Memory for users' requests: handles from [`Buf::USER`] on, within a budget.
 ///
-/// Whoever finds no room waits, and nobody who comes later is served before: the shell keeps the order. So a large
-/// request is not starved by small ones, and small ones wait behind a large one no longer than until what was handed
-/// out before it is back. That time has a bound: of requests in flight a member's time-out, of requests and replies on
-/// the wire the shell's patience with a peer, which is short while others wait for memory.
+/// Whoever finds no room waits, and nobody who comes later is served before: the shell keeps the order. So
+/// a large request is not starved by small ones, and small ones wait behind a large one no longer than
+/// until what was handed out before it is back. That time has a bound: of requests in flight a member's
+/// time-out, of requests and replies on the wire the shell's patience with a peer, which is short while
+/// others wait for memory.
 ///
-/// What one owner may hold has a bound as well ([`UserMemory::share_taken`]), and a part of the budget is apart for
-/// those who hold little: so peers that hoard, and large requests that wait for them, do not keep the modest waiting.
+/// What one owner may hold has a bound as well ([`UserMemory::share_taken`]), and a part of the budget is
+/// apart for those who hold little: so peers that hoard, and large requests that wait for them, do not keep
+/// the modest waiting.
 ///
-/// A borrower's requests, through a lease, have memory of their own beside all this, [`LEASE_BYTES`] for each lease: neither
-/// users nor other borrowers can take it, and it is never lent to them.
+/// A borrower's requests, through a lease, have memory of their own beside all this, [`LEASE_BYTES`] for
+/// each lease: neither users nor other borrowers can take it, and it is never lent to them.
 pub struct UserMemory {
     budget: u64,
     /// Bytes of the budget that only modest owners get.
@@ -316,7 +323,8 @@ pub struct UserMemory {
     used_lent: u64,
     /// Beside the budget: for borrowers.
     lent: u64,
-    /// Bytes in use by owner. Entries stay when they are zero; there are no more than there may be connections.
+    /// Bytes in use by owner. Entries stay when they are zero; there are no more than there may be
+    /// connections.
     owned: BTreeMap<u32, u64>,
     slots: Vec<Option<Owned>>,
     free_slots: Vec<u32>,
@@ -502,6 +510,11 @@ impl UserMemory {
     pub fn memory(&self, buf: Buf) -> &Memory {
         let slot = self.slots[(buf.0 - Buf::USER) as usize].as_ref();
         &slot.expect("the handle is in use").memory
+    }
+
+    pub fn memory_mut(&mut self, buf: Buf) -> &mut Memory {
+        let slot = self.slots[(buf.0 - Buf::USER) as usize].as_mut();
+        &mut slot.expect("the handle is in use").memory
     }
 
     /// Buffers that `owner` still answers for.

@@ -30,6 +30,11 @@ pub enum Owner {
         connection: u32,
         slot: u16,
     },
+    /// A descriptor that a connection watches.
+    Watch {
+        connection: u32,
+        watch: u16,
+    },
 }
 
 impl Owner {
@@ -51,6 +56,10 @@ impl Owner {
             Owner::Send { connection } => (5, 0, connection),
             Owner::Command { connection, slot } => {
                 return Token(6 << 56 | u64::from(slot) << 32 | u64::from(connection));
+            }
+            Owner::Watch { connection, watch } => {
+                let rest = u64::from(watch) << 32 | u64::from(connection);
+                return Token(7 << 56 | rest);
             }
         };
         Token(kind << 56 | u64::from(host) << 48 | u64::from(index))
@@ -80,6 +89,10 @@ impl Owner {
             6 => Owner::Command {
                 connection: index,
                 slot: (token.0 >> 32) as u16,
+            },
+            7 => Owner::Watch {
+                connection: index,
+                watch: (token.0 >> 32) as u16,
             },
             kind => unreachable!("no token of kind {kind} was made"),
         }
@@ -119,6 +132,14 @@ mod tests {
             Owner::Command {
                 connection: 1,
                 slot: u16::MAX,
+            },
+            Owner::Watch {
+                connection: u32::MAX,
+                watch: 7,
+            },
+            Owner::Watch {
+                connection: 0,
+                watch: u16::MAX,
             },
         ];
         for owner in owners {

@@ -125,6 +125,7 @@ impl ArrayConfig {
 pub(crate) struct ServeConfig {
     pub unix: Option<PathBuf>,
     pub tcp: Option<String>,
+    pub vhost_user: Option<PathBuf>,
     pub tls_certificates: Option<PathBuf>,
     pub tls: Option<TlsUse>,
     pub tls_verify_peer: bool,
@@ -325,7 +326,11 @@ impl Config {
             }
         }
         let serve = &mut self.serve;
-        let paths = [&mut serve.unix, &mut serve.tls_certificates];
+        let paths = [
+            &mut serve.unix,
+            &mut serve.vhost_user,
+            &mut serve.tls_certificates,
+        ];
         for path in paths.into_iter().flatten() {
             *path = folder.join(&path);
         }

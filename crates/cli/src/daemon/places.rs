@@ -9,7 +9,7 @@ use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, StateWriter, Target};
 use restripe_io::front::listen::{Listener, Wire};
-use restripe_io::front::{Report, iscsi, nbd};
+use restripe_io::front::{Report, iscsi, nbd, vhost_user};
 use restripe_io::remote::ProtocolMaker;
 use std::fmt::Display;
 use std::io::{self, ErrorKind};
@@ -37,6 +37,8 @@ pub(crate) struct Places {
     /// `None`: clear text.
     tls: Option<Prepared>,
     iscsi: Option<Portal>,
+    /// The socket of the disk of a virtual machine, or the folder of several.
+    vhost_user: Option<PathBuf>,
 }
 
 /// Where initiators may connect, and what is there for them. Without targets each array is one.
@@ -142,6 +144,7 @@ impl Places {
         stdio: bool,
         inherited: Vec<Listener>,
         iscsi: Option<Portal>,
+        vhost_user: Option<PathBuf>,
         tls: Option<Prepared>,
     ) -> Outcome<Places> {
         let tcp = tcp.map(tcp_address).transpose()?;
@@ -154,23 +157,26 @@ impl Places {
             stdio,
             inherited,
             iscsi,
+            vhost_user,
             tls,
         })
     }
 
-    /// Takes the addresses: one that cannot be had is a reason not to start any array. Whoever connects waits until the
-    /// arrays serve.
+    /// Takes the addresses: one that cannot be had is a reason not to start any array. Whoever connects
+    /// waits until the arrays serve.
     pub fn bind(self, names: &[&str]) -> Outcome<Doors> {
         let nowhere = self.unix.is_none()
             && self.tcp.is_none()
             && !self.stdio
             && self.inherited.is_empty()
-            && self.iscsi.is_none();
+            && self.iscsi.is_none()
+            && self.vhost_user.is_none();
         let mut doors = Doors {
             listeners: self.inherited,
             uris: Vec::new(),
             stdio: self.stdio,
             iscsi: None,
+            disks: Vec::new(),
             guard: None,
             certificates: None,
             refusals: Refusals::default(),
@@ -205,6 +211,9 @@ impl Places {
             }
             doors.open_portal(portal, names)?;
         }
+        if let Some(path) = self.vhost_user {
+            doors.place_disks(&path, names)?;
+        }
         Ok(doors)
     }
 }
@@ -216,6 +225,8 @@ pub(crate) struct Doors {
     uris: Vec<String>,
     pub stdio: bool,
     iscsi: Option<Gate>,
+    /// Of virtual machines, one an array.
+    disks: Vec<(Listener, ProtocolMaker)>,
     guard: Option<Arc<nbd::Guard>>,
     pub certificates: Option<Certificates>,
     pub refusals: Refusals,
@@ -303,6 +314,17 @@ impl Doors {
         Ok(())
     }
 
+    /// Takes the sockets of virtual machines' disks.
+    fn place_disks(&mut self, path: &Path, names: &[&str]) -> Outcome {
+        for (array, socket) in disk_sockets(path, names)?.iter().enumerate() {
+            let maker = vhost_user::disk(array).map_err(Failure::new)?;
+            self.disks.push((listen_unix(socket)?, Arc::new(maker)));
+            let socket = absolute(socket);
+            self.uris.push(format!("vhost-user-blk:{socket}"));
+        }
+        Ok(())
+    }
+
     /// Lets clients in, and gives the URIs.
     pub fn open(self, running: &Running) -> Outcome<Vec<String>> {
         let guard = self.guard;
@@ -320,6 +342,9 @@ impl Doors {
         if let Some(gate) = self.iscsi {
             gate.open(running)?;
         }
+        for (listener, maker) in self.disks {
+            remote.listen(listener, maker).map_err(ended)?;
+        }
         if self.stdio {
             let wire = Wire::stdio()
                 .map_err(|error| Failure::new(format!("standard input and output: {error}")))?;
@@ -329,8 +354,8 @@ impl Doors {
     }
 }
 
-/// Listens on `NAME.nbd` in the runtime folder. A daemon that has stopped this array and serves others may still have that
-/// socket: then on `NAME-PID.nbd`.
+/// Listens on `NAME.nbd` in the runtime folder. A daemon that has stopped this array and serves others may
+/// still have that socket: then on `NAME-PID.nbd`.
 fn listen_by_default(name: &str) -> Outcome<(Listener, PathBuf)> {
     let usual = runtime_folder().join(format!("{name}.nbd"));
     match Listener::unix(&usual) {
@@ -343,12 +368,29 @@ fn listen_by_default(name: &str) -> Outcome<(Listener, PathBuf)> {
     }
 }
 
+/// The socket of each array: a VMM asks for no name.
+fn disk_sockets(path: &Path, names: &[&str]) -> Outcome<Vec<PathBuf>> {
+    if path.is_dir() {
+        let socket = |name: &&str| path.join(format!("{name}.vhost"));
+        return Ok(names.iter().map(socket).collect());
+    }
+    match names {
+        [_] => Ok(vec![path.to_path_buf()]),
+        _ => Err(Failure::usage(format!(
+            "{} arrays need a folder for the sockets of virtual machines",
+            names.len()
+        ))
+        .at(path.display())
+        .hint("create it first (mkdir), and protect it (chmod 700)")),
+    }
+}
+
 fn listen_unix(path: &Path) -> Outcome<Listener> {
     Listener::unix(path).map_err(|error| listen_failure(&error, path.display()))
 }
 
-/// Listens on a TCP address, again and again for a moment while somebody else does: the socket of a daemon that was
-/// killed is closed only after its last operations are back.
+/// Listens on a TCP address, again and again for a moment while somebody else does: the socket of a daemon
+/// that was killed is closed only after its last operations are back.
 fn listen_tcp(address: SocketAddr) -> io::Result<Listener> {
     let deadline = Instant::now() + IN_USE_PATIENCE;
     loop {
@@ -505,6 +547,19 @@ mod tests {
         assert!(refused(vec![target("a", &[])]).contains("at least one array"));
         let twice = vec![target("a", &["tank"]), target("A", &["vault"])];
         assert!(refused(twice).contains("two targets"));
+    }
+
+    #[test]
+    fn each_array_has_a_socket_for_its_machine() {
+        let folder = std::env::temp_dir();
+        let sockets = |path: &Path, names: &[&str]| disk_sockets(path, names);
+        let one = sockets(Path::new("/none/tank.sock"), &["tank"]).expect("a socket");
+        assert_eq!(one, [Path::new("/none/tank.sock")]);
+        let two = sockets(&folder, &["tank", "vault"]).expect("a folder");
+        assert_eq!(two, [folder.join("tank.vhost"), folder.join("vault.vhost")]);
+        let refused = sockets(Path::new("/none/tank.sock"), &["tank", "vault"]);
+        let refused = refused.expect_err("one socket for two").to_string();
+        assert!(refused.contains("2 arrays need a folder"), "{refused}");
     }
 
     #[test]

@@ -34,8 +34,8 @@ use std::time::Duration;
 
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Without --unix, --tcp, --iscsi, --stdio or a socket from systemd, the NBD socket is NAME.nbd in
-the runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, else /run/user/UID/restripe if it exists,
+    after_help = "Without --unix, --tcp, --iscsi, --vhost-user, --stdio or a socket from systemd, the NBD socket is
+NAME.nbd in the runtime folder: $XDG_RUNTIME_DIR/restripe, else /run/restripe for root, else /run/user/UID/restripe if it exists,
 else /tmp/restripe-UID. If another daemon uses that socket, it is NAME-PID.nbd. A line with the URI is printed
 when clients can connect. SIGTERM and SIGINT complete the requests in flight, flush, and mark the array clean.
 Log lines go to standard error, each with a time and a level; if that is systemd's journal, with its priorities.
@@ -60,8 +60,12 @@ pub(crate) struct Serve {
     /// names targets
     #[arg(long, value_name = "ADDRESS")]
     pub iscsi: Vec<String>,
+    /// Serve each array to a virtual machine on this machine (vhost-user-blk): PATH is the Unix socket, or a
+    /// folder in which each array has the socket NAME.vhost
+    #[arg(long, value_name = "PATH")]
+    pub vhost_user: Option<PathBuf>,
     /// Serve one connection on standard input and output, then exit
-    #[arg(long, conflicts_with_all = ["unix", "tcp", "iscsi"])]
+    #[arg(long, conflicts_with_all = ["unix", "tcp", "iscsi", "vhost_user"])]
     pub stdio: bool,
     #[command(flatten)]
     pub tls: TlsOptions,
@@ -184,8 +188,8 @@ pub(crate) fn run(verb: Serve) -> Outcome {
     let places = places(&verb, &file, &iscsi, inherited, tls)?;
     let setup = setup(&verb, &file)?;
     let beforehand = |names: &[&str], ends: &Sender<End>| {
-        // Until here nothing is written, and a signal may end it at once: a remote member is waited for. From here on
-        // it may not, and no thread is there yet that does not hold the signals back.
+        // Until here nothing is written, and a signal may end it at once: a remote member is waited for.
+        // From here on it may not, and no thread is there yet that does not hold the signals back.
         let termination = Termination::hold().map_err(failed("signals"))?;
         watch_signals(termination, ends.clone(), setup.power)?;
         Ok((claim_all(names)?, places.bind(names)?))
@@ -336,10 +340,13 @@ fn places(
     inherited: Vec<Listener>,
     tls: Option<Prepared>,
 ) -> Outcome<Places> {
-    let asked = verb.unix.is_some() || verb.tcp.is_some() || !verb.iscsi.is_empty() || verb.stdio;
-    let (unix, tcp, portals) = match asked {
-        true => (&verb.unix, &verb.tcp, &verb.iscsi),
-        false => (&file.unix, &file.tcp, &iscsi.listen),
+    let sockets = [&verb.unix, &verb.vhost_user]
+        .into_iter()
+        .any(Option::is_some);
+    let asked = sockets || verb.tcp.is_some() || !verb.iscsi.is_empty() || verb.stdio;
+    let (unix, tcp, portals, vhost_user) = match asked {
+        true => (&verb.unix, &verb.tcp, &verb.iscsi, &verb.vhost_user),
+        false => (&file.unix, &file.tcp, &iscsi.listen, &file.vhost_user),
     };
     let portal = match portals.is_empty() {
         false => {
@@ -354,6 +361,7 @@ fn places(
         verb.stdio,
         inherited,
         portal,
+        vhost_user.clone(),
         tls,
     )
 }

@@ -48,6 +48,7 @@ pub(super) fn perform(op: Op, iov: &mut Vec<libc::iovec>) -> (i32, Vec<crate::me
         }
         Op::Accept { fd } => (accept(fd), Vec::new()),
         Op::Command { .. } => (-libc::EOPNOTSUPP, Vec::new()),
+        Op::Poll { .. } => unreachable!("a poll is no operation of a worker"),
     }
 }
 
@@ -109,7 +110,8 @@ pub(super) fn accept(fd: RawFd) -> i32 {
     outcome(unsafe { libc::accept4(fd, address, length, libc::SOCK_CLOEXEC) } as isize)
 }
 
-// -------------------------------------------------------------------------------------------------------- workers
+// --------------------------------------------------------------------------------------------------------
+// workers
 
 #[derive(Default)]
 struct Queue {
@@ -125,7 +127,8 @@ struct Shared {
     waker: Waker,
 }
 
-/// Spindles that are told at the same time: a command may take a minute, and neither another nor any other operation waits for it.
+/// Spindles that are told at the same time: a command may take a minute, and neither another nor any other
+/// operation waits for it.
 const TELLERS_MAX: usize = 128;
 
 /// Threads that perform operations, and others that tell spindles.

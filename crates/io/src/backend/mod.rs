@@ -83,6 +83,10 @@ pub enum Op {
         number: u32,
         bytes: [u8; 16],
     },
+    /// Done once the descriptor can be read, or at once if it never can be.
+    Poll {
+        fd: RawFd,
+    },
 }
 
 /// One direction of a connection: a socket, or an end of a pipe.
@@ -122,8 +126,8 @@ pub trait Backend {
     /// Asks an operation to end early. It still completes once, perhaps with `-ECANCELED`.
     fn cancel(&mut self, token: Token);
 
-    /// Submits what was gathered, waits for a completion, a [`Waker::wake`] or the time to pass, whichever comes
-    /// first, and appends what is back. Does not wait when the time is zero.
+    /// Submits what was gathered, waits for a completion, a [`Waker::wake`] or the time to pass, whichever
+    /// comes first, and appends what is back. Does not wait when the time is zero.
     fn wait(&mut self, timeout: Option<Duration>, done: &mut Vec<Completion>) -> io::Result<()>;
 
     /// Operations not yet back.

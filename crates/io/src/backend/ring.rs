@@ -125,8 +125,8 @@ impl Ring {
         })
     }
 
-    /// Most sends fit the socket's buffer: one plain call then does them, and no completion has to be fetched. Gives
-    /// back what has to wait.
+    /// Most sends fit the socket's buffer: one plain call then does them, and no completion has to be
+    /// fetched. Gives back what has to wait.
     fn send_at_once(&mut self, token: Token, stream: Stream, pieces: Vec<Piece>) -> Option<Op> {
         vectors(&pieces, &mut self.iov);
         let result = send(stream, &mut self.iov, libc::MSG_DONTWAIT);
@@ -174,7 +174,8 @@ impl Ring {
     }
 
     fn push_now(&mut self, entry: &Entry) -> bool {
-        // SAFETY: what the entry points to lives in its slot (or outlives the ring) until the completion is back.
+        // SAFETY: what the entry points to lives in its slot (or outlives the ring) until the completion is
+        // back.
         unsafe { self.ring.submission().push(entry) }.is_ok()
     }
 
@@ -257,8 +258,8 @@ fn finish(slot: &mut Slot, result: i32) -> Completion {
     }
 }
 
-/// Whether a submission went through. A wait that timed out or was interrupted did; a full completion queue did not,
-/// and clears by reaping.
+/// Whether a submission went through. A wait that timed out or was interrupted did; a full completion queue
+/// did not, and clears by reaping.
 fn submitted(result: io::Result<usize>) -> io::Result<bool> {
     match result {
         Ok(_) => Ok(true),
@@ -363,6 +364,7 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
         Op::Command { fd, number, bytes } => {
             plain(opcode::UringCmd16::new(Fd(fd), number).cmd(bytes).build())
         }
+        Op::Poll { fd } => plain(opcode::PollAdd::new(Fd(fd), libc::POLLIN as u32).build()),
         Op::Erase { .. } | Op::Power { .. } => unreachable!("has no asynchronous form"),
     }
 }
@@ -441,8 +443,8 @@ impl Backend for Ring {
 }
 
 impl Drop for Ring {
-    /// Cancels what is in flight and waits for it, so that the kernel is done with the memory. What does not come back
-    /// in time keeps its memory for good.
+    /// Cancels what is in flight and waits for it, so that the kernel is done with the memory. What does
+    /// not come back in time keeps its memory for good.
     fn drop(&mut self) {
         let _ = self.flush_backlog();
         let (within, everything) = (Timespec::new().sec(2), CancelBuilder::any());

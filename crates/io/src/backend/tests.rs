@@ -120,6 +120,39 @@ fn sockets_send_receive_and_end() {
 }
 
 #[test]
+fn a_poll_ends_when_there_is_something_to_read() {
+    each(|mut backend| {
+        let (ours, mut theirs) = UnixStream::pair().expect("a pair");
+        let fd = ours.as_raw_fd();
+        backend.submit(Token(1), Op::Poll { fd });
+        let mut done = Vec::new();
+        let short = Some(Duration::from_millis(20));
+        backend.wait(short, &mut done).expect("waiting works");
+        assert!(done.is_empty(), "there is nothing to read");
+        theirs.write_all(b"x").expect("room");
+        while done.is_empty() {
+            backend.wait(None, &mut done).expect("waiting works");
+        }
+        assert_eq!(done[0].token, Token(1));
+        assert!(done[0].result & i32::from(libc::POLLIN) != 0);
+        let read = ours
+            .set_nonblocking(true)
+            .and_then(|()| (&ours).read(&mut [0; 8]));
+        assert_eq!(read.expect("the byte"), 1, "a poll takes nothing");
+        backend.submit(Token(2), Op::Poll { fd });
+        backend.cancel(Token(2));
+        done.clear();
+        while done.is_empty() {
+            backend.wait(None, &mut done).expect("waiting works");
+        }
+        assert_eq!(
+            (done[0].token, done[0].result),
+            (Token(2), -libc::ECANCELED)
+        );
+    });
+}
+
+#[test]
 fn a_listener_accepts_and_a_cancelled_accept_comes_back() {
     each(|mut backend| {
         let name = format!("restripe-accept-{}-{}", std::process::id(), backend.name());

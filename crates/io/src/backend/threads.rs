@@ -22,7 +22,8 @@ pub struct Threads {
     iov: Vec<libc::iovec>,
 }
 
-// SAFETY: what is not `Send` by itself is `iov`, whose addresses are read only within the call that wrote them.
+// SAFETY: what is not `Send` by itself is `iov`, whose addresses are read only within the call that wrote
+// them.
 unsafe impl Send for Threads {}
 
 impl Threads {
@@ -73,6 +74,7 @@ impl Threads {
                 send(*stream, &mut self.iov, libc::MSG_DONTWAIT)
             }
             Op::Accept { fd } => accept(*fd),
+            Op::Poll { .. } => i32::from(libc::POLLIN),
             _ => unreachable!("device operations go to the workers"),
         };
         let again = matches!(-result, libc::EAGAIN | libc::EINTR);
@@ -115,7 +117,7 @@ fn interest(op: &Op) -> libc::pollfd {
     match op {
         Op::Receive { stream, .. } => polled(stream.fd, libc::POLLIN),
         Op::Send { stream, .. } => polled(stream.fd, libc::POLLOUT),
-        Op::Accept { fd } => polled(*fd, libc::POLLIN),
+        Op::Accept { fd } | Op::Poll { fd } => polled(*fd, libc::POLLIN),
         _ => unreachable!("only socket operations wait"),
     }
 }
@@ -144,8 +146,11 @@ impl Backend for Threads {
     fn submit(&mut self, token: Token, op: Op) {
         match op {
             Op::Send { stream, .. } if stream.socket => self.attempt(token, op),
-            // Accepting and reading from a pipe would block if tried before a poll said so.
-            Op::Accept { .. } | Op::Receive { .. } => self.waiting.push((token, op)),
+            // Accepting and reading from a pipe would block if tried before a poll said so, which is all of
+            // a poll.
+            Op::Accept { .. } | Op::Receive { .. } | Op::Poll { .. } => {
+                self.waiting.push((token, op));
+            }
             device => self.workers.submit(token, device),
         }
     }

@@ -14,9 +14,10 @@
 //! payload or the inbox, and the outbox is sealed into ciphertext. Receiving waits for room for all that may
 //! be opened.
 
-use super::listen::Wire;
+use super::listen::{Wire, duplicate};
 use super::outbox::Outbox;
 use super::secure_wire::{SecureWire, next_send, sent};
+use super::watches::{Watches, Watching};
 use super::{
     Ask, DriverCommand, Export, HANDSHAKE_MAX, Link, MESSAGE_BYTES_MAX, Nudge, Protocol, Then,
 };
@@ -24,7 +25,9 @@ use crate::memory::{Memory, Piece, UserMemory};
 use crate::tls::{Channel, Event, Going};
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 
 /// Requests in flight of one connection.
@@ -37,7 +40,8 @@ const UNSENT_SMALL_MAX: u64 = 256 * 1024;
 const INBOX_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
 /// Received behind a payload: enough for the next headers, little enough that the next payload is not copied.
 const BEHIND_PAYLOAD_BYTES: usize = 512;
-/// Bytes of exports that are mapped for one connection before others have their turns, and what a short query counts as.
+/// Bytes of exports that are mapped for one connection before others have their turns, and what a short
+/// query counts as.
 const MAPPED_A_TURN: u64 = 256 << 20;
 const MAPPED_AT_LEAST: u64 = 1 << 20;
 /// How long a peer may leave sent bytes untaken, and the slowest rate that is progress.
@@ -101,6 +105,8 @@ struct Linked {
     address: Option<SocketAddr>,
     /// That of the peer.
     peer: Option<SocketAddr>,
+    socket: RawFd,
+    watches: Watches,
 }
 
 impl Linked {
@@ -152,8 +158,8 @@ pub struct Connection {
     cut: bool,
     /// When the peer connected.
     born: Nanos,
-    /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not count: a drip
-    /// must not hold memory for ever.
+    /// When the peer last finished something, or we last had nothing to ask of it. Single bytes do not
+    /// count: a drip must not hold memory for ever.
     progress: Nanos,
     /// When a byte last went either way, or nothing was waited for.
     moved: Nanos,
@@ -188,6 +194,7 @@ impl Connection {
         let link = Linked {
             address: wire.local_address(),
             peer: wire.peer_address(),
+            socket: wire.input.fd,
             ..Linked::default()
         };
         Connection {
@@ -246,7 +253,7 @@ impl Connection {
     /// Dead, and the kernel uses nothing of it any more. A session's requests are over as well.
     pub fn gone(&self) -> bool {
         let over = self.link.in_flight == 0 || !self.protocol.is_session();
-        let commanded = self.link.commanded > 0;
+        let commanded = self.link.commanded > 0 || self.link.watches.any_in_flight();
         self.dead() && !self.receiving && !self.sending && !commanded && over
     }
 
@@ -297,7 +304,8 @@ impl Connection {
         }
     }
 
-    // ---------------------------------------------------------------------------------------- the protocol's turns
+    // ---------------------------------------------------------------------------------------- the
+    // protocol's turns
 
     pub fn opened(&mut self, around: &mut Surroundings<'_>) {
         self.protocol.opened(&mut self.link.live(around));
@@ -443,7 +451,8 @@ impl Connection {
         }
     }
 
-    // --------------------------------------------------------------------------------------------------- receiving
+    // ---------------------------------------------------------------------------------------------------
+    // receiving
 
     /// What to receive into, if anything is to be received now.
     pub fn next_receive(&mut self, users: &UserMemory) -> Option<Vec<Piece>> {
@@ -451,7 +460,8 @@ impl Connection {
             return None;
         };
         let waits = matches!(then, Then::Hold | Then::Memory) || self.choked();
-        if self.receiving || self.shakes_hands || waits || self.wire.is_device() {
+        let reads_itself = self.wire.is_device() || self.protocol.carries_descriptors();
+        if self.receiving || self.shakes_hands || waits || reads_itself {
             return None;
         }
         if self.link.tls.is_some() {
@@ -636,7 +646,27 @@ impl Connection {
         }
     }
 
-    // ----------------------------------------------------------------------------------------------------- sending
+    /// What the connection's watches want of the backend.
+    pub(crate) fn next_watch(&mut self) -> Option<Watching> {
+        let dead = self.dead();
+        self.link.watches.next(dead)
+    }
+
+    /// A poll is back.
+    pub(crate) fn watched(&mut self, watch: u16, around: &mut Surroundings<'_>) {
+        if self.link.watches.over(watch) && !self.dead() {
+            self.protocol.ready(watch, &mut self.link.live(around));
+        }
+    }
+
+    /// The reactor's turn ends.
+    pub(crate) fn turn_over(&mut self) {
+        if self.protocol.carries_descriptors() && !self.dead() {
+            self.protocol.turn_over();
+        }
+    }
+
+    // ----------------------------------------------------------------------------------------------- sending
 
     /// What to send, if something waits and nothing is on its way.
     pub fn next_send(&mut self) -> Option<Vec<Piece>> {
@@ -691,7 +721,7 @@ impl Connection {
         more
     }
 
-    // -------------------------------------------------------------------------------------------------------- ends
+    // -------------------------------------------------------------------------------------------------- ends
 
     /// Whether everything is answered and sent, when that was all that was left to do.
     pub fn finish_if_done(&mut self) {
@@ -819,6 +849,11 @@ impl Link for Live<'_, '_> {
         Piece::new(memory, part.offset, part.bytes)
     }
 
+    fn bytes_mut(&mut self, part: BufRef) -> &mut [u8] {
+        let memory = self.around.users.memory_mut(part.buf);
+        memory.slice_mut(part.offset as usize, part.bytes as usize)
+    }
+
     fn fill(&mut self, part: BufRef, bytes: &[u8]) {
         let bytes = &bytes[..bytes.len().min(part.bytes as usize)];
         let memory = self.around.users.memory(part.buf);
@@ -840,6 +875,18 @@ impl Link for Live<'_, '_> {
     fn submit(&mut self, ask: Ask) {
         self.own.in_flight += 1;
         self.around.asks.push(ask);
+    }
+
+    fn socket(&self) -> io::Result<OwnedFd> {
+        duplicate(self.own.socket)
+    }
+
+    fn watch(&mut self, fd: &Arc<OwnedFd>) -> u16 {
+        self.own.watches.add(fd)
+    }
+
+    fn unwatch(&mut self, watch: u16) {
+        self.own.watches.give_up(watch);
     }
 
     fn secure(&mut self, channel: Channel) {

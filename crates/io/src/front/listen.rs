@@ -23,9 +23,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced, by one process at a time.
-    /// The kernel closes a killed process's socket a moment after the process is gone, so a live one is tried again for
-    /// a while.
+    /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced, by one process
+    /// at a time. The kernel closes a killed process's socket a moment after the process is gone, so a live
+    /// one is tried again for a while.
     pub fn unix(path: &Path) -> io::Result<Listener> {
         Listener::unix_within(path, PATIENCE)
     }
@@ -240,7 +240,7 @@ impl Wire {
     }
 }
 
-fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
+pub(super) fn duplicate(fd: RawFd) -> io::Result<OwnedFd> {
     // SAFETY: no pointers are passed.
     let copy = unsafe { libc::fcntl(fd, libc::F_DUPFD_CLOEXEC, 0) };
     if copy < 0 {
@@ -266,13 +266,15 @@ fn is_socket(fd: &OwnedFd) -> bool {
     result == 0
 }
 
-/// Replies are sent whole, so waiting for more to send (Nagle) would only delay them. No effect on Unix sockets.
+/// Replies are sent whole, so waiting for more to send (Nagle) would only delay them. No effect on Unix
+/// sockets.
 fn send_at_once(fd: &OwnedFd) {
     set(fd, libc::IPPROTO_TCP, libc::TCP_NODELAY, 1);
 }
 
-/// A peer whose machine or network is gone says nothing, and what it holds alone (a lease) would be held for ever: after
-/// 15 seconds without a word the kernel asks, and hangs up when nothing comes for 15 more. No effect on Unix sockets.
+/// A peer whose machine or network is gone says nothing, and what it holds alone (a lease) would be held
+/// for ever: after 15 seconds without a word the kernel asks, and hangs up when nothing comes for 15 more.
+/// No effect on Unix sockets.
 fn notice_the_gone(fd: &OwnedFd) {
     set(fd, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1);
     set(fd, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 15);

@@ -17,6 +17,8 @@ pub(crate) mod scsi;
 pub(crate) mod secure_wire;
 #[cfg(feature = "ublk")]
 pub(crate) mod ublk;
+pub mod vhost_user;
+pub(crate) mod watches;
 
 use crate::memory::Piece;
 use crate::tls::Channel;
@@ -24,7 +26,9 @@ use crate::tls::names::PeerNames;
 pub use report::Report;
 use restripe_array::report::MapExtent;
 use restripe_array::{BufRef, Nanos, RequestError, RequestOp, Uuid};
+use std::io;
 use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// One connection of a protocol.
@@ -32,7 +36,8 @@ pub trait Protocol {
     /// Called once when the connection is made, before anything was received: the place for a greeting.
     fn opened(&mut self, link: &mut dyn Link);
 
-    /// Takes what it can use from the front of `bytes`. What is not consumed is offered again, with more behind it.
+    /// Takes what it can use from the front of `bytes`. What is not consumed is offered again, with more
+    /// behind it.
     fn received(&mut self, bytes: &[u8], link: &mut dyn Link) -> Received;
 
     /// The buffer named by [`Then::Payload`] is full.
@@ -47,8 +52,8 @@ pub trait Protocol {
     /// The peer and TLS do not agree, for this reason. The connection ends.
     fn tls_failed(&mut self, _why: &str, _link: &dyn Link) {}
 
-    /// How long the peer may go without progress (of a half-received message, or of sending what waits for it) before
-    /// the connection is closed; `None` while it may rest as long as it likes.
+    /// How long the peer may go without progress (of a half-received message, or of sending what waits for
+    /// it) before the connection is closed; `None` while it may rest as long as it likes.
     fn patience(&self) -> Option<Nanos>;
 
     /// The answer to [`Link::await_memory`] and [`Link::await_turn`].
@@ -88,11 +93,24 @@ pub trait Protocol {
     /// kernel may still receive into a buffer of [`Then::Payload`], which is therefore not to be released.
     fn ended(&mut self, _link: &mut dyn Link) {}
 
-    /// Called about once a second while the connection lives, if it [is a session](Protocol::is_session). Whether
-    /// it may go on; otherwise it ends at once.
+    /// Called about once a second while the connection lives, if it [is a session](Protocol::is_session).
+    /// Whether it may go on; otherwise it ends at once.
     fn second(&mut self, _link: &mut dyn Link) -> bool {
         true
     }
+
+    /// Whether descriptors come with its messages. The reactor then receives nothing for it: the protocol
+    /// watches the [socket](Link::socket) and whatever came over it, and reads them itself.
+    fn carries_descriptors(&self) -> bool {
+        false
+    }
+
+    /// A descriptor can be read that [`Link::watch`] was called for. It is watched no more.
+    fn ready(&mut self, _watch: u16, _link: &mut dyn Link) {}
+
+    /// A turn of the reactor ends in which something of this connection was called: the place for what is
+    /// done once for several replies. Only if it [carries descriptors](Protocol::carries_descriptors).
+    fn turn_over(&mut self) {}
 
     /// Whether it holds memory for data that the peer has yet to send. Without progress such a connection is
     /// closed early when others wait for memory.
@@ -139,7 +157,8 @@ pub enum Then {
     Abort,
 }
 
-/// Most bytes that a protocol may leave unconsumed while it asks for more: the longest message without its payload.
+/// Most bytes that a protocol may leave unconsumed while it asks for more: the longest message without its
+/// payload.
 pub const MESSAGE_BYTES_MAX: usize = 64 * 1024;
 
 /// How long a peer may take from connecting to the end of its handshake or login.
@@ -216,19 +235,20 @@ pub trait Link {
     /// exclusive. It counts as a client of each of these arrays, and as one of the users' connections.
     fn attach(&mut self, _export: usize) {}
 
-    /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may end early. Its
-    /// answer is sent: after some of this work the connection is full until something was sent.
+    /// What `[offset, offset + bytes)` of an export is like, in order, at most `max` extents; the last may
+    /// end early. Its answer is sent: after some of this work the connection is full until something was
+    /// sent.
     fn map(&mut self, export: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent>;
 
-    /// Memory for a request, aligned to 4096; `None` when the budget is used up (answer [`Then::Memory`]) — never for
-    /// lengths of zero or above [`BUFFER_BYTES_MAX`], which are the caller's fault.
+    /// Memory for a request, aligned to 4096; `None` when the budget is used up (answer [`Then::Memory`]) —
+    /// never for lengths of zero or above [`BUFFER_BYTES_MAX`], which are the caller's fault.
     fn buffer(&mut self, bytes: u32) -> Option<BufRef>;
 
     /// Gives memory back. Not while a request uses it.
     fn release(&mut self, buf: BufRef);
 
-    /// Whether as many requests are in flight, or as many bytes unsent, as one connection may have, or it had its turn of the
-    /// reactor. To be asked before each message is taken up, also during a handshake.
+    /// Whether as many requests are in flight, or as many bytes unsent, as one connection may have, or it
+    /// had its turn of the reactor. To be asked before each message is taken up, also during a handshake.
     fn full(&self) -> bool;
 
     /// Whether as many bytes are unsent as one connection may have: its peer does not read.
@@ -247,6 +267,9 @@ pub trait Link {
 
     /// The memory of a buffer, or of part of one, that no request uses, for the kernel to read or write.
     fn piece(&self, part: BufRef) -> Piece;
+
+    /// The bytes of a part that no request uses, to be changed.
+    fn bytes_mut(&mut self, part: BufRef) -> &mut [u8];
 
     /// Copies `bytes` to the beginning of a part that no request uses. They are no more than the part has.
     fn fill(&mut self, part: BufRef, bytes: &[u8]);
@@ -267,6 +290,20 @@ pub trait Link {
 
     /// Hands a request in. Its reply comes through [`Protocol::replied`], never from within this call.
     fn submit(&mut self, ask: Ask);
+
+    /// A duplicate of the connection's socket.
+    fn socket(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Has [`Protocol::ready`] called once the descriptor can be read, with the number that this call
+    /// returns. The descriptor stays open until then, or until the watch was given up.
+    fn watch(&mut self, _fd: &Arc<OwnedFd>) -> u16 {
+        0
+    }
+
+    /// Gives a watch up: `ready` is not called for it any more.
+    fn unwatch(&mut self, _watch: u16) {}
 
     /// The channel for [`Then::Secure`], which is answered next.
     fn secure(&mut self, _channel: Channel) {}

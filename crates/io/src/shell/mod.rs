@@ -18,6 +18,7 @@ use crate::backend::{self, Backend, BackendChoice, Completion, Op};
 use crate::fleet::WatchLimits;
 use crate::front::connection::{Attached, Catalogue, Connection, Surroundings};
 use crate::front::listen::{Listener, Wire};
+use crate::front::watches::Watching;
 use crate::front::{Ask, DriverCommand, Export, Nudge};
 use crate::host::{Host, Outcome, World};
 use crate::member::OpenMember;
@@ -49,8 +50,8 @@ use std::time::{Duration, Instant};
 const LOOK_AFTER: Duration = Duration::from_millis(2);
 /// How often peers are looked at for whether they still move.
 const PATIENCE_SCAN: Nanos = Nanos::from_secs(1);
-/// Events told to one engine before the next has its turn, and how often they have it before the clients do: a task on
-/// members in memory must not keep anyone waiting.
+/// Events told to one engine before the next has its turn, and how often they have it before the clients
+/// do: a task on members in memory must not keep anyone waiting.
 const STEPS_A_ROUND: u32 = 1024;
 const ROUNDS_A_TURN: u32 = 16;
 /// Unsent bytes from which a reply is sent within the turn: the client can take them while we go on.
@@ -150,8 +151,8 @@ pub struct Running {
 }
 
 impl Running {
-    /// Waits for the reactor's end, for as long as its members do something at least once in `patience`. `None`: they do
-    /// not, and the reactor is left as it is.
+    /// Waits for the reactor's end, for as long as its members do something at least once in `patience`.
+    /// `None`: they do not, and the reactor is left as it is.
     pub fn join_moving(self, patience: Duration) -> Option<io::Result<()>> {
         let mut seen = None;
         let mut since = Instant::now();
@@ -387,10 +388,14 @@ impl Shell {
             Owner::Command { connection, slot } => self.with(connection, |c, around| {
                 c.commanded(slot, done.result, around);
             }),
+            Owner::Watch { connection, watch } => {
+                self.with(connection, |c, around| c.watched(watch, around))
+            }
         }
     }
 
-    /// Tells the engines what there is to tell until they want nothing more at once, or the turn has been long enough.
+    /// Tells the engines what there is to tell until they want nothing more at once, or the turn has been
+    /// long enough.
     fn settle(&mut self) {
         let mut outcomes = std::mem::take(&mut self.outcomes);
         for _ in 0..ROUNDS_A_TURN {
@@ -432,7 +437,8 @@ impl Shell {
         }
     }
 
-    // ------------------------------------------------------------------------------------------------- connections
+    // -------------------------------------------------------------------------------------------------
+    // connections
 
     fn adopt(&mut self, wire: Wire, protocol: &ProtocolMaker) {
         let protocol = protocol();
@@ -509,7 +515,8 @@ impl Shell {
         result
     }
 
-    /// A connection has attached to an export. Users leave those connections alone that are there for borrowers.
+    /// A connection has attached to an export. Users leave those connections alone that are there for
+    /// borrowers.
     fn attached(&mut self, number: u32, attached: Attached) {
         if attached.lease {
             return self.note_client(number, attached.export);
@@ -594,12 +601,26 @@ impl Shell {
         let Some(connection) = self.connections.get_mut(number) else {
             return;
         };
+        connection.turn_over();
         if let Some(pieces) = connection.next_send() {
             self.send(number, pieces);
         }
         let Some(connection) = self.connections.get_mut(number) else {
             return;
         };
+        while let Some(watching) = connection.next_watch() {
+            let token = |watch| {
+                Owner::Watch {
+                    connection: number,
+                    watch,
+                }
+                .token()
+            };
+            match watching {
+                Watching::Begin(watch, fd) => self.backend.submit(token(watch), Op::Poll { fd }),
+                Watching::End(watch) => self.backend.cancel(token(watch)),
+            }
+        }
         connection.finish_if_done();
         if let Some(pieces) = connection.next_receive(&self.users) {
             let stream = connection.wire().input;
@@ -654,7 +675,8 @@ impl Shell {
         }
     }
 
-    // --------------------------------------------------------------------------------------------------- accepting
+    // ---------------------------------------------------------------------------------------------------
+    // accepting
 
     fn listen(&mut self, listener: Listener, protocol: ProtocolMaker) {
         let number = self.listeners.insert(Listening {

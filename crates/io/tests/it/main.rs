@@ -7,3 +7,4 @@ mod nbd_clients;
 mod nbd_protocol;
 mod reed_solomon;
 mod tls;
+mod vhost_user;

@@ -191,6 +191,10 @@ impl Link for World {
         Piece::new(memory, part.offset, part.bytes)
     }
 
+    fn bytes_mut(&mut self, _part: BufRef) -> &mut [u8] {
+        unreachable!("a device copies between the driver and a piece")
+    }
+
     fn fill(&mut self, part: BufRef, bytes: &[u8]) {
         self.piece(part).memory.fill(0, bytes);
     }

@@ -11,11 +11,13 @@ use restripe_array::{
 use restripe_io::front::iscsi::{self, hub};
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd::Connection;
+use restripe_io::front::vhost_user;
 use restripe_io::member::{OpenOptions, open, open_members};
 use restripe_io::plain::Plain;
 use restripe_io::{ArraySpec, Remote, Running, Shell, ShellOptions};
 use restripe_tier::report::Status;
 use std::fs::File;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
 use std::thread;
@@ -168,6 +170,16 @@ impl Array {
         format!("iscsi://{address}/{name}/0")
     }
 
+    /// Serves the array to a VMM as well: the path of the socket.
+    pub fn serve_vhost_user(&self) -> PathBuf {
+        let path = self.folder.file("vhost-user");
+        let listener = Listener::unix(&path).expect("a new socket");
+        let protocol = Arc::new(vhost_user::disk(0).expect("built with it"));
+        let listening = self.remote().listen(listener, protocol);
+        listening.expect("a reactor that runs");
+        path
+    }
+
     pub fn remote(&self) -> &Remote {
         &self.running.as_ref().expect("until it is dropped").remote
     }
@@ -236,7 +248,8 @@ pub fn command(remote: &Remote, command: Command) {
     assert_eq!(answer, Ok(()), "{command:?}");
 }
 
-/// Tries until it works: after a kill the kernel gives back what a ring held some moments after the process is gone.
+/// Tries until it works: after a kill the kernel gives back what a ring held some moments after the process
+/// is gone.
 fn held_by_the_dead<T, E: std::fmt::Debug>(mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let begun = Instant::now();
     loop {

@@ -1,5 +1,5 @@
-//! A shell and an engine small enough to see through: memory with a budget, a disk of bytes, requests answered when a
-//! test says so. It checks what the seam demands of a connection on every call.
+//! A shell and an engine small enough to see through: memory with a budget, a disk of bytes, requests
+//! answered when a test says so. It checks what the seam demands of a connection on every call.
 
 use restripe_array::report::{Health, MapExtent};
 use restripe_array::{Buf, BufRef, RequestError, RequestOp, SECTOR_BYTES, Uuid};
@@ -242,11 +242,15 @@ impl Link for World {
         Piece::new(Memory::new(part.bytes as usize), 0, part.bytes)
     }
 
-    fn fill(&mut self, part: BufRef, bytes: &[u8]) {
+    fn bytes_mut(&mut self, part: BufRef) -> &mut [u8] {
         let used = self.asks.iter().any(|ask| uses(ask, part));
         assert!(!used, "not while a request uses it");
         let buffer = self.buffers.get_mut(&part.buf.0).expect("known");
-        buffer[range(part)][..bytes.len()].copy_from_slice(bytes);
+        &mut buffer[range(part)]
+    }
+
+    fn fill(&mut self, part: BufRef, bytes: &[u8]) {
+        self.bytes_mut(part)[..bytes.len()].copy_from_slice(bytes);
     }
 
     fn number(&self) -> u32 {

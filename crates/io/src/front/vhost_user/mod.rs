@@ -1,0 +1,69 @@
+//! Arrays as disks of virtual machines: a device of vhost-user-blk for each connection, without I/O of its
+//! own.
+//!
+//! ```text
+//! VMM --socket--> messages: memory, rings, descriptors       (vhost: parsed by the library of that name)
+//! guest --rings in its memory, kicks--> chains --> requests  (virtio 1.2, sections 2.7 and 5.2)
+//! ```
+//!
+//! | file | part |
+//! |---|---|
+//! | `socket` | whether a message is whole; the channel for our own |
+//! | `device` | what the VMM sets up |
+//! | `config` | features and the configuration space |
+//! | `ring` | one queue and its signals |
+//! | `chain`, `request` | a chain's memory, and what it asks for |
+//! | `job`, `work` | requests on their way |
+//! | `limits` | what is offered and taken at most |
+//! | `inflight` | requests in flight, for the process after this one |
+//!
+//! The socket and the kicks are polled by the reactor's own ring. A socket has one VMM at a time, and the
+//! device is a session: what a VMM that is gone had asked for and has not begun never begins, so another
+//! may ask again.
+//!
+//! Everything that a guest writes is checked and read once. A chain that makes no sense fails, a ring that
+//! makes none is stopped. The VMM is trusted to leave the memory that it shared as long as it was.
+
+#[cfg(feature = "vhost-user")]
+mod chain;
+#[cfg(feature = "vhost-user")]
+mod config;
+#[cfg(feature = "vhost-user")]
+mod device;
+#[cfg(feature = "vhost-user")]
+mod disk;
+#[cfg(feature = "vhost-user")]
+mod inflight;
+#[cfg(feature = "vhost-user")]
+mod job;
+#[cfg(feature = "vhost-user")]
+mod limits;
+#[cfg(feature = "vhost-user")]
+mod request;
+#[cfg(feature = "vhost-user")]
+mod ring;
+#[cfg(feature = "vhost-user")]
+mod socket;
+#[cfg(feature = "vhost-user")]
+mod work;
+
+use crate::front::Protocol;
+
+/// Makes the connections of one socket, which all have the array of this index.
+#[cfg(feature = "vhost-user")]
+pub fn disk(
+    array: usize,
+) -> Result<impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static, &'static str> {
+    let door = std::sync::Arc::new(disk::Door::new(array));
+    Ok(move || -> Box<dyn Protocol> {
+        Box::new(disk::Connection::new(std::sync::Arc::clone(&door)))
+    })
+}
+
+/// The same in a build without it.
+#[cfg(not(feature = "vhost-user"))]
+pub fn disk(_array: usize) -> Result<fn() -> Box<dyn Protocol>, &'static str> {
+    Err(
+        "this restripe was built without vhost-user: build it with `cargo build --features vhost-user`",
+    )
+}
