@@ -2,7 +2,7 @@
 //!
 //! Restripe leads every array through its life and leaves copies of the members; one boot of a guest whose kernel has
 //! md judges them all and lets md lead the same lives; then Restripe judges what md left. Further boots mount file
-//! systems on attached arrays ([`mounted`]). The guest is started by
+//! systems on attached arrays ([`mounted`]) and on the disk of a virtual machine ([`machine`]). The guest is started by
 //! `rig/md-guest` in the folder that `RESTRIPE_SHARED` names, `../shared` otherwise. Where it is absent, or not
 //! run by root, everything is skipped, and counted.
 
@@ -14,6 +14,7 @@ mod disks;
 mod growth;
 mod guest;
 mod house;
+mod machine;
 mod mounted;
 mod nbd;
 mod stages;
@@ -46,9 +47,12 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
     let chosen = choose(patterns);
     let lives = mounted::LIVES.iter();
     let mounts: Vec<&Life> = lives.filter(|life| wanted(life.name, patterns)).collect();
+    let machine = wanted(machine::NAME, patterns);
     let Some(rig) = guest::rig(root) else {
         let names = chosen.iter().map(|(_, case)| case.name.as_str());
-        let names: Vec<&str> = names.chain(mounts.iter().map(|life| life.name)).collect();
+        let machine = machine.then_some(machine::NAME);
+        let names = names.chain(mounts.iter().map(|life| life.name));
+        let names: Vec<&str> = names.chain(machine).collect();
         for name in &names {
             println!("skipped {name}: {NO_GUEST}");
         }
@@ -57,7 +61,7 @@ pub fn run(root: &Path, patterns: &[&str]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let folder = std::env::temp_dir().join(format!("restripe-md-{}", std::process::id()));
-    let tally = match judged(root, &rig, &folder, &chosen, &mounts) {
+    let tally = match judged(root, &rig, &folder, &chosen, &mounts, machine) {
         Ok(tally) => tally,
         Err(error) => {
             eprintln!("md: {error}");
@@ -100,6 +104,7 @@ fn judged(
     folder: &Path,
     chosen: &[(usize, Case)],
     mounts: &[&Life],
+    machine: bool,
 ) -> Outcome<Tally> {
     let mut tally = match chosen.is_empty() {
         true => Tally::default(),
@@ -107,6 +112,11 @@ fn judged(
     };
     for life in mounts {
         for (name, result) in mounted::run(root, rig, folder, life)? {
+            tally.count(&name, &result);
+        }
+    }
+    if machine {
+        for (name, result) in machine::run(root, rig, folder)? {
             tally.count(&name, &result);
         }
     }
