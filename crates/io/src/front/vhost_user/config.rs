@@ -87,11 +87,11 @@ fn whole(export: &Export, writeback: bool) -> [u8; SPACE_BYTES] {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use restripe_array::Uuid;
 
-    fn export() -> Export {
+    pub(in super::super) fn export() -> Export {
         Export {
             name: "tank".to_owned(),
             uuid: Uuid([7; 16]),

@@ -110,8 +110,8 @@ impl Device {
             ring.stop();
             ring.enabled = false;
         }
+        // Writes are answered as before: the VMM's own copy of the configuration outlives a reset.
         self.features = 0;
-        self.writeback = self.export.durable;
     }
 }
 
@@ -292,6 +292,9 @@ impl VhostUserBackendReqHandlerMut for Device {
         match (at as usize, bytes) {
             (config::WRITEBACK_AT, [writeback]) => {
                 self.writeback = *writeback != 0 && self.export.durable;
+                if let Some(inflight) = &self.inflight {
+                    inflight.keep_writeback(self.writeback);
+                }
                 Ok(())
             }
             _ => Err(Error::InvalidParam),
@@ -307,6 +310,8 @@ impl VhostUserBackendReqHandlerMut for Device {
             return Err(Error::InvalidOperation("a ring is started"));
         }
         let inflight = Inflight::map(inflight, file).map_err(Error::ReqHandlerError)?;
+        self.writeback = inflight.writeback(self.writeback) && self.export.durable;
+        inflight.keep_writeback(self.writeback);
         self.inflight = Some(inflight);
         Ok(())
     }
@@ -341,5 +346,64 @@ impl VhostUserBackendReqHandlerMut for Device {
 
     fn set_log_base(&mut self, _log: &VhostUserLog, _file: File) -> Result<()> {
         Err(Error::InvalidOperation("not offered"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connected() -> Device {
+        Device::new(0, Arc::new(config::tests::export()))
+    }
+
+    fn set_writeback(device: &mut Device, writeback: u8) {
+        let at = config::WRITEBACK_AT as u32;
+        let set = device.set_config(at, &[writeback], VhostUserConfigFlags::WRITABLE);
+        set.expect("it can be set");
+    }
+
+    /// A VMM sends the mode once, not again to the process after this one, nor after a reset.
+    #[test]
+    fn write_through_outlives_the_process_and_a_reset() {
+        let wanted = VhostUserInflight {
+            mmap_size: 0,
+            mmap_offset: 0,
+            num_queues: 1,
+            queue_size: 8,
+        };
+        let mut first = connected();
+        let (named, file) = first.get_inflight_fd(&wanted).expect("memory");
+        let mut reconnected = |device: &mut Device| {
+            let copy = file.try_clone().expect("a copy");
+            device.set_inflight_fd(&named, copy).expect("sound");
+            device.writeback
+        };
+        assert!(reconnected(&mut first), "the mode of a device without one");
+        set_writeback(&mut first, 0);
+        assert!(!reconnected(&mut connected()));
+        first.reset_device().expect("it can be reset");
+        assert!(!first.writeback);
+        set_writeback(&mut first, 1);
+        assert!(reconnected(&mut connected()));
+    }
+
+    #[test]
+    fn memory_of_another_program_means_write_through() {
+        let (named, file) = connected()
+            .get_inflight_fd(&VhostUserInflight {
+                mmap_size: 0,
+                mmap_offset: 0,
+                num_queues: 1,
+                queue_size: 8,
+            })
+            .expect("memory");
+        let named = VhostUserInflight {
+            mmap_size: named.mmap_size - 64,
+            ..named
+        };
+        let mut device = connected();
+        device.set_inflight_fd(&named, file).expect("sound");
+        assert!(!device.writeback);
     }
 }

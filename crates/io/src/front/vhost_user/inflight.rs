@@ -29,11 +29,19 @@ const COUNTER_AT: u64 = 8;
 
 const VERSION: u16 = 1;
 
+/// Behind the last queue's part: how writes are answered, in the lowest byte. The VMM sends that once.
+const MODE_BYTES: u64 = 64;
+const MODE: u64 = u64::from_be_bytes(*b"RESTRWC\0");
+const WRITE_THROUGH: u64 = 1;
+const WRITE_BACK: u64 = 2;
+
 /// The memory of all queues.
 pub(crate) struct Inflight {
     memory: Guest,
     queue_size: u16,
     queues: u16,
+    /// Whether there is room for the mode.
+    has_mode: bool,
 }
 
 /// The part of one queue.
@@ -62,7 +70,7 @@ impl Inflight {
     /// Fresh memory for these queues, and how it is named to the VMM.
     pub(crate) fn create(wanted: &VhostUserInflight) -> io::Result<(VhostUserInflight, File)> {
         let (queues, queue_size) = (wanted.num_queues, wanted.queue_size);
-        let bytes = part_bytes(queue_size) * u64::from(queues);
+        let bytes = part_bytes(queue_size) * u64::from(queues) + MODE_BYTES;
         // SAFETY: the name is a string that ends in zero.
         let fd = unsafe { libc::memfd_create(c"restripe-inflight".as_ptr(), libc::MFD_CLOEXEC) };
         if fd < 0 {
@@ -97,6 +105,8 @@ impl Inflight {
         if !sound {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let has_mode = named.mmap_size >= bytes + MODE_BYTES;
+        let bytes = bytes + if has_mode { MODE_BYTES } else { 0 };
         check_bytes(&file, named.mmap_offset, bytes)?;
         let file = FileOffset::new(file, named.mmap_offset);
         let range = (GuestAddress(0), bytes as usize, Some(file));
@@ -105,7 +115,31 @@ impl Inflight {
             memory,
             queue_size,
             queues,
+            has_mode,
         })
+    }
+
+    fn mode_at(&self) -> GuestAddress {
+        GuestAddress(part_bytes(self.queue_size) * u64::from(self.queues))
+    }
+
+    /// Keeps for the next process whether writes are answered before they are durable.
+    pub(crate) fn keep_writeback(&self, writeback: bool) {
+        let mode = MODE | if writeback { WRITE_BACK } else { WRITE_THROUGH };
+        if self.has_mode {
+            let _ = self.memory.store(mode, self.mode_at(), Ordering::SeqCst);
+        }
+    }
+
+    /// Whether writes are answered before they are durable; in fresh memory, `fresh`. Memory that cannot say
+    /// is another program's: then they are not.
+    pub(crate) fn writeback(&self, fresh: bool) -> bool {
+        let mode = self.memory.load::<u64>(self.mode_at(), Ordering::SeqCst);
+        match mode.ok().filter(|_| self.has_mode) {
+            Some(0) => fresh,
+            Some(mode) => mode == MODE | WRITE_BACK,
+            None => false,
+        }
     }
 
     /// The part of a queue of `size` descriptors, if there is room for as many.
@@ -205,8 +239,8 @@ mod tests {
         let (named, file) = Inflight::create(&wanted(2, 8)).expect("memory");
         assert_eq!(
             named.mmap_size,
-            2 * 192,
-            "16 and 8 times 16 bytes, in steps of 64"
+            2 * 192 + 64,
+            "16 and 8 times 16 bytes, in steps of 64, and the mode"
         );
         let first = Inflight::map(&named, file.try_clone().expect("a copy")).expect("sound");
         let part = first.part(1, 8).expect("the second queue");

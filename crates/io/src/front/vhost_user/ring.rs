@@ -152,7 +152,17 @@ impl Ring {
 
     pub(crate) fn set_call(&mut self, file: Option<File>) -> io::Result<()> {
         self.call = file.map(Signal::new).transpose()?;
+        self.signal_anyway();
         Ok(())
+    }
+
+    /// What was given back before may never have been signalled: by a process that is gone, or through a
+    /// descriptor that was another's. The driver would wait for it for ever (virtio 1.2, 2.7.7 allows more
+    /// signals than are needed).
+    fn signal_anyway(&self) {
+        if let Some(call) = self.call.as_ref().filter(|_| self.started) {
+            call.send();
+        }
     }
 
     pub(crate) fn set_error(&mut self, file: Option<File>) -> io::Result<()> {
@@ -173,6 +183,7 @@ impl Ring {
         self.queue.set_event_idx(events);
         self.queue.set_ready(true);
         self.started = self.resume(memory, inflight).is_some();
+        self.signal_anyway();
         if !self.started {
             self.fail();
         }
@@ -300,16 +311,17 @@ impl Ring {
             part.before_used(head);
         }
         let added = self.queue.add_used(memory, head, bytes);
+        added.map_err(|_| Broken)?;
         if let Some(part) = &part {
             part.after_used(head, self.queue.next_used());
         }
         self.due = true;
-        added.map_err(|_| Broken)
+        Ok(())
     }
 
     /// Signals the driver, if something was given back and it wants to know.
     pub(crate) fn signal(&mut self, memory: &Guest) {
-        if !std::mem::take(&mut self.due) || !self.wants_signal(memory) {
+        if self.call.is_none() || !std::mem::take(&mut self.due) || !self.wants_signal(memory) {
             return;
         }
         if let Some(call) = &self.call {
@@ -325,5 +337,45 @@ impl Ring {
         let flags = GuestAddress(self.queue.avail_ring());
         let flags = memory.load::<u16>(flags, Ordering::Relaxed).unwrap_or(0);
         u16::from_le(flags) & AVAIL_NO_INTERRUPT == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+    use std::os::fd::FromRawFd;
+
+    fn event() -> File {
+        // SAFETY: no pointers are passed, and the descriptor has no other owner.
+        unsafe {
+            let fd = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
+            File::from_raw_fd(fd)
+        }
+    }
+
+    fn is_signalled(mut call: &File) -> bool {
+        call.read_exact(&mut [0; 8]).is_ok()
+    }
+
+    /// The process before may have answered without a signal, and the driver would wait for one for ever.
+    #[test]
+    fn a_ring_that_starts_or_gets_another_descriptor_signals() {
+        let memory = Guest::from_ranges(&[(GuestAddress(0), 1 << 16)]).expect("memory");
+        let call = event();
+        let copy = || Some(call.try_clone().expect("a copy"));
+        let mut ring = Ring::new(0);
+        ring.set_size(8).expect("a size");
+        let [table, available, used] = [0x1000, 0x2000, 0x3000].map(GuestAddress);
+        ring.place(table, available, used).expect("addresses");
+        ring.set_call(copy()).expect("an event descriptor");
+        assert!(!is_signalled(&call), "it is not started");
+        ring.set_kick(Some(event())).expect("an event descriptor");
+        assert!(ring.start(&memory, true, None) && is_signalled(&call));
+        ring.set_call(None).expect("none is allowed");
+        assert!(ring.give_back(&memory, None, 0, 1).is_ok());
+        ring.signal(&memory);
+        ring.set_call(copy()).expect("an event descriptor");
+        assert!(is_signalled(&call), "what was given back meanwhile");
     }
 }
