@@ -140,7 +140,11 @@ pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
 pub fn detach_left(name: &str, uuid: Uuid) -> Result<Option<String>, Refusal> {
     let recorded = detach_unserved(name);
     if !matches!(recorded, Ok(Some(_))) {
-        nbd::no_other_device(uuid, None)?;
+        // A device that is on record and in use is refused as that.
+        let record = Places::of(name).read().ok().flatten();
+        let own = record.map(|record| record.node());
+        let own = own.filter(|node| node.driver == Driver::Nbd);
+        nbd::no_other_device(uuid, own.map(|node| node.number))?;
     }
     recorded
 }
