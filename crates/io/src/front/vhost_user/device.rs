@@ -374,7 +374,7 @@ mod tests {
         };
         let mut first = connected();
         let (named, file) = first.get_inflight_fd(&wanted).expect("memory");
-        let mut reconnected = |device: &mut Device| {
+        let reconnected = |device: &mut Device| {
             let copy = file.try_clone().expect("a copy");
             device.set_inflight_fd(&named, copy).expect("sound");
             device.writeback
