@@ -157,8 +157,8 @@ impl Memory {
     /// The bytes of a part, for as long as no operation writes to it.
     pub fn slice(&self, offset: usize, bytes: usize) -> &[u8] {
         let start = self.at(offset, bytes);
-        // SAFETY: within the block, initialised (blocks begin as zeros), alive as long as `self`; nobody
-        // writes it meanwhile, by the rule in the module's header.
+        // SAFETY: within the block, initialised (blocks begin as zeros), alive as long as `self`. No
+        // operation writes the range during the borrow, by the rule in the module's header.
         unsafe { std::slice::from_raw_parts(start, bytes) }
     }
 
@@ -173,8 +173,8 @@ impl Memory {
     /// Copies `source` into the memory.
     pub fn fill(&self, offset: usize, source: &[u8]) {
         let start = self.at(offset, source.len());
-        // SAFETY: within the block; `ptr::copy` allows overlap; nobody else uses the range, by the module's
-        // rule.
+        // SAFETY: within the block. No other operation uses the range, by the module's rule. Source and range
+        // may overlap: `ptr::copy` allows it.
         unsafe { std::ptr::copy(source.as_ptr(), start, source.len()) }
     }
 
@@ -299,9 +299,9 @@ fn class_bytes(class: usize) -> u64 {
 
 /// Memory for users' requests: handles from [`Buf::USER`] on, within a budget.
 ///
-/// Whoever finds no room waits, and nobody who comes later is served before: the shell keeps the order. So
-/// a large request is not starved by small ones, and small ones wait behind a large one no longer than
-/// until what was handed out before it is back. That time has a bound: of requests in flight a member's
+/// A request that finds no room waits, and later requests wait behind it: the shell keeps the order. So small
+/// requests do not starve a large one. They wait behind it until the memory that was lent before it is
+/// back. That time has a bound: of requests in flight a member's
 /// time-out, of requests and replies on the wire the shell's patience with a peer, which is short while
 /// others wait for memory.
 ///

@@ -162,8 +162,8 @@ impl Places {
         })
     }
 
-    /// Takes the addresses: one that cannot be had is a reason not to start any array. Whoever connects
-    /// waits until the arrays serve.
+    /// Binds all addresses. If one cannot be bound, no array is started. From then on clients can connect,
+    /// and wait until the arrays serve.
     pub fn bind(self, names: &[&str]) -> Outcome<Doors> {
         let nowhere = self.unix.is_none()
             && self.tcp.is_none()
@@ -389,8 +389,8 @@ fn listen_unix(path: &Path) -> Outcome<Listener> {
     Listener::unix(path).map_err(|error| listen_failure(&error, path.display()))
 }
 
-/// Listens on a TCP address, again and again for a moment while somebody else does: the socket of a daemon
-/// that was killed is closed only after its last operations are back.
+/// Listens on a TCP address. While the address is in use, it tries again for a moment: the kernel closes the
+/// socket of a killed daemon only when the daemon's last operations have ended.
 fn listen_tcp(address: SocketAddr) -> io::Result<Listener> {
     let deadline = Instant::now() + IN_USE_PATIENCE;
     loop {

@@ -127,8 +127,8 @@ struct Shared {
     waker: Waker,
 }
 
-/// Spindles that are told at the same time: a command may take a minute, and neither another nor any other
-/// operation waits for it.
+/// Most power commands that run at the same time. One may take a minute, so each has a thread of its own:
+/// other commands and operations do not wait for it.
 const TELLERS_MAX: usize = 128;
 
 /// Threads that perform operations, and others that tell spindles.

@@ -23,9 +23,9 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on a Unix socket. A socket file that nobody listens on any more is replaced, by one process
-    /// at a time. The kernel closes a killed process's socket a moment after the process is gone, so a live
-    /// one is tried again for a while.
+    /// Listens on a Unix socket. A socket file without a listener is replaced, by one process at a time. A
+    /// socket in use is tried again for a while: the kernel closes that of a killed process a moment after
+    /// the process has ended.
     pub fn unix(path: &Path) -> io::Result<Listener> {
         Listener::unix_within(path, PATIENCE)
     }

@@ -75,7 +75,7 @@ impl Device for Driver {
     }
 }
 
-/// The reactor, with so many buffers.
+/// A reactor that has a fixed number of buffers to lend.
 struct World {
     serving: bool,
     full: bool,

@@ -111,7 +111,7 @@ fn half_open_peers_do_not_keep_others_out() {
         while remote.connections().expect("it lives") > STRANGERS_MAX + 3 {
             std::thread::yield_now();
         }
-        // Whoever was there is served, and whoever comes.
+        // Clients that were attached are served, and so are new ones.
         client.read(0, 4096).expect("it is served");
         // TEST UNIT READY.
         session.send(0x01, 0x81, &[0; 6], &[]);
@@ -143,7 +143,8 @@ fn a_flood_displaces_its_own() {
     stop(doors.running);
 }
 
-/// Those who finish make room at once: nobody waits for them to be displaced.
+/// A client that finishes its handshake leaves its place at once. New clients need not wait until one is
+/// displaced.
 #[test]
 fn more_than_the_strangers_share_may_come_at_once() {
     let doors = Doors::open("burst");
