@@ -10,25 +10,10 @@ import signal
 import subprocess
 import time
 
-from kit import RESTRIPE, Failed, Writer, judge, lead, refused, run, serve, status, until
+from kit import LINK, MOUNT, RESTRIPE, Failed, Writer
+from kit import attach, end, judge, lead, mount, refused, run, serve, size, status, until
 
 MEMBERS = ["a.img", "b.img", "c.img"]
-LINK = "/dev/restripe/tank"
-MOUNT = "files"
-
-
-def attach(*options):
-    run(RESTRIPE, "attach", "tank", *options)
-    return os.path.realpath(LINK)
-
-
-def size(device):
-    return int(run("blockdev", "--getsize64", device))
-
-
-def mount(*options):
-    os.makedirs(MOUNT, exist_ok=True)
-    run("mount", "-t", "ext4", *options, LINK, MOUNT)
 
 
 def pid(device):
@@ -84,11 +69,6 @@ def fresh(verdict):
     busy = refused(RESTRIPE, "detach", "tank") + refused(RESTRIPE, "stop", "tank")
     verdict(busy.count(f"mounted at {os.path.abspath(MOUNT)}") == 2, "busy", busy.strip())
     return device
-
-
-def end(daemon, number):
-    daemon.send_signal(number)
-    daemon.wait()
 
 
 def outlive(verdict, writer, daemon):

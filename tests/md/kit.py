@@ -11,6 +11,8 @@ import time
 RESTRIPE = os.path.abspath(sys.argv[1])
 # Seconds for whatever must come.
 PATIENCE = 240
+LINK = "/dev/restripe/tank"
+MOUNT = "files"
 # Files that are written, overwritten and removed in turn.
 FILES = 40
 
@@ -52,6 +54,25 @@ def serve(members, *options):
 
 def status():
     return json.loads(run(RESTRIPE, "status", "tank", "--json"))
+
+
+def end(daemon, number):
+    daemon.send_signal(number)
+    daemon.wait()
+
+
+def attach(*options):
+    run(RESTRIPE, "attach", "tank", *options)
+    return os.path.realpath(LINK)
+
+
+def size(device):
+    return int(run("blockdev", "--getsize64", device))
+
+
+def mount(*options):
+    os.makedirs(MOUNT, exist_ok=True)
+    run("mount", "-t", "ext4", *options, LINK, MOUNT)
 
 
 class Writer(threading.Thread):

@@ -10,27 +10,12 @@ import signal
 import subprocess
 import time
 
-from kit import RESTRIPE, Failed, Writer, judge, lead, refused, run, serve, status, until
+from kit import LINK, MOUNT, RESTRIPE, Failed, Writer
+from kit import attach, end, judge, lead, mount, refused, run, serve, size, status, until
 
 MEMBERS = ["a.img", "b.img", "c.img"]
-LINK = "/dev/restripe/tank"
-MOUNT = "files"
 # So that a rebuild is still under way after a few writes in an emulated machine.
 SLOWLY = ["--rate", "1M..1M"]
-
-
-def attach(*options):
-    run(RESTRIPE, "attach", "tank", *options)
-    return os.path.realpath(LINK)
-
-
-def size(device):
-    return int(run("blockdev", "--getsize64", device))
-
-
-def mount(*options):
-    os.makedirs(MOUNT, exist_ok=True)
-    run("mount", "-t", "ext4", *options, LINK, MOUNT)
 
 
 def in_sysfs(device):
@@ -40,11 +25,6 @@ def in_sysfs(device):
 def queue(device, name):
     with open(f"{in_sysfs(device)}/queue/{name}", encoding="utf-8") as file:
         return file.read().strip()
-
-
-def end(daemon, number):
-    daemon.send_signal(number)
-    daemon.wait()
 
 
 def without_the_module(verdict):
