@@ -66,6 +66,7 @@ bench: build ## Measurements, side by side with their yardsticks in one run: an 
 	$(CARGO) run --release -p restripe-lab --example real_schemes
 	$(CARGO) run --release -p restripe-lab --example real_streams
 	$(CARGO) bench -p restripe-io --bench served
+	$(CARGO) bench -p restripe-io --bench vhost
 	$(CARGO) bench -p restripe-io --bench tasks
 	$(CARGO) run --quiet -p xtask -- iscsi-bench
 	$(CARGO) run --quiet -p xtask -- md-bench

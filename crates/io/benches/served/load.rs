@@ -1,6 +1,7 @@
 //! The clients that measure: as many requests in flight as asked for, batched as the replies come. Cheaper than the
 //! servers, so that these are what is measured.
 
+use crate::rounds::{Addresses, Workload};
 use crate::secure::Wire;
 use restripe_io::nbd_wire::Command;
 use restripe_io::nbd_wire::client::{Client, ClientEvent, ClientRequest, Replies};
@@ -13,33 +14,6 @@ use std::time::{Duration, Instant};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
-/// What is asked of a server.
-#[derive(Clone, Copy, Debug)]
-pub struct Workload {
-    pub name: &'static str,
-    pub write: bool,
-    pub depth: u64,
-    pub bytes: u32,
-    /// In address order rather than at random.
-    pub stream: bool,
-    /// All that is written is made of it.
-    pub byte: u8,
-}
-
-impl Workload {
-    /// The same, under another name.
-    pub fn through_tls(self) -> Workload {
-        let name = match self.name {
-            "4 KiB reads, depth 32" => "TLS: 4 KiB reads, depth 32",
-            "4 KiB reads, depth 1" => "TLS: 4 KiB reads, depth 1",
-            "4 KiB writes, depth 32" => "TLS: 4 KiB writes, depth 32",
-            "1 MiB reads, depth 8" => "TLS: 1 MiB reads, depth 8",
-            _ => "TLS: 1 MiB writes, depth 8",
-        };
-        Workload { name, ..self }
-    }
-}
-
 pub struct Load {
     stream: Wire,
     client: Client,
@@ -49,8 +23,7 @@ pub struct Load {
     out: Vec<u8>,
     payload: Vec<u8>,
     workload: Workload,
-    blocks: u64,
-    state: u64,
+    addresses: Addresses,
     answered: u64,
     /// TLS is due.
     secure: bool,
@@ -84,8 +57,7 @@ impl Load {
             out: Vec::new(),
             payload: vec![workload.byte; workload.bytes as usize],
             workload,
-            blocks: 0,
-            state: 1,
+            addresses: Addresses::new(workload, 0),
             answered: 0,
             secure: false,
         };
@@ -100,7 +72,7 @@ impl Load {
             }
         }
         let size = load.client.info().map_or(0, |info| info.size_bytes);
-        load.blocks = size / u64::from(workload.bytes);
+        load.addresses = Addresses::new(workload, size);
         Ok(load)
     }
 
@@ -122,7 +94,7 @@ impl Load {
 
     /// Goes over every block once.
     pub fn fill(mut self) -> Outcome<()> {
-        for _ in 0..self.blocks {
+        for _ in 0..self.addresses.blocks() {
             while self.client.in_flight() as u64 >= self.workload.depth {
                 self.receive()?;
             }
@@ -142,18 +114,7 @@ impl Load {
     }
 
     fn request(&mut self) -> Outcome<()> {
-        let block = if self.workload.stream {
-            self.state += 1;
-            self.state
-        } else {
-            self.state = self
-                .state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            self.state >> 20
-        };
-        let bytes = self.workload.bytes;
-        let offset = block % self.blocks * u64::from(bytes);
+        let (offset, bytes) = (self.addresses.next(), self.workload.bytes);
         let command = if self.workload.write {
             Command::Write
         } else {

@@ -7,74 +7,30 @@
 //! The ratio of each round is ours over nbdkit's of the same round; the figure is the lower quartile of the rounds.
 
 mod load;
+mod process;
+mod rounds;
 mod secure;
 mod server;
 
-use load::{Load, Workload, ping_pong};
-use restripe_io::tls::ClientSide;
+use load::{Load, ping_pong};
+use process::{Folder, Process};
+use restripe_array::layout::{Level, Rotation};
+use restripe_io::front::nbd::{Connection, Guard};
+use restripe_io::front::{Protocol, Report};
+use restripe_io::tls::{ClientSide, ServerSide};
+use rounds::{FILL, ROUND, ROUNDS, Round, WORKLOADS, Workload, quantile, ratio};
 use std::error::Error;
 use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Instant;
 
-const ROUNDS: usize = 7;
-const ROUND: Duration = Duration::from_millis(700);
+/// Names the folder of certificates of a server behind TLS.
+const CERTIFICATES: &str = "RESTRIPE_BENCH_CERTIFICATES";
 const MEMBERS: usize = 5;
 const MEMBER_BYTES: u64 = 64 << 20;
 const EXPORT: &str = "256M";
-
-const FILL: Workload = Workload {
-    name: "fill",
-    write: true,
-    depth: 4,
-    bytes: 1 << 20,
-    stream: true,
-    byte: 0x5a,
-};
-
-const WORKLOADS: [Workload; 5] = [
-    Workload {
-        name: "4 KiB reads, depth 32",
-        write: false,
-        depth: 32,
-        bytes: 4096,
-        stream: false,
-        byte: 0x5a,
-    },
-    Workload {
-        name: "4 KiB reads, depth 1",
-        write: false,
-        depth: 1,
-        bytes: 4096,
-        stream: false,
-        byte: 0x5a,
-    },
-    Workload {
-        name: "4 KiB writes, depth 32",
-        write: true,
-        depth: 32,
-        bytes: 4096,
-        stream: false,
-        byte: 0x5a,
-    },
-    Workload {
-        name: "1 MiB reads, depth 8",
-        write: false,
-        depth: 8,
-        bytes: 1 << 20,
-        stream: true,
-        byte: 0x5a,
-    },
-    Workload {
-        name: "1 MiB writes, depth 8",
-        write: true,
-        depth: 8,
-        bytes: 1 << 20,
-        stream: true,
-        byte: 0x5a,
-    },
-];
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -87,7 +43,7 @@ fn main() -> Outcome<()> {
     if let [verb, socket, members @ ..] = &arguments[..]
         && verb == "serve"
     {
-        return server::serve(Path::new(socket), members);
+        return serve(Path::new(socket), members);
     }
     let word = arguments.first().map_or("", String::as_str);
     let folder = Folder::new()?;
@@ -101,7 +57,7 @@ fn main() -> Outcome<()> {
         }
     }
     drop(servers);
-    let secured = WORKLOADS.map(Workload::through_tls);
+    let secured = WORKLOADS.map(through_tls);
     let wanted: Vec<Workload> = secured
         .into_iter()
         .filter(|it| it.name.contains(word))
@@ -120,33 +76,44 @@ fn main() -> Outcome<()> {
     Ok(())
 }
 
-/// A folder for sockets and images, removed at the end.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("restripe-bench-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Folder(path))
-    }
-
-    fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
+/// Serves a new RAID-5, behind TLS if a folder of certificates is named.
+fn serve(socket: &Path, members: &[String]) -> Outcome<()> {
+    let guard = match std::env::var_os(CERTIFICATES) {
+        None => None,
+        Some(folder) => Some(Arc::new(Guard {
+            tls: ServerSide::read(Path::new(&folder), false)?,
+            required: true,
+            clients: Vec::new(),
+            report: Report::new(|_| {}),
+        })),
+    };
+    let maker = move || -> Box<dyn Protocol> {
+        Box::new(match &guard {
+            Some(guard) => Connection::guarded(Arc::clone(guard)),
+            None => Connection::new(),
+        })
+    };
+    let level = Level::Raid5(Rotation::LeftSymmetric);
+    server::serve(level, members, socket, Arc::new(maker))
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is in the temporary folder, and named for us.
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+/// The same behind TLS, under another name.
+fn through_tls(workload: Workload) -> Workload {
+    let name = match workload.name {
+        "4 KiB reads, depth 32" => "TLS: 4 KiB reads, depth 32",
+        "4 KiB reads, depth 1" => "TLS: 4 KiB reads, depth 1",
+        "4 KiB writes, depth 32" => "TLS: 4 KiB writes, depth 32",
+        "1 MiB reads, depth 8" => "TLS: 1 MiB reads, depth 8",
+        _ => "TLS: 1 MiB writes, depth 8",
+    };
+    Workload { name, ..workload }
 }
 
 /// A server process.
 struct Server {
     name: &'static str,
     socket: PathBuf,
-    child: Child,
+    process: Process,
     yardstick: bool,
     /// It is reached through TLS.
     tls: Option<ClientSide>,
@@ -176,43 +143,16 @@ impl Server {
     fn start(
         name: &'static str,
         socket: PathBuf,
-        mut command: Command,
+        command: Command,
         yardstick: bool,
     ) -> Outcome<Server> {
-        let child = command.spawn()?;
-        let begin = Instant::now();
-        while std::os::unix::net::UnixStream::connect(&socket).is_err() {
-            if begin.elapsed() > Duration::from_secs(10) {
-                return Err(format!("{name} does not come up").into());
-            }
-            std::thread::sleep(Duration::from_millis(10));
-        }
         Ok(Server {
             name,
+            process: Process::start(name, &socket, command)?,
             socket,
-            child,
             yardstick,
             tls: None,
         })
-    }
-
-    /// User and system time so far.
-    fn cpu(&self) -> Outcome<Duration> {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
-        let fields: Vec<&str> = stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .split_whitespace()
-            .collect();
-        let ticks = |index: usize| {
-            fields
-                .get(index)
-                .and_then(|text| text.parse::<u64>().ok())
-                .unwrap_or(0)
-        };
-        // Ticks are 10 ms on every Linux that we know of.
-        Ok(Duration::from_millis((ticks(11) + ticks(12)) * 10))
     }
 
     fn connect(&self, workload: Workload) -> Outcome<Load> {
@@ -220,31 +160,15 @@ impl Server {
     }
 
     fn round(&self, workload: Workload) -> Outcome<Round> {
-        let (load, before) = (self.connect(workload)?, self.cpu()?);
+        let (load, before) = (self.connect(workload)?, self.process.cpu()?);
         let begin = Instant::now();
         let rate = load.run(ROUND)?;
         let requests = rate * begin.elapsed().as_secs_f64();
         Ok(Round {
             rate,
-            cpu: (self.cpu()? - before).as_secs_f64() / requests,
+            cpu: (self.process.cpu()? - before).as_secs_f64() / requests,
         })
     }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[derive(Clone, Copy)]
-struct Round {
-    /// Requests a second.
-    rate: f64,
-    /// Seconds of the server's processor time a request.
-    cpu: f64,
 }
 
 struct Servers(Vec<Server>);
@@ -307,7 +231,7 @@ impl Servers {
             .arg(&socket)
             .args(&memory)
             .stdin(Stdio::piped());
-        command.env(server::CERTIFICATES, &folder.0);
+        command.env(CERTIFICATES, &folder.0);
         servers.push(Server::start("restripe, TLS", socket, command, false)?);
         servers
             .iter_mut()
@@ -346,26 +270,9 @@ fn measure(servers: &mut Servers, workload: Workload) -> Outcome<()> {
         let cpu = quantile(rounds[index].iter().map(|round| round.cpu).collect(), 2) * 1e6;
         let ratio = yardstick
             .filter(|other| *other != index)
-            .map(|other| ratio(&rounds[index], &rounds[other]));
+            .map(|other| ratio(&rounds[index], &rounds[other], 1));
         let ratio = ratio.map_or(String::new(), |ratio| format!("  {ratio:.2} times nbdkit"));
         println!("  {:<22} {rate:>9.0}/s {cpu:>8.2} us{ratio}", server.name);
     }
     Ok(())
-}
-
-/// The lower quartile of the rounds' ratios.
-fn ratio(ours: &[Round], theirs: &[Round]) -> f64 {
-    quantile(
-        ours.iter()
-            .zip(theirs)
-            .map(|(a, b)| a.rate / b.rate)
-            .collect(),
-        1,
-    )
-}
-
-/// The value a quarter (or two, or three) of the way through the sorted ones.
-fn quantile(mut values: Vec<f64>, quarter: usize) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() * quarter / 4]
 }

@@ -10,6 +10,9 @@
 mod load;
 mod members;
 mod paced;
+#[path = "../served/rounds.rs"]
+#[allow(dead_code)] // Its rounds are of other figures.
+mod rounds;
 #[path = "../served/secure.rs"]
 #[allow(dead_code)] // TLS is its other user's.
 mod secure;
@@ -23,11 +26,11 @@ use restripe_array::{
 };
 use restripe_io::plain::Plain;
 use restripe_io::{ArraySpec, Running, Shell, ShellOptions};
+use rounds::{ROUNDS, Workload, quantile};
 use std::error::Error;
 use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-const ROUNDS: usize = 7;
 const SLOTS: usize = 5;
 const MEMBERS: usize = SLOTS + 1;
 const CHUNK_SECTORS: u32 = 128;
@@ -83,12 +86,6 @@ fn report(name: &str, rounds: &[Round]) {
         "  {:<18} {:>7.0} {:>7.2} share",
         "rebuild", rebuild.0, rebuild.1
     );
-}
-
-/// The value a quarter (or two, or three) of the way through the sorted ones.
-fn quantile(mut values: Vec<f64>, quarter: usize) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values[values.len() * quarter / 4]
 }
 
 // -------------------------------------------------------------------------------------------------------- rounds
@@ -154,7 +151,7 @@ fn alone(kind: &Kind) -> Outcome<f64> {
 fn alone_remotely(kind: &Kind) -> Outcome<f64> {
     let mut times = [Duration::ZERO; 2];
     for (write, time) in [true, false].into_iter().zip(&mut times) {
-        let workload = load::Workload {
+        let workload = Workload {
             name: "alone",
             write,
             depth: 8,
