@@ -1,15 +1,25 @@
-//! One device operation on its way through a file or block device, however many kernel operations that takes.
+//! One device operation on its way through a file or block device, or several neighbours joined to one,
+//! however many kernel operations that takes.
 
 use crate::backend::{Op, VECTORS_MAX};
 use crate::member::durability::Way;
 use crate::member::file::{FileDevice, Plan, error_of};
 use crate::memory::{Handles, Memory, Piece, advance, total_bytes};
-use restripe_array::{BufRef, DeviceIo, IoError, IoOp, SECTOR_BYTES, SMALL_BYTES, Segment};
+use restripe_array::{
+    Buf, BufRef, DeviceIo, IoError, IoOp, SECTOR_BYTES, SMALL_BYTES, Segment, Tag,
+};
 
 /// Zeros written by one kernel operation, when a device knows no better.
 const ZEROS_AT_ONCE: u64 = 4 << 20;
 /// The block of zeros that such writes repeat.
 pub const ZERO_BLOCK_BYTES: u32 = 1 << 20;
+
+/// Operations as the engine gives them, boxed, and gets them back.
+#[allow(clippy::vec_box)]
+pub type Operations = Vec<Box<DeviceIo>>;
+
+/// An operation that is back.
+pub type Landed = (Box<DeviceIo>, Result<(), IoError>);
 
 /// Memory that operations borrow: zeros, bounce pages for metadata, and emptied lists.
 pub struct Scratch {
@@ -64,7 +74,10 @@ enum Stage {
 }
 
 pub struct Flight {
+    /// What the device does.
     pub io: Box<DeviceIo>,
+    /// The operations that it is joined of, in the order of their places. Without any it is one by itself.
+    parts: Operations,
     stage: Stage,
     /// Next byte on the device, and bytes to go.
     at: u64,
@@ -75,10 +88,11 @@ pub struct Flight {
     bounces: Vec<(usize, Memory)>,
     /// The pieces as they were asked for, when their alignment did not suit, and the memory that stands in for them.
     stand_in: Option<(Vec<Piece>, Memory)>,
-    /// Parts whose handle was backed anew while this read was in flight, with the memory that the read fills.
-    pub redirects: Vec<(BufRef, Memory)>,
-    /// Given up on: its late data goes nowhere.
-    pub detached: bool,
+    /// Memory whose handle was backed anew while this read was in flight: the operation that it is of, the
+    /// part, and the memory that the read fills.
+    redirects: Vec<(Tag, BufRef, Memory)>,
+    /// Operations given up on: their late data goes nowhere.
+    detached: Vec<Tag>,
     /// How often handles had been backed anew when it began.
     pub renewals: u64,
 }
@@ -99,6 +113,7 @@ impl Flight {
         };
         Flight {
             io,
+            parts: Vec::new(),
             stage,
             at,
             left,
@@ -106,9 +121,72 @@ impl Flight {
             bounces: Vec::new(),
             stand_in: None,
             redirects: Vec::new(),
-            detached: false,
+            detached: Vec::new(),
             renewals,
         }
+    }
+
+    /// Neighbours as one: each begins where the one before ends.
+    pub(crate) fn joined(parts: Operations, renewals: u64) -> Flight {
+        let (first, mut segments) = (&parts[0], Vec::new());
+        let all = parts.iter().flat_map(|part| &part.segments);
+        all.for_each(|segment| push_joined(segment, &mut segments));
+        let whole = DeviceIo {
+            segments,
+            sectors: parts.iter().map(|part| part.sectors).sum(),
+            ..**first
+        };
+        Flight {
+            parts,
+            ..Flight::new(Box::new(whole), renewals)
+        }
+    }
+
+    /// The operations that it carries out.
+    pub(crate) fn operations(&self) -> &[Box<DeviceIo>] {
+        match self.parts.is_empty() {
+            true => std::slice::from_ref(&self.io),
+            false => &self.parts,
+        }
+    }
+
+    /// Whether its failure may be that of some of its operations only: each is then done by itself. A failed
+    /// sync counts for all of them, since the kernel reports it once.
+    pub(crate) fn may_have_failed_in_part(&self) -> bool {
+        !self.parts.is_empty() && !self.io.durable
+    }
+
+    /// The operations that it is joined of, and which of them were given up on.
+    pub(crate) fn split(self) -> (Operations, Vec<Tag>) {
+        (self.parts, self.detached)
+    }
+
+    /// One of its operations was given up on.
+    pub(crate) fn detach(&mut self, tag: Tag) {
+        self.detached.push(tag);
+        self.redirects.retain(|(of, ..)| *of != tag);
+    }
+
+    /// Notes of a handle that is about to be backed anew which memory a read into it really fills.
+    pub(crate) fn redirect(&mut self, buf: Buf, memory: &Memory) {
+        if self.io.op != IoOp::Read {
+            return;
+        }
+        let mut redirects = std::mem::take(&mut self.redirects);
+        for io in self.operations() {
+            if self.detached.contains(&io.tag) {
+                continue;
+            }
+            for segment in &io.segments {
+                if let Segment::Buf(part) = segment
+                    && part.buf == buf
+                    && !redirects.iter().any(|(_, known, _)| known == part)
+                {
+                    redirects.push((io.tag, *part, memory.clone()));
+                }
+            }
+        }
+        self.redirects = redirects;
     }
 
     /// The first kernel operation.
@@ -317,13 +395,14 @@ impl Flight {
         Progress::Done(Ok(()))
     }
 
-    /// Brings a read's data to where the engine expects it, and gives the operation back.
+    /// Brings a read's data to where the engine expects it, and gives the operations back.
     pub fn land(
         mut self,
         result: Result<(), IoError>,
         handles: &Handles<'_>,
         scratch: &mut Scratch,
-    ) -> Box<DeviceIo> {
+        landed: &mut Vec<Landed>,
+    ) {
         let arrived = self.io.op == IoOp::Read && result.is_ok();
         if let Some((pieces, memory)) = self.stand_in.take() {
             if arrived {
@@ -342,13 +421,28 @@ impl Flight {
             }
             scratch.pages.push(memory);
         }
-        if arrived && !self.detached {
-            for (part, memory) in &self.redirects {
+        if arrived {
+            for (_, part, memory) in &self.redirects {
                 let bytes = memory.slice(part.offset as usize, part.bytes as usize);
                 handles.memory(part.buf).fill(part.offset as usize, bytes);
             }
         }
-        self.io
+        match self.parts.is_empty() {
+            true => landed.push((self.io, result)),
+            false => landed.extend(self.parts.into_iter().map(|io| (io, result))),
+        }
+    }
+}
+
+/// Appends a segment, to the last one if it goes on from there.
+fn push_joined(segment: &Segment, segments: &mut Vec<Segment>) {
+    match (segments.last_mut(), segment) {
+        (Some(Segment::Buf(last)), Segment::Buf(part))
+            if last.buf == part.buf && last.offset + last.bytes == part.offset =>
+        {
+            last.bytes += part.bytes;
+        }
+        _ => segments.push(segment.clone()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The open devices of one array, and the operations in flight on them.
 //!
 //! ```text
-//! start(io)                        -> landed at once, or in flight
+//! start(io), start_joined(ios)     -> landed at once, or in flight
 //! completed, remote_completed      -> landed, or another kernel operation
 //! ```
 //!
@@ -18,13 +18,16 @@ use crate::member::{Device, OpenMember};
 use crate::memory::{Handles, Piece};
 use crate::tokens::Owner;
 use flight::{Flight, Progress, Scratch};
+pub use flight::{Landed, Operations};
 use restripe_array::Slab;
-use restripe_array::{Buf, DeviceIo, IoError, IoOp, Member, Nanos, Segment, Tag, Uuid};
+use restripe_array::{
+    Buf, DeviceIo, IoError, IoOp, Member, Nanos, SECTOR_BYTES, Segment, Tag, Uuid,
+};
 use std::collections::BTreeMap;
 use watch::{Look, Watch};
 
-/// An operation that is back.
-pub type Landed = (Box<DeviceIo>, Result<(), IoError>);
+/// Bytes of operations that are joined at most.
+const JOINED_BYTES_MAX: u64 = 1 << 20;
 
 struct Place {
     name: String,
@@ -35,9 +38,7 @@ struct Place {
     /// counts, and nobody asks a disk without power.
     rests: u32,
     wakes: u32,
-    // They come boxed, and go on so.
-    #[allow(clippy::vec_box)]
-    held: Vec<Box<DeviceIo>>,
+    held: Operations,
     closing: bool,
     /// Its loss was told.
     departed: bool,
@@ -177,13 +178,71 @@ impl Fleet {
             }
             Some(Device::File(_)) => match self.waits_for_spindle(&io) {
                 true => self.places[usize::from(io.member.0)].held.push(io),
-                false => self.take_off(io, handles, backend),
+                false => self.take_off(Flight::new(io, self.renewals), handles, backend),
             },
             Some(Device::Nbd(_)) => self.take_off_remote(io, handles, backend),
         }
     }
 
     // ------------------------------------------------------------------------------------- files and block devices
+
+    /// Whether an operation may be joined with others: it moves data of a file or a block device.
+    pub(crate) fn joins(&self, io: &DeviceIo) -> bool {
+        let place = self.places.get(usize::from(io.member.0));
+        let is_page = |segment: &Segment| matches!(segment, Segment::Page(_));
+        place.is_some_and(|place| matches!(place.device, Some(Device::File(_))))
+            && matches!(io.op, IoOp::Read | IoOp::Write)
+            && !io.segments.iter().any(is_page)
+    }
+
+    /// Starts operations that may be joined: neighbours on a member as one, which costs little more than
+    /// each.
+    pub(crate) fn start_joined(
+        &mut self,
+        ios: &mut Operations,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        ios.sort_by_key(|io| (io.member, io.op == IoOp::Write, io.durable, io.at));
+        let (mut run, mut bytes) = (Operations::new(), 0);
+        for io in ios.drain(..) {
+            let more = io.sectors * SECTOR_BYTES;
+            let goes_on = run.last().is_some_and(|last| follows(last, &io));
+            if !goes_on || bytes + more > JOINED_BYTES_MAX {
+                self.start_run(&mut run, handles, backend);
+                bytes = 0;
+            }
+            bytes += more;
+            run.push(io);
+        }
+        self.start_run(&mut run, handles, backend);
+    }
+
+    /// Starts neighbours as one, if they need not wait.
+    fn start_run(
+        &mut self,
+        run: &mut Operations,
+        handles: &Handles<'_>,
+        backend: &mut dyn Backend,
+    ) {
+        if run.len() > 1 && self.is_ready_for(&run[0]) {
+            let flight = Flight::joined(std::mem::take(run), self.renewals);
+            self.take_off(flight, handles, backend);
+        }
+        run.drain(..)
+            .for_each(|io| self.start(io, handles, backend));
+    }
+
+    /// Whether an operation on a file or a block device can begin at once.
+    fn is_ready_for(&self, io: &DeviceIo) -> bool {
+        let place = &self.places[usize::from(io.member.0)];
+        match &place.device {
+            Some(Device::File(device)) if !place.closing => {
+                !(self.waits_for_spindle(io) || changes(io.op) && device.was_cut())
+            }
+            _ => false,
+        }
+    }
 
     fn waits_for_spindle(&self, io: &DeviceIo) -> bool {
         let place = &self.places[usize::from(io.member.0)];
@@ -202,12 +261,12 @@ impl Fleet {
         self.places[usize::from(member.0)].close_if_idle();
     }
 
-    fn take_off(&mut self, io: Box<DeviceIo>, handles: &Handles<'_>, backend: &mut dyn Backend) {
-        let member = usize::from(io.member.0);
+    fn take_off(&mut self, flight: Flight, handles: &Handles<'_>, backend: &mut dyn Backend) {
+        let (member, op) = (usize::from(flight.io.member.0), flight.io.op);
         self.places[member].flights += 1;
-        self.places[member].rests += u32::from(io.op == IoOp::Standby);
-        self.places[member].wakes += u32::from(io.op == IoOp::Wake);
-        let index = self.flights.insert(Flight::new(io, self.renewals));
+        self.places[member].rests += u32::from(op == IoOp::Standby);
+        self.places[member].wakes += u32::from(op == IoOp::Wake);
+        let index = self.flights.insert(flight);
         let flight = self.flights.get_mut(index).expect("just made");
         let Some(Device::File(device)) = &self.places[member].device else {
             unreachable!("the caller looked")
@@ -249,6 +308,9 @@ impl Fleet {
                 .token(),
                 op,
             ),
+            Progress::Done(Err(_)) if self.failed_in_part(flight) => {
+                self.split(flight, handles, backend);
+            }
             Progress::Done(result) => {
                 let member = self.land(flight, result, handles);
                 self.release(member, handles, backend);
@@ -256,19 +318,38 @@ impl Fleet {
         }
     }
 
+    fn failed_in_part(&self, flight: u32) -> bool {
+        let flight = self.flights.get(flight);
+        flight.is_some_and(Flight::may_have_failed_in_part)
+    }
+
+    /// Does operations one by one that have failed as one, so that each has a result of its own.
+    fn split(&mut self, flight: u32, handles: &Handles<'_>, backend: &mut dyn Backend) {
+        let failed = self.flights.remove(flight).expect("a flight ends once");
+        let member = usize::from(failed.io.member.0);
+        let (parts, detached) = failed.split();
+        for io in parts {
+            match detached.contains(&io.tag) {
+                true => self.landed.push((io, Err(IoError::Gone))),
+                false => self.start(io, handles, backend),
+            }
+        }
+        self.places[member].flights -= 1;
+        self.places[member].close_if_idle();
+    }
+
     fn land(&mut self, flight: u32, result: Result<(), IoError>, handles: &Handles<'_>) -> Member {
         let landed = self.flights.remove(flight).expect("a flight ends once");
-        let io = landed.land(result, handles, &mut self.scratch);
-        let place = &mut self.places[usize::from(io.member.0)];
-        let member = io.member;
+        let (member, op) = (landed.io.member, landed.io.op);
+        let place = &mut self.places[usize::from(member.0)];
         place.flights -= 1;
-        match (io.op, &place.device) {
+        match (op, &place.device) {
             (IoOp::Standby, Some(Device::File(_))) => place.rests -= 1,
             (IoOp::Wake, Some(Device::File(_))) => place.wakes -= 1,
             _ => {}
         }
         place.close_if_idle();
-        self.landed.push((io, result));
+        landed.land(result, handles, &mut self.scratch, &mut self.landed);
         member
     }
 
@@ -414,21 +495,22 @@ impl Fleet {
                 return place.close_if_idle();
             }
         }
-        let Some(flight) = self
-            .flights
-            .iter_mut()
-            .map(|(_, flight)| flight)
-            .find(|flight| flight.io.tag == tag)
-        else {
+        let flights = self.flights.iter_mut().map(|(_, flight)| flight);
+        let found = flights.filter_map(|flight| {
+            let io = flight.operations().iter().find(|io| io.tag == tag)?;
+            Some((bufs_of(io), flight))
+        });
+        let Some((bufs, flight)) = found.into_iter().next() else {
             return;
         };
-        flight.detached = true;
+        flight.detach(tag);
         let began = flight.renewals;
-        for buf in bufs_of(&flight.io) {
+        for buf in bufs {
             if self.renewed.get(&buf).is_some_and(|last| *last > began) {
                 continue;
             }
-            redirect(&mut self.flights, buf, handles);
+            let flights = self.flights.iter_mut();
+            flights.for_each(|(_, flight)| flight.redirect(buf, handles.memory(buf)));
             handles.renew(buf);
             self.renewals += 1;
             self.renewed.insert(buf, self.renewals);
@@ -500,21 +582,11 @@ fn bufs_of(io: &DeviceIo) -> Vec<Buf> {
     bufs
 }
 
-/// Notes for every read in flight into `buf` which memory it really fills.
-fn redirect(flights: &mut Slab<Flight>, buf: Buf, handles: &Handles<'_>) {
-    for (_, flight) in flights.iter_mut() {
-        if flight.io.op != IoOp::Read || flight.detached {
-            continue;
-        }
-        for segment in &flight.io.segments {
-            if let Segment::Buf(part) = segment
-                && part.buf == buf
-                && !flight.redirects.iter().any(|(known, _)| known == part)
-            {
-                flight.redirects.push((*part, handles.memory(buf).clone()));
-            }
-        }
-    }
+/// Whether one operation goes on where another ends, so that they can be one.
+fn follows(first: &DeviceIo, second: &DeviceIo) -> bool {
+    let alike =
+        (first.member, first.op, first.durable) == (second.member, second.op, second.durable);
+    alike && first.at + first.sectors == second.at
 }
 
 #[cfg(test)]
@@ -529,9 +601,11 @@ mod tests {
     use std::os::unix::net::UnixListener;
     use std::time::Duration;
 
-    /// Counts the sends that it is asked for, and completes nothing.
+    /// Counts the sends that it is asked for, has the tokens of reads and writes, and completes nothing.
+    #[derive(Default)]
     struct Counting {
         sends: usize,
+        moves: Vec<Token>,
     }
 
     impl Backend for Counting {
@@ -539,8 +613,11 @@ mod tests {
             "counting"
         }
 
-        fn submit(&mut self, _: Token, op: Op) {
+        fn submit(&mut self, token: Token, op: Op) {
             self.sends += usize::from(matches!(op, Op::Send { .. }));
+            if matches!(op, Op::Read { .. } | Op::Write { .. }) {
+                self.moves.push(token);
+            }
         }
 
         fn cancel(&mut self, _: Token) {}
@@ -599,7 +676,7 @@ mod tests {
     fn watched(first: Option<IoOp>, name: &str) -> (usize, bool) {
         let (mut pool, mut users) = memory();
         let handles = Handles::new(&mut pool, &mut users);
-        let mut backend = Counting { sends: 0 };
+        let mut backend = Counting::default();
         let mut fleet = watching(mute(name));
         if let Some(op) = first {
             fleet.start(Box::new(bare_io(op, 0, 0)), &handles, &mut backend);
@@ -629,7 +706,7 @@ mod tests {
         let (mut fleet, path) = of_file("short");
         let (mut pool, mut users) = memory();
         let handles = Handles::new(&mut pool, &mut users);
-        let mut backend = Counting { sends: 0 };
+        let mut backend = Counting::default();
         fleet.look(Nanos::from_secs(10), &handles, &mut backend);
         assert!(fleet.departed.is_empty());
         cut_short(&path);
@@ -647,7 +724,7 @@ mod tests {
             let (mut fleet, path) = of_file("cut");
             let (mut pool, mut users) = memory();
             let handles = Handles::new(&mut pool, &mut users);
-            let mut backend = Counting { sends: 0 };
+            let mut backend = Counting::default();
             cut_short(&path);
             fleet.start(Box::new(bare_io(op, 1024, 8)), &handles, &mut backend);
             let (_, result) = fleet.landed.pop().expect("it is answered");
@@ -660,6 +737,67 @@ mod tests {
         }
     }
 
+    /// Operations of a page each at these pages, started together.
+    fn started(fleet: &mut Fleet, op: IoOp, durable: bool, pages: &[u64]) -> Counting {
+        let (mut pool, mut users) = memory();
+        let handles = Handles::new(&mut pool, &mut users);
+        let mut backend = Counting::default();
+        let io = |page: &u64| DeviceIo {
+            durable,
+            segments: vec![Segment::Zero(4096)],
+            ..bare_io(op, page * 8, 8)
+        };
+        let mut ios = pages.iter().map(|page| Box::new(io(page))).collect();
+        fleet.start_joined(&mut ios, &handles, &mut backend);
+        backend
+    }
+
+    #[test]
+    fn only_neighbours_are_joined() {
+        let (mut fleet, path) = of_file("neighbours");
+        for (pages, operations) in [
+            (&[2, 0, 3, 1][..], 1),
+            (&[0, 2, 4], 3),
+            (&[0, 1, 3, 4], 2),
+            (&[7], 1),
+            // The same page again, and a page as large as all: 1 MiB is the most.
+            (&[5, 5], 2),
+            (&Vec::from_iter(0..256), 1),
+            (&Vec::from_iter(0..257), 2),
+        ] {
+            let backend = started(&mut fleet, IoOp::Read, false, pages);
+            assert_eq!(backend.moves.len(), operations, "{pages:?}");
+        }
+        let _ = std::fs::remove_file(&path);
+    }
+
+    /// Fails what was started together. Gives how many operations follow, and how many are back.
+    fn failed(durable: bool) -> (usize, usize) {
+        let (mut fleet, path) = of_file("failed");
+        let mut backend = started(&mut fleet, IoOp::Write, durable, &[0, 1, 2]);
+        let Owner::Device { flight, .. } = Owner::of(backend.moves[0]) else {
+            panic!("not a flight")
+        };
+        let (mut pool, mut users) = memory();
+        let handles = Handles::new(&mut pool, &mut users);
+        let failed = Completion {
+            token: backend.moves.remove(0),
+            result: -libc::EIO,
+            pieces: Vec::new(),
+        };
+        fleet.completed(flight, failed, &handles, &mut backend);
+        let _ = std::fs::remove_file(&path);
+        assert!(fleet.landed.iter().all(|(_, result)| result.is_err()));
+        (backend.moves.len(), fleet.landed.len())
+    }
+
+    /// The kernel reports once that it could not make data durable: a second attempt would hide it.
+    #[test]
+    fn durable_writes_that_fail_together_are_not_tried_again() {
+        assert_eq!(failed(false), (3, 0), "each is done by itself");
+        assert_eq!(failed(true), (0, 3), "each has failed");
+    }
+
     #[test]
     fn idle_remote_member_is_asked_and_given_up_without_an_answer() {
         assert_eq!(watched(None, "idle"), (1, true));
@@ -669,7 +807,7 @@ mod tests {
     fn remote_member_that_is_closed_is_not_lost() {
         let (mut pool, mut users) = memory();
         let handles = Handles::new(&mut pool, &mut users);
-        let mut backend = Counting { sends: 0 };
+        let mut backend = Counting::default();
         let mut fleet = Fleet::new(0, vec![mute("closed")]);
         fleet.close(Member(0));
         fleet.tend_remote(0, &handles, &mut backend);

@@ -26,7 +26,7 @@ pub use exchange::Exchange;
 
 use crate::backend::{Backend, Completion, Haste};
 use crate::compute;
-use crate::fleet::{Fleet, WatchLimits};
+use crate::fleet::{Fleet, Operations, WatchLimits};
 use crate::front::{BUFFER_BYTES_MAX, Export};
 use crate::member::OpenMember;
 use crate::memory::{Handles, PoolMemory, UserMemory};
@@ -88,6 +88,8 @@ pub struct Host {
     engine: Engine,
     pool: PoolMemory,
     fleet: Fleet,
+    /// Operations that are started together at the end of a step or several.
+    joining: Operations,
     inbox: VecDeque<Event>,
     requests: Lanes,
     actions: Actions,
@@ -115,6 +117,7 @@ impl Host {
             engine,
             pool,
             fleet: Fleet::new(index, members),
+            joining: Operations::new(),
             inbox: VecDeque::new(),
             requests: Lanes::new(places),
             actions: Actions::new(),
@@ -332,7 +335,12 @@ impl Host {
 
     /// Tells the engine everything there is to tell, and carries out what it wants, until both are quiet, `steps` are
     /// used up, or replies with much data are worth sending first.
-    pub fn settle(&mut self, now: Nanos, mut steps: u32, world: &mut World<'_>) {
+    pub fn settle(&mut self, now: Nanos, steps: u32, world: &mut World<'_>) {
+        self.handle_events(now, steps, world);
+        self.start_joined(world);
+    }
+
+    fn handle_events(&mut self, now: Nanos, mut steps: u32, world: &mut World<'_>) {
         let mut bytes = 0;
         if self.wake.is_some_and(|time| time <= now) {
             self.wake = None;
@@ -412,9 +420,11 @@ impl Host {
                     self.outcomes.push(Outcome::Reply(tag, result));
                 }
             }
-            Action::Detach(tag) => self
-                .fleet
-                .detach(tag, &mut handles(&mut self.pool, world.users)),
+            Action::Detach(tag) => {
+                self.start_joined(world);
+                let mut handles = handles(&mut self.pool, world.users);
+                self.fleet.detach(tag, &mut handles);
+            }
             Action::Wake(time) => self.wake = Some(time),
             Action::CommandReply(tag, result) => {
                 self.outcomes.push(Outcome::CommandReply(tag, result))
@@ -433,9 +443,22 @@ impl Host {
     // ------------------------------------------------------------------------------------------- device operations
 
     fn start(&mut self, io: Box<DeviceIo>, world: &mut World<'_>) {
+        if self.fleet.joins(&io) {
+            return self.joining.push(io);
+        }
         let handles = handles(&mut self.pool, world.users);
         self.fleet.start(io, &handles, world.backend);
         self.landed();
+    }
+
+    /// Starts what may be joined: a request to many rows is many operations.
+    fn start_joined(&mut self, world: &mut World<'_>) {
+        if !self.joining.is_empty() {
+            let handles = handles(&mut self.pool, world.users);
+            let ios = &mut self.joining;
+            self.fleet.start_joined(ios, &handles, world.backend);
+            self.landed();
+        }
     }
 
     /// A kernel operation of this host is back.

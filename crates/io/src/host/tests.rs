@@ -58,8 +58,21 @@ impl Bench {
     }
 
     fn start(&mut self, io: Box<DeviceIo>) {
+        self.start_together([io]);
+    }
+
+    /// As what the engine asks for in one step: neighbours become one.
+    fn start_together<const COUNT: usize>(&mut self, ios: [Box<DeviceIo>; COUNT]) {
         let mut world = World::new(&mut *self.backend, &mut self.users);
-        self.host.start(io, &mut world);
+        ios.into_iter()
+            .for_each(|io| self.host.start(io, &mut world));
+        self.host.start_joined(&mut world);
+    }
+
+    /// Gives up on an operation.
+    fn detach(&mut self, tag: Tag) {
+        let mut world = World::new(&mut *self.backend, &mut self.users);
+        self.host.act(Nanos::ZERO, Action::Detach(tag), &mut world);
     }
 
     /// The next operation that is back.
@@ -233,27 +246,91 @@ fn a_file_cut_short_is_given_up_and_not_mended() {
     }
 }
 
+/// Two neighbouring reads, the first of which is given up on at some moment.
+fn late_read(mut bench: Bench, start: impl Fn(&mut Bench, [Box<DeviceIo>; 2], Tag)) {
+    bench.memory(LARGE).fill(0, &[9; 65536]);
+    bench.write_large();
+    bench.memory(LARGE).fill(0, &[4; 65536]);
+    let late = bench.io(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]);
+    let neighbour = bench.io(IoOp::Read, 8, 8, vec![part(LARGE, 4096, 4096)]);
+    let tag = late.tag;
+    start(&mut bench, [late, neighbour], tag);
+    bench.memory(LARGE).fill(0, &[6; 4096]);
+    assert_eq!((bench.next().1, bench.next().1), (Ok(()), Ok(())));
+    let memory = bench.memory(LARGE);
+    let all = |at, wanted| memory.slice(at, 4096).iter().all(|byte| *byte == wanted);
+    assert!(all(0, 6), "the late read went elsewhere");
+    assert!(all(4096, 9), "the neighbour's data was brought over");
+    assert_eq!(bench.host.in_flight(), 0);
+}
+
 #[test]
 fn a_late_read_scribbles_on_nothing_and_its_neighbour_arrives() {
     for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
-        let mut bench = file_bench(backend, "detach");
+        late_read(file_bench(backend, "detach"), |bench, ios, tag| {
+            ios.into_iter().for_each(|io| bench.start(io));
+            bench.detach(tag);
+        });
+        late_read(file_bench(backend, "detach-joined"), |bench, ios, tag| {
+            bench.start_together(ios);
+            bench.detach(tag);
+        });
+        // It has not begun, but its neighbour has to arrive all the same.
+        late_read(file_bench(backend, "detach-early"), |bench, ios, tag| {
+            let mut world = World::new(&mut *bench.backend, &mut bench.users);
+            ios.into_iter()
+                .for_each(|io| bench.host.start(io, &mut world));
+            bench.detach(tag);
+        });
+    }
+}
+
+#[test]
+fn neighbours_that_fail_together_have_results_of_their_own() {
+    for backend in [BackendChoice::Threads, BackendChoice::Automatic] {
+        let mut bench = file_bench(backend, "split");
         bench.memory(LARGE).fill(0, &[9; 65536]);
         bench.write_large();
+        let path = bench.file.clone().expect("a file");
+        let file = std::fs::File::options().write(true).open(path);
+        file.expect("ours").set_len(4096).expect("ours");
         bench.memory(LARGE).fill(0, &[4; 65536]);
-        let late = bench.io(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]);
-        let neighbour = bench.io(IoOp::Read, 8, 8, vec![part(LARGE, 4096, 4096)]);
-        let tag = late.tag;
-        bench.start(late);
-        bench.start(neighbour);
-        let mut handles = handles(&mut bench.host.pool, &mut bench.users);
-        bench.host.fleet.detach(tag, &mut handles);
-        bench.memory(LARGE).fill(0, &[6; 4096]);
-        assert_eq!((bench.next().1, bench.next().1), (Ok(()), Ok(())));
+        let there = bench.io(IoOp::Read, 0, 8, vec![part(LARGE, 0, 4096)]);
+        let cut_off = bench.io(IoOp::Read, 8, 8, vec![part(LARGE, 4096, 4096)]);
+        let tag = there.tag;
+        bench.start_together([cut_off, there]);
+        for _ in 0..2 {
+            let (io, result) = bench.next();
+            let wanted = match io.tag == tag {
+                true => Ok(()),
+                false => Err(IoError::Gone),
+            };
+            assert_eq!(result, wanted);
+        }
         let memory = bench.memory(LARGE);
-        let all = |at, wanted| memory.slice(at, 4096).iter().all(|byte| *byte == wanted);
-        assert!(all(0, 6), "the late read went elsewhere");
-        assert!(all(4096, 9), "the neighbour's data was brought over");
+        assert!(memory.slice(0, 4096).iter().all(|byte| *byte == 9));
+        assert_eq!(bench.host.in_flight(), 0);
     }
+}
+
+#[test]
+fn neighbours_are_written_where_each_belongs() {
+    each("joined", |bench| {
+        for small in 0..4u32 {
+            bench.memory(Buf(small)).fill(0, &[small as u8 + 1; 4096]);
+        }
+        let places = [3, 1, 2, 0u32];
+        let writes = places.map(|small| {
+            let at = u64::from(small) * 8;
+            bench.io(IoOp::Write, at, 8, vec![part(Buf(small), 0, 4096)])
+        });
+        bench.start_together(writes);
+        (0..4).for_each(|_| assert_eq!(bench.next().1, Ok(())));
+        let bytes = bench.read(0, 32);
+        for (place, page) in bytes.chunks(4096).enumerate() {
+            assert!(page.iter().all(|byte| *byte == place as u8 + 1));
+        }
+    });
 }
 
 /// Each operation that a failed member left on a buffer of 32 MiB cost a copy of the buffer: the reactor stood still for
@@ -266,8 +343,7 @@ fn a_buffer_is_copied_once_for_all_that_is_given_up_on_it() {
     let mut tags: Vec<Tag> = reads.iter().map(|io| io.tag).collect();
     reads.into_iter().for_each(|io| bench.start(io));
     let detach = |bench: &mut Bench, tag: Tag| {
-        let mut handles = handles(&mut bench.host.pool, &mut bench.users);
-        bench.host.fleet.detach(tag, &mut handles);
+        bench.detach(tag);
         bench.memory(LARGE)
     };
     let before = bench.memory(LARGE);
