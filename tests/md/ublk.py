@@ -109,6 +109,26 @@ def unconnected(verdict, writer, daemon):
     return daemon
 
 
+def interrupted(verdict, writer, daemon, device):
+    """A recovery fails when the kernel has prepared the device; it is repeated by this daemon, and by the next."""
+    served_by = device.replace("ublkb", "ublkc")
+    end(daemon, signal.SIGKILL)
+    os.rename(served_by, "/dev/away")
+    daemon = serve(MEMBERS)
+    trouble = status()["attached"]["trouble"]
+    os.rename("/dev/away", served_by)
+    writer.more(10, "writing after a second attempt of the same daemon")
+    end(daemon, signal.SIGKILL)
+    os.rename(served_by, "/dev/away")
+    daemon = serve(MEMBERS)
+    end(daemon, signal.SIGKILL)
+    os.rename("/dev/away", served_by)
+    daemon = serve(MEMBERS)
+    writer.more(10, "writing after a daemon that died in a recovery")
+    verdict("trouble" not in status()["attached"], "interrupted", trouble)
+    return daemon
+
+
 def rebuild(verdict, writer, daemon):
     run(RESTRIPE, "fail", "tank", "b.img")
     writer.more(10, "writing without a member")
@@ -203,6 +223,7 @@ def life(verdict):
     writer.start()
     writer.more(10, "writing")
     daemon = outlive(verdict, writer, daemon)
+    daemon = interrupted(verdict, writer, daemon, device)
     daemon = unconnected(verdict, writer, daemon)
     daemon = rebuild(verdict, writer, daemon)
     device = grow(verdict, writer, device)

@@ -46,7 +46,11 @@ pub(super) trait Kernel: Devices {
     fn start(&self, device: u32) -> io::Result<()>;
 
     /// Prepares a device without a daemon for another. `ResourceBusy` while the first is not all gone.
+    /// `InvalidInput`, before 6.16, if it is prepared and its queue was not served since.
     fn begin_recovery(&self, device: u32) -> io::Result<()>;
+
+    /// Whether it waits for a daemon, and all its requests with it.
+    fn waits(&self, device: u32) -> bool;
 
     /// Has it go on, once its queue is served.
     fn end_recovery(&self, device: u32) -> io::Result<()>;
@@ -175,6 +179,11 @@ impl Kernel for Linux {
 
     fn begin_recovery(&self, device: u32) -> io::Result<()> {
         self.order(uapi::START_USER_RECOVERY, device, 0, AT_ONCE)
+    }
+
+    fn waits(&self, device: u32) -> bool {
+        let info = self.info(device);
+        info.is_ok_and(|info| info.state == uapi::STATE_QUIESCED)
     }
 
     fn end_recovery(&self, device: u32) -> io::Result<()> {

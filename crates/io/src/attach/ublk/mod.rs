@@ -6,6 +6,7 @@
 //! | [`Attachment::begin`] | `ADD_DEV`, `SET_PARAMS`, the queue, `START_DEV` | written before `START_DEV`, link after |
 //! | the daemon dies | the device waits, with all its requests | stays |
 //! | [`Attachment::resume`] | `START_USER_RECOVERY`, the queue, `END_USER_RECOVERY` | stays |
+//! | a resume does not end | the device waits; the next resume repeats all but what is still done | stays |
 //! | [`Attachment::tend`] | `UPDATE_SIZE` after a growth | stays |
 //! | end | `STOP_DEV`, `DEL_DEV`, unless the device is in use | removed after |
 //!
@@ -44,6 +45,8 @@ const PHYSICAL_BYTES: u32 = 4096;
 /// How long the kernel may take to clean up behind a daemon that was killed, before it is tried again later.
 const RELEASED_WITHIN: Duration = Duration::from_secs(3);
 const LOOK_AFTER: Duration = Duration::from_millis(20);
+/// What helps where a device has a queue of this daemon that does not work.
+const SERVE_AGAIN: &str = "end this daemon by a signal, and serve the array again";
 
 /// The array that is to be attached.
 struct Subject<'a> {
@@ -173,7 +176,7 @@ impl Attachment {
         };
         attachment.serve(subject)?;
         let ended = subject.kernel.end_recovery(node.number);
-        ended.map_err(|error| kernel_refusal_of_ublk(&error, node))?;
+        ended.map_err(|error| kernel_refusal_of_ublk(&error, node).hint(SERVE_AGAIN))?;
         // The link is a help; without it the device is as good.
         let _ = subject.places.make_link(node);
         Ok(Some(attachment))
@@ -188,7 +191,7 @@ impl Attachment {
             }
             return Err(Refusal::new("the kernel has ended the device's queue")
                 .at(node.shown())
-                .hint("end this daemon by a signal, and serve the array again"));
+                .hint(SERVE_AGAIN));
         }
         match size_bytes {
             // The array's size was not looked at, so what was said of it holds.
@@ -250,21 +253,29 @@ fn attributes(export: &Export, read_only: bool) -> u16 {
     }
 }
 
-/// The kernel refuses while it cleans up behind the daemon of before.
+/// The kernel refuses while it cleans up behind the daemon of before. If an earlier recovery ended before the
+/// queue was served, the device is still prepared, which kernels before 6.16 say by `InvalidInput`.
 fn begin_recovery(kernel: &dyn Kernel, node: Node) -> Result<(), Refusal> {
     let since = Instant::now();
     loop {
-        match kernel.begin_recovery(node.number) {
-            Ok(()) => return Ok(()),
-            Err(error)
-                if error.kind() == ErrorKind::ResourceBusy && since.elapsed() < RELEASED_WITHIN =>
-            {
+        let Err(error) = kernel.begin_recovery(node.number) else {
+            return Ok(());
+        };
+        match error.kind() {
+            ErrorKind::InvalidInput if kernel.waits(node.number) => return Ok(()),
+            ErrorKind::ResourceBusy if since.elapsed() < RELEASED_WITHIN => {
                 std::thread::sleep(LOOK_AFTER);
             }
-            Err(error) if error.kind() == ErrorKind::ResourceBusy => {
-                return Err(Refusal::new("the device has a daemon").at(node.shown()));
+            ErrorKind::ResourceBusy => {
+                return Err(
+                    Refusal::new("the kernel has not released the device from a daemon")
+                        .at(node.shown())
+                        .hint(
+                            "end that daemon; if there is none and this stays, detach the device",
+                        ),
+                );
             }
-            Err(error) => return Err(kernel_refusal_of_ublk(&error, node)),
+            _ => return Err(kernel_refusal_of_ublk(&error, node)),
         }
     }
 }

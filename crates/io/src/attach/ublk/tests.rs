@@ -53,6 +53,9 @@ struct Model {
     cleans_up: Cell<u32>,
     cannot_resize: Cell<bool>,
     refuses_start: Cell<bool>,
+    refuses_queue: Cell<bool>,
+    refuses_end: Cell<bool>,
+    refuses_recovery: Cell<bool>,
 }
 
 fn errno<T>(errno: i32) -> io::Result<T> {
@@ -72,10 +75,12 @@ impl Model {
         self.devices.borrow().get(&device).map(|made| made.state)
     }
 
-    /// The daemon dies.
+    /// The daemon dies. A device that is prepared for one stays so until its queue was served.
     fn lose_daemon(&self) {
         for made in self.devices.borrow_mut().values_mut() {
-            (made.state, made.served) = (State::Waits, false);
+            if made.state != State::Recovering || made.served {
+                (made.state, made.served) = (State::Waits, false);
+            }
         }
     }
 }
@@ -110,11 +115,20 @@ impl Kernel for Model {
                 self.cleans_up.set(left);
                 errno(libc::EBUSY)
             }
+            None if self.refuses_recovery.get() => errno(libc::EINVAL),
+            None if self.state(device) == Some(State::Recovering) => errno(libc::EINVAL),
             None => self.change(device, State::Waits, State::Recovering, false),
         }
     }
 
+    fn waits(&self, device: u32) -> bool {
+        matches!(self.state(device), Some(State::Waits | State::Recovering))
+    }
+
     fn end_recovery(&self, device: u32) -> io::Result<()> {
+        if self.refuses_end.get() {
+            return errno(libc::EINTR);
+        }
         self.change(device, State::Recovering, State::Live, true)
     }
 
@@ -176,6 +190,9 @@ impl Server for Reactor<'_> {
 
     fn serve(&self, device: u32, depth: u16, _read_only: bool) -> io::Result<()> {
         assert_eq!(depth, DEPTH);
+        if self.model.refuses_queue.get() {
+            return errno(libc::EMFILE);
+        }
         let mut devices = self.model.devices.borrow_mut();
         devices.get_mut(&device).ok_or(ErrorKind::NotFound)?.served = true;
         Ok(())
@@ -317,6 +334,40 @@ fn the_next_daemon_takes_the_device_over_once_the_first_is_gone() {
     machine.model.devices.borrow_mut().clear();
     assert_eq!(machine.resume().map(|found| found.is_none()), Ok(true));
     assert!(machine.is_clear(), "the record of a device that is gone");
+}
+
+/// It dies, or fails at a step and tries all of them again, before each step of a recovery and after the last.
+#[test]
+fn a_recovery_that_ended_anywhere_is_repeated() {
+    let steps: [fn(&Model) -> &Cell<bool>; 2] = [|m| &m.refuses_queue, |m| &m.refuses_end];
+    for (number, step) in steps.iter().enumerate() {
+        for times in 1..3 {
+            let machine = Machine::new(&format!("again-{number}-{times}"));
+            machine.begin(None, OPTIONS).expect("one is free");
+            machine.model.lose_daemon();
+            for _ in 0..times {
+                step(&machine.model).set(true);
+                assert!(machine.resume().is_err());
+                step(&machine.model).set(false);
+                machine.model.lose_daemon();
+            }
+            assert!(machine.resume().is_ok_and(|found| found.is_some()));
+            assert_eq!(machine.model.state(0), Some(State::Live));
+            machine.model.lose_daemon();
+            assert!(machine.resume().is_ok_and(|found| found.is_some()));
+        }
+    }
+}
+
+/// The kernel refuses a recovery of a device that does not wait.
+#[test]
+fn a_device_that_does_not_wait_is_not_recovered() {
+    let machine = Machine::new("no-wait");
+    machine.begin(None, OPTIONS).expect("one is free");
+    machine.model.refuses_recovery.set(true);
+    let why = machine.resume().err().expect("it is live");
+    assert!(why.contains("the kernel refused"), "{why}");
+    assert_eq!(machine.model.state(0), Some(State::Live));
 }
 
 #[test]

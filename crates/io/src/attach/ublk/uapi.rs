@@ -32,6 +32,8 @@ pub(super) const FEATURES: u64 = USER_RECOVERY | USER_RECOVERY_REISSUE | USER_CO
 
 /// The state of a device that has no block device.
 pub(super) const STATE_DEAD: u16 = 0;
+/// Its daemon is gone, and its requests wait for the next.
+pub(super) const STATE_QUIESCED: u16 = 2;
 
 pub(super) const ATTRIBUTE_READ_ONLY: u16 = 1 << 0;
 /// It has a cache, and so requests to flush it.

@@ -11,37 +11,23 @@ use std::ptr::NonNull;
 
 const PAGE_BYTES: usize = 4096;
 
-/// An open `/dev/ublkcN`, with the descriptors of its first queue mapped. One process has it open at a time.
+/// An open `/dev/ublkcN`. One process has it open at a time.
+///
+/// The descriptors of its queue are mapped with the first request, and so after the driver has the queue's
+/// commands. Kernels before 6.16 let no other process map them once one has, until the queue was complete.
+/// A daemon that died in between with a mapping would leave a device that no daemon can serve.
 pub(crate) struct CharDevice {
     file: File,
-    /// Read-only, written by the kernel.
-    descriptors: NonNull<u8>,
-    mapped: usize,
+    descriptors: Option<Descriptors>,
     depth: u16,
 }
-
-// SAFETY: the mapping belongs to this value alone, and is only read.
-unsafe impl Send for CharDevice {}
 
 impl CharDevice {
     /// `depth`: the slots of its queue.
     pub(crate) fn open(path: &Path, depth: u16) -> io::Result<CharDevice> {
-        let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let mapped = (usize::from(depth) * DESCRIPTOR_BYTES).next_multiple_of(PAGE_BYTES);
-        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
-        // SAFETY: a new mapping touches nothing that exists; the kernel checks the length.
-        let start = unsafe {
-            let (nowhere, fd) = (std::ptr::null_mut(), file.as_raw_fd());
-            libc::mmap(nowhere, mapped, libc::PROT_READ, flags, fd, 0)
-        };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let descriptors = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
         Ok(CharDevice {
-            file,
-            descriptors,
-            mapped,
+            file: OpenOptions::new().read(true).write(true).open(path)?,
+            descriptors: None,
             depth,
         })
     }
@@ -79,15 +65,13 @@ impl CharDevice {
 }
 
 impl Device for CharDevice {
-    fn descriptor(&self, slot: u16) -> [u8; DESCRIPTOR_BYTES] {
+    fn descriptor(&mut self, slot: u16) -> io::Result<[u8; DESCRIPTOR_BYTES]> {
         assert!(slot < self.depth, "the kernel has no such slot");
-        let at = usize::from(slot) * DESCRIPTOR_BYTES;
-        // SAFETY: within the mapping, by the assertion. The kernel writes it before it hands the slot out,
-        // and not while the slot is ours.
-        unsafe {
-            let place = self.descriptors.as_ptr().add(at);
-            place.cast::<[u8; DESCRIPTOR_BYTES]>().read_volatile()
-        }
+        let descriptors = match &mut self.descriptors {
+            Some(mapped) => mapped,
+            unmapped => unmapped.insert(Descriptors::map(&self.file, self.depth)?),
+        };
+        Ok(descriptors.read(slot))
     }
 
     fn take(&self, slot: u16, into: &Piece) -> io::Result<()> {
@@ -107,9 +91,70 @@ impl Device for CharDevice {
     }
 }
 
-impl Drop for CharDevice {
+/// The descriptors of the first queue: read-only, written by the kernel.
+struct Descriptors {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and is only read.
+unsafe impl Send for Descriptors {}
+
+impl Descriptors {
+    fn map(file: &File, depth: u16) -> io::Result<Descriptors> {
+        let bytes = (usize::from(depth) * DESCRIPTOR_BYTES).next_multiple_of(PAGE_BYTES);
+        let flags = libc::MAP_SHARED | libc::MAP_POPULATE;
+        // SAFETY: a new mapping touches nothing that exists; the kernel checks the length.
+        let start = unsafe {
+            let (nowhere, fd) = (std::ptr::null_mut(), file.as_raw_fd());
+            libc::mmap(nowhere, bytes, libc::PROT_READ, flags, fd, 0)
+        };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(ErrorKind::OutOfMemory)?;
+        Ok(Descriptors { start, bytes })
+    }
+
+    fn read(&self, slot: u16) -> [u8; DESCRIPTOR_BYTES] {
+        let at = usize::from(slot) * DESCRIPTOR_BYTES;
+        assert!(
+            at + DESCRIPTOR_BYTES <= self.bytes,
+            "it has that many slots"
+        );
+        // SAFETY: within the mapping, by the assertion. The kernel writes it before it hands the slot out,
+        // and not while the slot is ours.
+        unsafe {
+            let place = self.start.as_ptr().add(at);
+            place.cast::<[u8; DESCRIPTOR_BYTES]>().read_volatile()
+        }
+    }
+}
+
+impl Drop for Descriptors {
     fn drop(&mut self) {
-        // SAFETY: mapped in `open` with this length, unmapped only here.
-        unsafe { libc::munmap(self.descriptors.as_ptr().cast(), self.mapped) };
+        // SAFETY: mapped in `map` with this length, unmapped only here.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    /// The driver has all commands of the queue before that.
+    #[test]
+    fn descriptors_are_mapped_with_the_first_request() {
+        let name = format!("restripe-descriptors-{}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        let bytes = (0..4 * DESCRIPTOR_BYTES).map(|at| at as u8);
+        fs::write(&path, bytes.collect::<Vec<u8>>()).expect("a file");
+        let mut device = CharDevice::open(&path, 4).expect("it is there");
+        assert!(device.descriptors.is_none());
+        let last = device.descriptor(3).expect("it can be mapped");
+        assert_eq!((last[0], last[23]), (72, 95));
+        assert!(device.descriptors.is_some());
+        let _ = fs::remove_file(path);
     }
 }

@@ -40,7 +40,7 @@ use wire::{COMMIT_AND_FETCH, DESCRIPTOR_BYTES, FETCH, Operation, RESULT_REQUEST,
 /// What a server does with its device besides commands.
 pub(crate) trait Device: Send {
     /// The descriptor of the request that a slot has.
-    fn descriptor(&self, slot: u16) -> [u8; DESCRIPTOR_BYTES];
+    fn descriptor(&mut self, slot: u16) -> io::Result<[u8; DESCRIPTOR_BYTES]>;
 
     /// Copies the data of a write to `into`, whose length it has.
     fn take(&self, slot: u16, into: &Piece) -> io::Result<()>;
@@ -159,7 +159,7 @@ impl Queue {
             && let Err(error) = self.device.take(slot, &link.piece(buf))
         {
             link.release(buf);
-            return Err(refused(error.raw_os_error().unwrap_or(libc::EIO)));
+            return Err(refused(errno_of(&error)));
         }
         self.set(slot, Slot::Engine(*request, buf));
         link.submit(Ask {
@@ -225,9 +225,13 @@ impl Queue {
         match given {
             // Of the other operations the driver wants no count.
             Ok(()) => buf.map_or(0, |_| i32::try_from(request.bytes).unwrap_or(-libc::EIO)),
-            Err(error) => -error.raw_os_error().unwrap_or(libc::EIO),
+            Err(error) => -errno_of(&error),
         }
     }
+}
+
+fn errno_of(error: &io::Error) -> i32 {
+    error.raw_os_error().unwrap_or(libc::EIO)
 }
 
 fn refused(errno: i32) -> Hurdle {
@@ -286,13 +290,15 @@ impl Protocol for Queue {
 
     fn commanded(&mut self, slot: u16, result: i32, link: &mut dyn Link) {
         if result == RESULT_REQUEST {
-            return match Request::decode(&self.device.descriptor(slot)) {
-                Some(request) if self.waiting.is_empty() => self.begin(slot, request, link),
-                Some(request) => {
+            let descriptor = self.device.descriptor(slot);
+            return match descriptor.map(|bytes| Request::decode(&bytes)) {
+                Ok(Some(request)) if self.waiting.is_empty() => self.begin(slot, request, link),
+                Ok(Some(request)) => {
                     self.set(slot, Slot::Waiting(request));
                     self.waiting.push_back(slot);
                 }
-                None => self.answer(slot, -libc::EINVAL, link),
+                Ok(None) => self.answer(slot, -libc::EINVAL, link),
+                Err(error) => self.answer(slot, -errno_of(&error), link),
             };
         }
         self.set(slot, Slot::Ended);

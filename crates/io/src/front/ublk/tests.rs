@@ -7,6 +7,7 @@ use crate::memory::{Memory, Piece};
 use restripe_array::report::MapExtent;
 use restripe_array::{Buf, BufRef, RequestError, RequestOp, Uuid};
 use std::collections::BTreeMap;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
@@ -26,6 +27,8 @@ struct Pages {
     data: BTreeMap<u16, Vec<u8>>,
     /// Copies fail with it.
     fails: Option<i32>,
+    /// Descriptors cannot be mapped.
+    hidden: Option<i32>,
 }
 
 #[derive(Clone, Default)]
@@ -50,13 +53,16 @@ impl Driver {
 }
 
 impl Device for Driver {
-    fn descriptor(&self, slot: u16) -> [u8; DESCRIPTOR_BYTES] {
-        self.with(|pages| pages.descriptors[&slot])
+    fn descriptor(&mut self, slot: u16) -> io::Result<[u8; DESCRIPTOR_BYTES]> {
+        self.with(|pages| match pages.hidden {
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
+            None => Ok(pages.descriptors[&slot]),
+        })
     }
 
-    fn take(&self, slot: u16, into: &Piece) -> std::io::Result<()> {
+    fn take(&self, slot: u16, into: &Piece) -> io::Result<()> {
         self.with(|pages| match pages.fails {
-            Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => {
                 into.memory.fill(into.offset as usize, &pages.data[&slot]);
                 Ok(())
@@ -64,9 +70,9 @@ impl Device for Driver {
         })
     }
 
-    fn give(&self, slot: u16, from: &Piece) -> std::io::Result<()> {
+    fn give(&self, slot: u16, from: &Piece) -> io::Result<()> {
         self.with(|pages| match pages.fails {
-            Some(errno) => Err(std::io::Error::from_raw_os_error(errno)),
+            Some(errno) => Err(io::Error::from_raw_os_error(errno)),
             None => {
                 pages.data.insert(slot, from.slice().to_vec());
                 Ok(())
@@ -362,6 +368,16 @@ fn data_that_cannot_be_copied_is_an_error() {
     queue.commanded(1, 0, &mut world);
     assert_eq!(world.answers(), [(1, -libc::EFAULT)]);
     assert!(world.asks().is_empty() && world.buffers.is_empty());
+}
+
+#[test]
+fn a_request_whose_descriptor_cannot_be_mapped_is_an_error() {
+    let (mut queue, driver, mut world) = opened(false);
+    driver.request(0, READ, 0, 1, &[]);
+    driver.with(|pages| pages.hidden = Some(libc::ENOMEM));
+    queue.commanded(0, 0, &mut world);
+    assert_eq!(world.answers(), [(0, -libc::ENOMEM)]);
+    assert!(world.asks().is_empty());
 }
 
 #[test]
