@@ -18,6 +18,8 @@ pub(super) enum Seen {
     Missing,
     /// It is free.
     Idle,
+    /// It has this identifier and no block device: it was not started, or is stopped. Only ublk has such.
+    Dead(String),
     /// It has a server: ours if the identifier is ours. Kernels before 5.14 show none of their NBD client.
     Connected(Option<String>),
 }
@@ -59,7 +61,7 @@ pub(super) fn end_device(
 ) -> Result<(), Refusal> {
     match is_connected(devices, places, record) {
         true => end_connected(devices, places, record.node(), flush),
-        false => forget(places, record.node()),
+        false => clear_away(devices, places, record),
     }
 }
 
@@ -82,6 +84,33 @@ fn end_connected(
     forget(places, node)
 }
 
+/// Ends a device that was attached but for the last steps: nothing uses it yet. The record stays until the
+/// device is gone, because only the record leads back to it. The result is why it is not attached.
+pub(super) fn undo(
+    devices: &dyn Devices,
+    places: &Places,
+    record: &Record,
+    why: Refusal,
+) -> Refusal {
+    let node = record.node();
+    let ended = devices.disconnect(node.number, None);
+    let left = match ended {
+        Err(error) if left_of(devices, places, record) != Left::Nothing => {
+            kernel_refusal(&error, node)
+        }
+        _ => match forget(places, node) {
+            Ok(()) => return why,
+            Err(refusal) => refusal,
+        },
+    };
+    Refusal::new(format!(
+        "{}; and the device is not gone: {}",
+        why.what, left.what
+    ))
+    .at(node.shown())
+    .hint("detach it: restripe detach")
+}
+
 /// Opens the device exclusively.
 fn held(devices: &dyn Devices, node: Node) -> Result<Option<File>, Refusal> {
     let path = node.shown();
@@ -99,18 +128,42 @@ fn held(devices: &dyn Devices, node: Node) -> Result<Option<File>, Refusal> {
         })
 }
 
-/// Whether the kernel still has the device of a record, which may be of an earlier boot.
-pub(super) fn is_connected(devices: &dyn Devices, places: &Places, record: &Record) -> bool {
-    record.boot == places.boot && is_ours(devices, record)
+/// What the kernel has of the device of a record, which may be of an earlier boot.
+#[derive(PartialEq, Eq)]
+enum Left {
+    Nothing,
+    Dead,
+    /// As far as the kernel shows it, for this record.
+    Connected,
 }
 
-/// Whether the device is connected, and as far as the kernel shows it, for this record.
-pub(super) fn is_ours(devices: &dyn Devices, record: &Record) -> bool {
+fn left_of(devices: &dyn Devices, places: &Places, record: &Record) -> Left {
     match devices.seen(record.device) {
-        Seen::Connected(Some(backend)) => backend == record.backend,
-        Seen::Connected(None) => true,
-        Seen::Missing | Seen::Idle => false,
+        _ if record.boot != places.boot => Left::Nothing,
+        Seen::Connected(None) => Left::Connected,
+        Seen::Connected(Some(backend)) if backend == record.backend => Left::Connected,
+        Seen::Dead(backend) if backend == record.backend => Left::Dead,
+        _ => Left::Nothing,
     }
+}
+
+/// Whether the kernel still has the device of a record as a block device.
+pub(super) fn is_connected(devices: &dyn Devices, places: &Places, record: &Record) -> bool {
+    left_of(devices, places, record) == Left::Connected
+}
+
+/// Removes what is left of a device that is not connected any more: in the kernel, and then its record.
+pub(super) fn clear_away(
+    devices: &dyn Devices,
+    places: &Places,
+    record: &Record,
+) -> Result<(), Refusal> {
+    let node = record.node();
+    if left_of(devices, places, record) == Left::Dead {
+        let ended = devices.disconnect(node.number, None);
+        ended.map_err(|error| kernel_refusal(&error, node))?;
+    }
+    forget(places, node)
 }
 
 /// Removes the record, and the link if it is that device's.
@@ -119,9 +172,9 @@ pub(super) fn forget(places: &Places, node: Node) -> Result<(), Refusal> {
     cleared.map_err(|error| Refusal::new(error.to_string()).at(places.link()))
 }
 
-/// No record, or one of a device that the kernel does not have any more. The record of a device that is
-/// connected must not be replaced: no daemon would find that device again.
-pub(super) fn record_is_free(devices: &dyn Devices, places: &Places) -> Result<(), Refusal> {
+/// Clears away a record whose device is not connected any more. The record of a device that is connected must
+/// not be replaced: no daemon would find that device again.
+pub(super) fn free_record(devices: &dyn Devices, places: &Places) -> Result<(), Refusal> {
     let Some(record) = places.read()? else {
         return Ok(());
     };
@@ -131,7 +184,7 @@ pub(super) fn record_is_free(devices: &dyn Devices, places: &Places) -> Result<(
                 .at(record.node().shown())
                 .hint("detach that device first: restripe detach"),
         ),
-        false => Ok(()),
+        false => clear_away(devices, places, &record),
     }
 }
 
@@ -152,6 +205,12 @@ pub(super) fn link_is_free(devices: &dyn Devices, places: &Places) -> Result<(),
         ),
         false => Ok(()),
     }
+}
+
+pub(super) fn make_link(places: &Places, node: Node) -> Result<(), Refusal> {
+    places.make_link(node).map_err(|error| {
+        Refusal::new(format!("the link cannot be made: {error}")).at(places.link())
+    })
 }
 
 /// A block size that a block device can have.

@@ -17,7 +17,7 @@ pub use export::OwnExport;
 pub use served::Tended;
 
 use crate::control::{AttachOptions, AttachedView, Driver, Refusal};
-use hold::{Devices, Flush, end_device, forget, record_is_free};
+use hold::{Devices, Flush, end_device, forget, free_record};
 use node::Node;
 use record::{Places, Record};
 use restripe_array::Uuid;
@@ -203,8 +203,7 @@ fn devices(driver: Driver) -> Result<Option<Box<dyn Devices>>, Refusal> {
 fn other_driver_is_free(places: &Places, driver: Driver) -> Result<(), Refusal> {
     match device_of_record(places)? {
         Some((record, devices)) if record.options.driver != driver => {
-            record_is_free(&*devices, places)?;
-            forget(places, record.node())
+            free_record(&*devices, places)
         }
         _ => Ok(()),
     }

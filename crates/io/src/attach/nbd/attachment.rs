@@ -18,8 +18,8 @@
 use super::dial::Dialer;
 use super::kernel::{Kernel, Setup};
 use crate::attach::hold::{
-    Devices, Flush, Seen, check_block, end_device, forget, is_connected, is_ours, kernel_refusal,
-    link_is_free, record_is_free,
+    Devices, Flush, Seen, check_block, clear_away, end_device, free_record, is_connected,
+    kernel_refusal, link_is_free, make_link, undo,
 };
 use crate::attach::node::Node;
 use crate::attach::record::{Places, Record};
@@ -97,7 +97,7 @@ impl Attachment {
         options: AttachOptions,
     ) -> Result<Attachment, Refusal> {
         check(&options)?;
-        record_is_free(subject.kernel, subject.places)?;
+        free_record(subject.kernel, subject.places)?;
         no_other_device(&subject.kernel.shown(), subject.uuid, None)?;
         link_is_free(subject.kernel, subject.places)?;
         let dialed = subject.dial(usize::from(options.connections), options.read_only)?;
@@ -119,15 +119,15 @@ impl Attachment {
             record: chosen,
             size_bytes: info.size_bytes,
         };
-        let node = attachment.record.node();
-        if let Err(error) = subject.places.make_link(node) {
-            // Nothing uses the device yet.
-            let _ = subject.kernel.disconnect(node.number, None);
-            let _ = subject.places.clear(node);
-            let what = format!("the link cannot be made: {error}");
-            return Err(Refusal::new(what).at(subject.places.link()));
+        match make_link(subject.places, attachment.record.node()) {
+            Ok(()) => Ok(attachment),
+            Err(why) => Err(undo(
+                subject.kernel,
+                subject.places,
+                &attachment.record,
+                why,
+            )),
         }
-        Ok(attachment)
     }
 
     /// The device that an earlier daemon of this array had, with new connections. `None` if it had none, or
@@ -143,7 +143,7 @@ impl Attachment {
                 .hint("detach that device first"));
         }
         if !is_connected(subject.kernel, subject.places, &record) {
-            forget(subject.places, node)?;
+            clear_away(subject.kernel, subject.places, &record)?;
             return Ok(None);
         }
         let dialed = subject.dial(
@@ -181,8 +181,8 @@ impl Attachment {
         let wanted = usize::from(options.connections);
         let lacking = wanted.saturating_sub(subject.dialer.alive());
         if lacking > 0 {
-            if !is_ours(subject.kernel, &self.record) {
-                forget(subject.places, node)?;
+            if !is_connected(subject.kernel, subject.places, &self.record) {
+                clear_away(subject.kernel, subject.places, &self.record)?;
                 return Ok(Tended::Gone);
             }
             let dialed = subject.dial(lacking, options.read_only)?;
@@ -281,7 +281,10 @@ fn connect(
             Err(error) => error,
         };
         let node = record.node();
-        let _ = subject.places.clear(node);
+        let is_answered = error.kind() != ErrorKind::WouldBlock;
+        if is_answered || !is_connected(subject.kernel, subject.places, &record) {
+            let _ = subject.places.clear(node);
+        }
         // Another client was faster.
         if error.kind() != ErrorKind::ResourceBusy || device.is_some() {
             return Err(kernel_refusal(&error, node));

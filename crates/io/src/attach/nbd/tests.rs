@@ -44,6 +44,9 @@ struct Model {
     mounted: Cell<Option<u32>>,
     /// Refuses everything with this error.
     refuses: Cell<Option<i32>>,
+    /// Gives no answer to a connection that it makes.
+    is_silent: Cell<bool>,
+    refuses_end: Cell<bool>,
 }
 
 impl Model {
@@ -90,7 +93,10 @@ impl Kernel for Model {
             sockets: copies(sockets)?,
         };
         devices.insert(device, made);
-        Ok(())
+        match self.is_silent.get() {
+            true => Err(ErrorKind::WouldBlock.into()),
+            false => Ok(()),
+        }
     }
 
     fn reconnect(&self, device: u32, backend: &str, sockets: &[OwnedFd]) -> io::Result<()> {
@@ -118,6 +124,9 @@ impl Devices for Model {
     }
 
     fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
+        if self.refuses_end.get() {
+            return Err(ErrorKind::WouldBlock.into());
+        }
         self.devices.borrow_mut().remove(&device);
         Ok(())
     }
@@ -394,6 +403,25 @@ fn a_refused_attachment_leaves_nothing() {
             .is_err()
     );
     assert!(machine.is_clear() && coarse.is_clear());
+}
+
+/// Only the record leads back to a device that the kernel may still have.
+#[test]
+fn a_half_attached_device_keeps_its_record_until_it_is_gone() {
+    let silent = Machine::new("silent");
+    silent.model.is_silent.set(true);
+    assert!(silent.begin(None, OPTIONS).is_err());
+    let unlinked = Machine::new("no-link");
+    fs::create_dir_all(unlinked.folder.join("dev/.tank")).expect("a folder in the way");
+    unlinked.model.refuses_end.set(true);
+    let why = unlinked.begin(None, OPTIONS).err().expect("it has no link");
+    assert!(why.contains("and the device is not gone"), "{why}");
+    unlinked.model.refuses_end.set(false);
+    for machine in [silent, unlinked] {
+        let ended = end_unserved(&machine.model, &machine.places);
+        assert!(ended.is_ok_and(|found| found.is_some()) && machine.is_clear());
+        assert!(machine.model.devices.borrow().is_empty());
+    }
 }
 
 #[test]

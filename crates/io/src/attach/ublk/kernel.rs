@@ -218,7 +218,7 @@ impl Devices for Linux {
             Err(error) if is_missing(&error) => Seen::Missing,
             // It may be there, and anybody's.
             Err(_) => Seen::Connected(None),
-            Ok(info) if info.state == uapi::STATE_DEAD => Seen::Idle,
+            Ok(info) if info.state == uapi::STATE_DEAD => Seen::Dead(identifier(info.tag)),
             Ok(info) => Seen::Connected(Some(identifier(info.tag))),
         }
     }

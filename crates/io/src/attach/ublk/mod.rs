@@ -21,8 +21,8 @@ mod uapi;
 
 use super::export::OwnExport;
 use super::hold::{
-    Devices, Flush, check_block, end_device, forget, is_connected, is_ours, kernel_refusal,
-    link_is_free, record_is_free,
+    Devices, Flush, check_block, clear_away, end_device, free_record, is_connected, kernel_refusal,
+    link_is_free, make_link, undo,
 };
 use super::node::Node;
 use super::record::{Places, Record};
@@ -80,7 +80,7 @@ impl Attachment {
         options: AttachOptions,
     ) -> Result<Attachment, Refusal> {
         check_block(&options)?;
-        record_is_free(subject.kernel, subject.places)?;
+        free_record(subject.kernel, subject.places)?;
         link_is_free(subject.kernel, subject.places)?;
         let export = subject.server.export()?;
         if export.minimum_block > options.block_bytes {
@@ -112,12 +112,15 @@ impl Attachment {
             size_bytes: export.size_bytes,
             refused_bytes: None,
         };
-        attachment.start(subject).inspect_err(|_| {
-            // Nothing uses the device yet.
-            let _ = subject.kernel.disconnect(number, None);
-            let _ = subject.places.clear(attachment.record.node());
-        })?;
-        Ok(attachment)
+        match attachment.start(subject) {
+            Ok(()) => Ok(attachment),
+            Err(why) => Err(undo(
+                subject.kernel,
+                subject.places,
+                &attachment.record,
+                why,
+            )),
+        }
     }
 
     /// Makes a block device of what was added.
@@ -128,9 +131,7 @@ impl Attachment {
         self.serve(subject)?;
         let started = subject.kernel.start(node.number);
         started.map_err(|error| kernel_refusal_of_ublk(&error, node))?;
-        subject.places.make_link(node).map_err(|error| {
-            Refusal::new(format!("the link cannot be made: {error}")).at(subject.places.link())
-        })
+        make_link(subject.places, node)
     }
 
     fn serve(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
@@ -156,7 +157,7 @@ impl Attachment {
                 .hint("detach that device first"));
         }
         if !is_connected(subject.kernel, subject.places, &record) {
-            forget(subject.places, node)?;
+            clear_away(subject.kernel, subject.places, &record)?;
             return Ok(None);
         }
         let export = subject.server.export()?;
@@ -185,8 +186,8 @@ impl Attachment {
     fn tend(&mut self, subject: &Subject<'_>, size_bytes: u64) -> Result<Tended, Refusal> {
         let node = self.record.node();
         if subject.server.connections() == 0 {
-            if !is_ours(subject.kernel, &self.record) {
-                forget(subject.places, node)?;
+            if !is_connected(subject.kernel, subject.places, &self.record) {
+                clear_away(subject.kernel, subject.places, &self.record)?;
                 return Ok(Tended::Gone);
             }
             return Err(Refusal::new("the kernel has ended the device's queue")

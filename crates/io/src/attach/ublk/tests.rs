@@ -56,6 +56,7 @@ struct Model {
     refuses_queue: Cell<bool>,
     refuses_end: Cell<bool>,
     refuses_recovery: Cell<bool>,
+    refuses_removal: Cell<bool>,
 }
 
 fn errno<T>(errno: i32) -> io::Result<T> {
@@ -155,12 +156,15 @@ impl Devices for Model {
     fn seen(&self, device: u32) -> Seen {
         match self.devices.borrow().get(&device) {
             None => Seen::Missing,
-            Some(made) if made.state == State::Added => Seen::Idle,
+            Some(made) if made.state == State::Added => Seen::Dead(identifier(made.setup.tag)),
             Some(made) => Seen::Connected(Some(identifier(made.setup.tag))),
         }
     }
 
     fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
+        if self.refuses_removal.get() {
+            return Err(ErrorKind::TimedOut.into());
+        }
         let removed = self.devices.borrow_mut().remove(&device);
         removed.map(drop).ok_or(ErrorKind::NotFound.into())
     }
@@ -320,6 +324,44 @@ fn what_is_refused_leaves_nothing() {
         ..OPTIONS
     };
     assert!(machine.begin(None, fine).is_err() && machine.is_clear());
+}
+
+/// What is left of a device keeps its record, by which every verb and the next daemon ends it.
+#[test]
+fn what_the_kernel_keeps_of_a_refused_device_is_ended_later() {
+    let verbs: [fn(&Machine) -> bool; 3] = [
+        |machine| machine.begin(None, OPTIONS).is_ok(),
+        |machine| machine.resume().is_ok_and(|found| found.is_none()),
+        |machine| {
+            let record = machine
+                .places
+                .read()
+                .expect("it can be read")
+                .expect("a record");
+            end_device(&machine.model, &machine.places, &record, Flush::Impossible).is_ok()
+        },
+    ];
+    for (number, verb) in verbs.iter().enumerate() {
+        let machine = Machine::new(&format!("kept-{number}"));
+        machine.model.refuses_start.set(true);
+        machine.model.refuses_removal.set(true);
+        let why = machine
+            .begin(Some(4), OPTIONS)
+            .err()
+            .expect("it does not start");
+        assert!(
+            why.contains("does not answer; and the device is not gone"),
+            "{why}"
+        );
+        assert_eq!(machine.model.state(4), Some(State::Added));
+        assert!(machine.begin(None, OPTIONS).is_err() && machine.resume().is_err());
+        let record = machine.places.read().expect("it can be read");
+        assert_eq!(record.map(|record| record.device), Some(4));
+        machine.model.refuses_removal.set(false);
+        machine.model.refuses_start.set(false);
+        assert!(verb(&machine));
+        assert_eq!(machine.model.state(4), None);
+    }
 }
 
 #[test]
