@@ -83,6 +83,10 @@ impl Attachment {
         free_record(subject.kernel, subject.places)?;
         link_is_free(subject.kernel, subject.places)?;
         let export = subject.server.export()?;
+        if !export.serving {
+            return Err(Refusal::new("the array does not serve")
+                .hint("`restripe status` says why; attach it when it serves"));
+        }
         if export.minimum_block > options.block_bytes {
             let what = format!("the array takes no blocks below {}", export.minimum_block);
             return Err(Refusal::new(what).hint("use a larger --block-size"));

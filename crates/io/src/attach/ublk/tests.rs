@@ -324,6 +324,10 @@ fn what_is_refused_leaves_nothing() {
         ..OPTIONS
     };
     assert!(machine.begin(None, fine).is_err() && machine.is_clear());
+    machine.export.serving = false;
+    let why = machine.begin(None, OPTIONS).err();
+    assert_eq!(why.as_deref(), Some("the array does not serve"));
+    assert!(machine.is_clear());
 }
 
 /// What is left of a device keeps its record, by which every verb and the next daemon ends it.
