@@ -9,6 +9,8 @@ pub struct OwnExport {
     pub(super) name: String,
     /// Each connection has a clone, until it has ended.
     pub(super) alive: Arc<()>,
+    #[cfg(feature = "ublk")]
+    pub(super) refused: Arc<crate::front::ublk::Refused>,
 }
 
 impl OwnExport {
@@ -18,6 +20,8 @@ impl OwnExport {
             remote,
             name: name.to_owned(),
             alive: Arc::default(),
+            #[cfg(feature = "ublk")]
+            refused: Arc::default(),
         }
     }
 

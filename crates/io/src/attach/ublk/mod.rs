@@ -181,7 +181,11 @@ impl Attachment {
         };
         attachment.serve(subject)?;
         let ended = subject.kernel.end_recovery(node.number);
-        ended.map_err(|error| kernel_refusal_of_ublk(&error, node).hint(SERVE_AGAIN))?;
+        ended.map_err(|error| {
+            // Without all commands of the queue the kernel waits in vain.
+            let why = subject.server.refused().unwrap_or(error);
+            kernel_refusal_of_ublk(&why, node).hint(SERVE_AGAIN)
+        })?;
         // The link is a help; without it the device is as good.
         let _ = subject.places.make_link(node);
         Ok(Some(attachment))
@@ -197,6 +201,10 @@ impl Attachment {
             return Err(Refusal::new("the kernel has ended the device's queue")
                 .at(node.shown())
                 .hint(SERVE_AGAIN));
+        }
+        if let Some(error) = subject.server.refused() {
+            let what = format!("the kernel refuses a command of the device's queue: {error}");
+            return Err(Refusal::new(what).at(node.shown()).hint(SERVE_AGAIN));
         }
         match size_bytes {
             // The array's size was not looked at, so what was said of it holds.

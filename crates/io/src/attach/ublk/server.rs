@@ -19,6 +19,9 @@ pub(super) trait Server {
 
     /// Queues that have not ended.
     fn connections(&self) -> usize;
+
+    /// The error of a command that the driver does not take.
+    fn refused(&self) -> Option<io::Error>;
 }
 
 impl Server for OwnExport {
@@ -40,7 +43,8 @@ impl Server for OwnExport {
             depth,
             read_only,
         };
-        let queue = Queue::new(Box::new(file), setup, Arc::clone(&self.alive));
+        let (alive, refused) = (Arc::clone(&self.alive), Arc::clone(&self.refused));
+        let queue = Queue::new(Box::new(file), setup, alive, refused);
         let queue: Box<dyn Protocol + Send> = Box::new(queue);
         self.remote
             .adopt(wire, once(queue))
@@ -49,6 +53,10 @@ impl Server for OwnExport {
 
     fn connections(&self) -> usize {
         OwnExport::connections(self)
+    }
+
+    fn refused(&self) -> Option<io::Error> {
+        self.refused.error()
     }
 }
 

@@ -57,6 +57,7 @@ struct Model {
     refuses_end: Cell<bool>,
     refuses_recovery: Cell<bool>,
     refuses_removal: Cell<bool>,
+    refuses_command: Cell<Option<i32>>,
 }
 
 fn errno<T>(errno: i32) -> io::Result<T> {
@@ -205,6 +206,13 @@ impl Server for Reactor<'_> {
     fn connections(&self) -> usize {
         let devices = self.model.devices.borrow();
         devices.values().filter(|made| made.served).count()
+    }
+
+    fn refused(&self) -> Option<io::Error> {
+        self.model
+            .refuses_command
+            .get()
+            .map(io::Error::from_raw_os_error)
     }
 }
 
@@ -478,6 +486,26 @@ fn a_device_that_another_program_removed_is_given_up() {
     machine.model.devices.borrow_mut().clear();
     assert_eq!(machine.tend(&mut attached, SIZE), Ok(Tended::Gone));
     assert!(machine.is_clear());
+}
+
+#[test]
+fn a_command_that_the_kernel_refuses_is_shown() {
+    let machine = Machine::new("refuses");
+    let mut attached = machine.begin(None, OPTIONS).expect("one is free");
+    machine.model.refuses_command.set(Some(libc::EINVAL));
+    for size in [0, SIZE] {
+        let why = machine
+            .tend(&mut attached, size)
+            .expect_err("it is refused");
+        assert!(
+            why.contains("refuses a command of the device's queue: Invalid"),
+            "{why}"
+        );
+    }
+    machine.model.lose_daemon();
+    machine.model.refuses_end.set(true);
+    let why = machine.resume().err().expect("its queue has no commands");
+    assert!(why.contains("Invalid"), "{why}");
 }
 
 #[test]

@@ -8,7 +8,10 @@
 //! | `Driver` | its command is back with a request | a buffer, a write's data, the request to the engine | `Engine` |
 //! | | the same, and no memory or too much in flight | | `Waiting` |
 //! | | the request cannot be done | the error as the answer | `Driver` |
-//! | | its command is back with an error: the device ends | | `Ended` |
+//! | | its command is back: the device ends | | `Ended` |
+//! | | its command is back, refused for the moment | noted | `Refused` |
+//! | | its command is back, refused for good | noted: the next daemon gets the request | `Ended` |
+//! | `Refused` | a second | the same command | `Driver` |
 //! | `Waiting` | memory, or something was answered | as for `Driver` | |
 //! | `Engine` | the engine's reply | a read's data, the answer | `Driver` |
 //! | | the array is not served any more | nothing: the next daemon gets the request | `Left` |
@@ -35,7 +38,10 @@ use restripe_array::{BufRef, Nanos, RequestError, RequestOp};
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
-use wire::{COMMIT_AND_FETCH, DESCRIPTOR_BYTES, FETCH, Operation, RESULT_REQUEST, Request};
+use std::sync::atomic::{AtomicI32, Ordering};
+use wire::{
+    COMMIT_AND_FETCH, DESCRIPTOR_BYTES, FETCH, Operation, RESULT_ENDED, RESULT_REQUEST, Request,
+};
 
 /// What a server does with its device besides commands.
 pub(crate) trait Device: Send {
@@ -64,23 +70,45 @@ pub(crate) struct Queue {
     setup: Setup,
     /// Dropped when the device has ended.
     alive: Option<Arc<()>>,
+    refused: Arc<Refused>,
+    /// The error by which the driver refused a command for good, or 0.
+    lost: i32,
     export: usize,
     slots: Vec<Slot>,
     /// Those that wait, the first first.
     waiting: VecDeque<u16>,
 }
 
+/// The error of a command that the driver did not take, until it gets the command again; otherwise 0.
+#[derive(Default)]
+pub(crate) struct Refused(AtomicI32);
+
+impl Refused {
+    pub(crate) fn error(&self) -> Option<io::Error> {
+        match self.0.load(Ordering::Relaxed) {
+            0 => None,
+            errno => Some(io::Error::from_raw_os_error(errno)),
+        }
+    }
+
+    fn note(&self, errno: i32) {
+        self.0.store(errno, Ordering::Relaxed);
+    }
+}
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Slot {
-    /// A command for it is with the driver.
-    Driver,
+    /// This command for it is with the driver.
+    Driver(DriverCommand),
+    /// The driver did not take this command, and gets it again.
+    Refused(DriverCommand),
     /// Its request waits for memory, or for its turn.
     Waiting(Request),
     /// Its request is with the engine.
     Engine(Request, Option<BufRef>),
     /// Its request waits for the array to be served again, by this daemon or the next.
     Left(Request),
-    /// The driver has given it up.
+    /// The driver has given it up, or takes no command for it.
     Ended,
 }
 
@@ -94,11 +122,18 @@ enum Hurdle {
 }
 
 impl Queue {
-    pub(crate) fn new(device: Box<dyn Device>, setup: Setup, alive: Arc<()>) -> Queue {
+    pub(crate) fn new(
+        device: Box<dyn Device>,
+        setup: Setup,
+        alive: Arc<()>,
+        refused: Arc<Refused>,
+    ) -> Queue {
         Queue {
             device,
             alive: Some(alive),
-            slots: vec![Slot::Driver; usize::from(setup.depth)],
+            refused,
+            lost: 0,
+            slots: vec![Slot::Ended; usize::from(setup.depth)],
             setup,
             export: 0,
             waiting: VecDeque::new(),
@@ -117,12 +152,47 @@ impl Queue {
 
     /// Answers a slot's request with a count or a negative errno, and gives the slot to the driver.
     fn answer(&mut self, slot: u16, result: i32, link: &mut dyn Link) {
-        self.set(slot, Slot::Driver);
-        link.command(DriverCommand {
+        self.give(slot, COMMIT_AND_FETCH, result, link);
+    }
+
+    /// Gives a slot to the driver by this command.
+    fn give(&mut self, slot: u16, number: u32, result: i32, link: &mut dyn Link) {
+        let command = DriverCommand {
             slot,
-            number: COMMIT_AND_FETCH,
+            number,
             bytes: wire::encode_command(slot, result),
-        });
+        };
+        self.set(slot, Slot::Driver(command));
+        link.command(command);
+    }
+
+    /// A command is back without a request. `result`: a negative errno.
+    fn returned(&mut self, slot: u16, result: i32, link: &mut dyn Link) {
+        let state = match self.slot(slot).copied() {
+            Some(Slot::Driver(command)) if is_passing(result) => Slot::Refused(command),
+            _ => Slot::Ended,
+        };
+        self.set(slot, state);
+        if result != RESULT_ENDED {
+            self.refused.note(-result);
+            if state == Slot::Ended {
+                self.lost = -result;
+            }
+        }
+        if self.slots.iter().all(|slot| *slot == Slot::Ended) {
+            link.nudge(link.number(), Nudge::End);
+        }
+    }
+
+    /// Gives the driver again what it did not take.
+    fn give_again(&mut self, link: &mut dyn Link) {
+        for state in &mut self.slots {
+            if let Slot::Refused(command) = *state {
+                *state = Slot::Driver(command);
+                self.refused.note(self.lost);
+                link.command(command);
+            }
+        }
     }
 
     /// Begins a slot's request, or has it wait.
@@ -230,6 +300,12 @@ impl Queue {
     }
 }
 
+/// Whether a command was refused by the ring or the driver for a reason that passes.
+fn is_passing(result: i32) -> bool {
+    let passing = [libc::EAGAIN, libc::EINTR, libc::ENOMEM, libc::ECANCELED];
+    passing.contains(&-result)
+}
+
 fn errno_of(error: &io::Error) -> i32 {
     error.raw_os_error().unwrap_or(libc::EIO)
 }
@@ -270,11 +346,7 @@ impl Protocol for Queue {
         self.export = export;
         link.attach(export);
         for slot in 0..self.setup.depth {
-            link.command(DriverCommand {
-                slot,
-                number: FETCH,
-                bytes: wire::encode_command(slot, 0),
-            });
+            self.give(slot, FETCH, 0, link);
         }
     }
 
@@ -301,10 +373,7 @@ impl Protocol for Queue {
                 Err(error) => self.answer(slot, -errno_of(&error), link),
             };
         }
-        self.set(slot, Slot::Ended);
-        if self.slots.iter().all(|slot| *slot == Slot::Ended) {
-            link.nudge(link.number(), Nudge::End);
-        }
+        self.returned(slot, result, link);
     }
 
     fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link) {
@@ -365,6 +434,7 @@ impl Protocol for Queue {
             }
             self.resume(link);
         }
+        self.give_again(link);
         true
     }
 

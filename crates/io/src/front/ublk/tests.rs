@@ -1,6 +1,6 @@
 //! The queue against a model of the driver and of the reactor.
 
-use super::wire::{COMMIT_AND_FETCH, DESCRIPTOR_BYTES, FETCH};
+use super::wire::{COMMIT_AND_FETCH, DESCRIPTOR_BYTES, FETCH, RESULT_ENDED};
 use super::{Device, Queue, Setup};
 use crate::front::{Ask, DriverCommand, Export, Link, Nudge, Protocol};
 use crate::memory::{Memory, Piece};
@@ -18,7 +18,6 @@ const FLUSH: u32 = 2;
 const DISCARD: u32 = 3;
 const WRITE_ZEROES: u32 = 5;
 const FUA: u32 = 1 << 13;
-const ABORTED: i32 = -libc::ENODEV;
 
 /// What the kernel has of each slot.
 #[derive(Default)]
@@ -241,7 +240,12 @@ fn opened(read_only: bool) -> (Queue, Driver, World) {
         depth: DEPTH,
         read_only,
     };
-    let mut queue = Queue::new(Box::new(driver.clone()), setup, Arc::default());
+    let mut queue = Queue::new(
+        Box::new(driver.clone()),
+        setup,
+        Arc::default(),
+        Arc::default(),
+    );
     queue.opened(&mut world);
     let fetched: Vec<(u16, u32)> = world
         .commands
@@ -437,11 +441,57 @@ fn the_queue_ends_when_the_driver_has_given_up_every_slot() {
     let alive = Arc::downgrade(queue.alive.as_ref().expect("it lives"));
     for slot in 0..DEPTH {
         assert!(world.nudges.is_empty());
-        queue.commanded(slot, ABORTED, &mut world);
+        queue.commanded(slot, RESULT_ENDED, &mut world);
     }
     assert_eq!(world.nudges, [Nudge::End]);
     queue.ended(&mut world);
     assert_eq!(alive.strong_count(), 0);
+}
+
+fn refused(queue: &Queue) -> Option<i32> {
+    queue.refused.error()?.raw_os_error()
+}
+
+/// Whether it was the first for its slot, or an answer: the kernel has it once.
+#[test]
+fn a_command_that_is_refused_for_the_moment_is_given_again() {
+    for errno in [libc::EAGAIN, libc::EINTR, libc::ENOMEM, libc::ECANCELED] {
+        let (mut queue, driver, mut world) = opened(false);
+        driver.request(1, WRITE, 0, 1, &[5; 512]);
+        queue.commanded(1, 0, &mut world);
+        let ask = world.asks()[0];
+        queue.replied(ask.tag, Ok(()), &mut world);
+        assert_eq!(world.answers(), [(1, 512)]);
+        for slot in [0, 1] {
+            queue.commanded(slot, -errno, &mut world);
+        }
+        assert!(world.commands.is_empty(), "not at once");
+        assert_eq!(refused(&queue), Some(errno));
+        assert!(queue.second(&mut world));
+        let numbers = world.commands.iter().map(|command| command.number);
+        assert_eq!(numbers.collect::<Vec<_>>(), [FETCH, COMMIT_AND_FETCH]);
+        world.commands.remove(0);
+        assert_eq!(world.answers(), [(1, 512)]);
+        assert_eq!(refused(&queue), None);
+        assert!(queue.second(&mut world));
+        assert!(world.commands.is_empty() && world.nudges.is_empty());
+    }
+}
+
+#[test]
+fn a_command_that_is_refused_for_good_is_noted() {
+    for result in [-libc::EINVAL, -libc::EBUSY, -libc::EOPNOTSUPP, 1] {
+        let (mut queue, _driver, mut world) = opened(false);
+        queue.commanded(0, result, &mut world);
+        queue.commanded(1, -libc::EAGAIN, &mut world);
+        assert!(queue.second(&mut world));
+        assert_eq!(world.commands.drain(..).count(), 1);
+        assert_eq!(refused(&queue), Some(-result), "it stays");
+        for slot in 1..DEPTH {
+            queue.commanded(slot, RESULT_ENDED, &mut world);
+        }
+        assert_eq!(world.nudges, [Nudge::End]);
+    }
 }
 
 #[test]
@@ -452,7 +502,12 @@ fn an_array_that_is_not_there_ends_the_queue() {
         depth: DEPTH,
         read_only: false,
     };
-    let mut queue = Queue::new(Box::new(Driver::default()), setup, Arc::default());
+    let mut queue = Queue::new(
+        Box::new(Driver::default()),
+        setup,
+        Arc::default(),
+        Arc::default(),
+    );
     queue.opened(&mut world);
     assert_eq!(world.nudges, [Nudge::End]);
     assert!(world.commands.is_empty());

@@ -21,6 +21,8 @@ pub(crate) const FETCH: u32 = io_command(0x20);
 pub(crate) const COMMIT_AND_FETCH: u32 = io_command(0x21);
 /// The result of a command whose slot has a request.
 pub(crate) const RESULT_REQUEST: i32 = 0;
+/// The result of a command whose device has ended.
+pub(crate) const RESULT_ENDED: i32 = -libc::ENODEV;
 
 const OP_READ: u32 = 0;
 const OP_WRITE: u32 = 1;
