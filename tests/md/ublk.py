@@ -14,12 +14,18 @@ from kit import LINK, MOUNT, RESTRIPE, Failed, Writer
 from kit import attach, end, judge, lead, mount, refused, run, serve, size, status, until
 
 MEMBERS = ["a.img", "b.img", "c.img"]
+DEPTH = 128
 # So that a rebuild is still under way after a few writes in an emulated machine.
 SLOWLY = ["--rate", "1M..1M"]
 
 
 def in_sysfs(device):
     return f"/sys/block/{os.path.basename(device)}"
+
+
+def in_flight(device):
+    with open(f"{in_sysfs(device)}/inflight", encoding="utf-8") as file:
+        return sum(int(word) for word in file.read().split())
 
 
 def queue(device, name):
@@ -38,8 +44,10 @@ def fresh(verdict):
     device = attach("--ublk")
     told = status()
     good = size(device) == told["size_bytes"] and told["attached"]["device"] == device
-    shown = [queue(device, name) for name in ("write_cache", "fua", "logical_block_size", "physical_block_size")]
-    verdict(good and shown == ["write back", "1", "4096", "4096"], "device", f"{device}, {size(device)} bytes, {shown}")
+    names = ("write_cache", "fua", "logical_block_size", "physical_block_size", "io_timeout")
+    shown = [queue(device, name) for name in names]
+    good = good and shown == ["write back", "1", "4096", "4096", "1000"]
+    verdict(good, "device", f"{device}, {size(device)} bytes, {shown}")
     again = attach("--ublk") == device and attach(device) == device
     others = [["--ublk", "--read-only"], ["/dev/ublkb7"], []]
     said = [refused(RESTRIPE, "attach", "tank", *words) for words in others]
@@ -91,6 +99,22 @@ def outlive(verdict, writer, daemon):
     daemon = serve(MEMBERS)
     writer.more(10, "writing after a restart")
     verdict(True, "restarted", "the mount outlives 40 s without a daemon, and a clean end of it, under load")
+    return daemon
+
+
+def full(verdict, daemon, device):
+    """The daemon is killed while every request that the queue can have is in flight: soon the next has them."""
+    reader = subprocess.Popen(
+        ["fio", "--name", "full", "--filename", device, "--rw", "randread", "--bs", "64k", "--size", "64M", "--direct", "1",
+         "--ioengine", "libaio", "--iodepth", "256", "--output", "/dev/null"], stdin=subprocess.DEVNULL)
+    until(lambda: in_flight(device) >= DEPTH, "a full queue")
+    begun = time.monotonic()
+    end(daemon, signal.SIGKILL)
+    daemon = serve(MEMBERS)
+    until(lambda: "trouble" not in status()["attached"], "the takeover of a full queue")
+    took = time.monotonic() - begun
+    good = reader.wait() == 0 and took < 20
+    verdict(good, "full", f"{DEPTH} requests in flight at a kill; the next daemon has the device after {took:.0f} s")
     return daemon
 
 
@@ -223,6 +247,7 @@ def life(verdict):
     writer.start()
     writer.more(10, "writing")
     daemon = outlive(verdict, writer, daemon)
+    daemon = full(verdict, daemon, device)
     daemon = interrupted(verdict, writer, daemon, device)
     daemon = unconnected(verdict, writer, daemon)
     daemon = rebuild(verdict, writer, daemon)

@@ -66,6 +66,7 @@ pub const LIVES: [Life; 4] = [
             "busy",
             "killed",
             "restarted",
+            "full",
             "interrupted",
             "unconnected",
             "rebuilt",

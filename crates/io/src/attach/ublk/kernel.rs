@@ -27,6 +27,9 @@ const STOP_WITHIN: Duration = Duration::from_secs(120);
 /// A device that is stopped is removed when its last user has closed it. Nothing waits for that.
 const REMOVED_WITHIN: Duration = Duration::from_secs(2);
 
+/// Milliseconds. The kernel rounds them up, to two seconds at most.
+const LOOK_AFTER_MS: &str = "1000";
+
 /// What a device is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Setup {
@@ -174,7 +177,9 @@ impl Kernel for Linux {
     }
 
     fn start(&self, device: u32) -> io::Result<()> {
-        self.order(uapi::START_DEV, device, own_process(), QUEUE_WITHIN)
+        self.order(uapi::START_DEV, device, own_process(), QUEUE_WITHIN)?;
+        notice_deaths(&block_device(device));
+        Ok(())
     }
 
     fn begin_recovery(&self, device: u32) -> io::Result<()> {
@@ -187,7 +192,9 @@ impl Kernel for Linux {
     }
 
     fn end_recovery(&self, device: u32) -> io::Result<()> {
-        self.order(uapi::END_USER_RECOVERY, device, own_process(), QUEUE_WITHIN)
+        self.order(uapi::END_USER_RECOVERY, device, own_process(), QUEUE_WITHIN)?;
+        notice_deaths(&block_device(device));
+        Ok(())
     }
 
     fn resize(&self, device: u32, bytes: u64) -> io::Result<()> {
@@ -201,8 +208,7 @@ impl Kernel for Linux {
     }
 
     fn size(&self, device: u32) -> io::Result<u64> {
-        let path = Node::new(Driver::Ublk, device).in_sysfs().join("size");
-        let text = fs::read_to_string(path)?;
+        let text = fs::read_to_string(block_device(device).join("size"))?;
         let sectors: u64 = text.trim().parse().map_err(io::Error::other)?;
         Ok(sectors.saturating_mul(restripe_array::SECTOR_BYTES))
     }
@@ -231,6 +237,17 @@ impl Devices for Linux {
     }
 }
 
+fn block_device(device: u32) -> PathBuf {
+    Node::new(Driver::Ublk, device).in_sysfs()
+}
+
+/// Has the kernel look after a second whether a request's daemon lives, and not after 30: where a daemon that
+/// dies has all requests of the queue, only that look notices it. It changes nothing for requests of one that
+/// lives. Without it the device is as good, and the next daemon takes it over later.
+fn notice_deaths(block_device: &Path) {
+    let _ = fs::write(block_device.join("queue/io_timeout"), LOOK_AFTER_MS);
+}
+
 /// What the driver says of a number without a device.
 fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL))
@@ -248,4 +265,21 @@ pub(super) fn identifier(tag: u64) -> String {
 /// The file by which a device is served.
 pub(super) fn served_by(device: u32) -> PathBuf {
     Path::new("/dev").join(format!("ublkc{device}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_kernel_looks_after_a_second_whether_the_daemon_lives() {
+        let name = format!("restripe-io-timeout-{}", std::process::id());
+        let place = std::env::temp_dir().join(name);
+        fs::create_dir_all(place.join("queue")).expect("a folder");
+        notice_deaths(&place);
+        let text = fs::read_to_string(place.join("queue/io_timeout"));
+        assert_eq!(text.ok().as_deref(), Some("1000"));
+        let _ = fs::remove_dir_all(&place);
+        notice_deaths(&place);
+    }
 }
