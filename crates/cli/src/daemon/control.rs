@@ -90,9 +90,10 @@ impl Control {
     /// A device goes before its array, and an array with a device in use does not stop. An array that may not
     /// stop keeps its device.
     fn stop(&self) -> Answered {
-        self.life.may_stop(&self.array)?;
+        let may_stop = || self.life.may_stop(&self.array);
+        may_stop()?;
         let stop = || self.life.stop(&self.array);
-        self.attached.end_and(&self.array, stop)
+        self.attached.end_and(&self.array, &may_stop, stop)
     }
 
     fn log_set(&self) -> LogSet<'_> {

@@ -44,12 +44,14 @@ pub(super) trait Devices {
     }
 }
 
-/// Whether the device's cache can be written out before the end.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Flush {
-    First,
-    /// There is no daemon that would answer.
-    Impossible,
+/// What precedes the end of a device.
+#[derive(Clone, Copy)]
+pub(super) enum Before<'a> {
+    /// Its cache is written out, which may take long. An error of the function then leaves the device as it
+    /// is.
+    Flush(&'a dyn Fn() -> Result<(), Refusal>),
+    /// There is no daemon that would answer a flush.
+    Nothing,
 }
 
 /// Detaches the device of a record, unless it is in use.
@@ -57,10 +59,10 @@ pub(super) fn end_device(
     devices: &dyn Devices,
     places: &Places,
     record: &Record,
-    flush: Flush,
+    before: Before<'_>,
 ) -> Result<(), Refusal> {
     match is_connected(devices, places, record) {
-        true => end_connected(devices, places, record.node(), flush),
+        true => end_connected(devices, places, record.node(), before),
         false => clear_away(devices, places, record),
     }
 }
@@ -70,14 +72,16 @@ fn end_connected(
     devices: &dyn Devices,
     places: &Places,
     node: Node,
-    flush: Flush,
+    before: Before<'_>,
 ) -> Result<(), Refusal> {
     // Open until the end, so that nothing is mounted in between.
     let held = held(devices, node)?;
-    if let (Flush::First, Some(file)) = (flush, &held) {
-        file.sync_all().map_err(|error| {
+    if let Before::Flush(may_end) = before {
+        let flushed = held.as_ref().map_or(Ok(()), File::sync_all);
+        flushed.map_err(|error| {
             Refusal::new(format!("the device's cache cannot be written: {error}")).at(node.shown())
         })?;
+        may_end()?;
     }
     let ended = devices.disconnect(node.number, held);
     ended.map_err(|error| kernel_refusal(&error, node))?;

@@ -17,7 +17,7 @@ pub use export::OwnExport;
 pub use served::Tended;
 
 use crate::control::{AttachOptions, AttachedView, Driver, Refusal};
-use hold::{Devices, Flush, end_device, forget, free_record};
+use hold::{Before, Devices, end_device, forget, free_record};
 use node::Node;
 use record::{Places, Record};
 use restripe_array::Uuid;
@@ -72,9 +72,10 @@ impl Device {
         self.served.tend(size_bytes)
     }
 
-    /// Writes out the device's cache and gives the device back. An error, and no effect, while it is in use.
-    pub fn detach(&self) -> Result<(), Refusal> {
-        self.served.detach()
+    /// Writes out the device's cache and gives the device back. An error, and no effect, while it is in use,
+    /// or if `may_end` gives one, which is asked in between.
+    pub fn detach(&self, may_end: &dyn Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+        self.served.detach(may_end)
     }
 
     pub fn path(&self) -> String {
@@ -131,7 +132,7 @@ pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     let Some((record, devices)) = device_of_record(&places)? else {
         return Ok(None);
     };
-    end_device(&*devices, &places, &record, Flush::Impossible)?;
+    end_device(&*devices, &places, &record, Before::Nothing)?;
     Ok(Some(record.node().shown()))
 }
 

@@ -27,5 +27,5 @@ pub(super) trait Served: Send {
 
     fn tend(&mut self, size_bytes: u64) -> Result<Tended, Refusal>;
 
-    fn detach(&self) -> Result<(), Refusal>;
+    fn detach(&self, may_end: &dyn Fn() -> Result<(), Refusal>) -> Result<(), Refusal>;
 }

@@ -61,16 +61,23 @@ impl Attached {
     }
 
     pub(super) fn detach(&self, array: &ServedArray) -> Answered {
-        let path = end(&mut locked(&self.state), array)?;
+        let path = end(&mut locked(&self.state), array, &|| Ok(()))?;
         let path = path.ok_or_else(|| Refusal::new("the array is not attached"))?;
         Ok(done(&format!("detached {path}")))
     }
 
-    /// Detaches the device, if there is one, and then stops the array: no other verb comes between the two.
-    pub(super) fn end_and(&self, array: &ServedArray, stop: impl FnOnce() -> Answered) -> Answered {
+    /// Detaches the device, if there is one, and then stops the array: no other verb of the device comes in
+    /// between. `may_stop` is asked when the cache is written out, and leaves all as it is if it refuses. A
+    /// refusal of `stop` itself, for a reason that began since, names the device that is detached.
+    pub(super) fn end_and(
+        &self,
+        array: &ServedArray,
+        may_stop: &dyn Fn() -> Said,
+        stop: impl FnOnce() -> Answered,
+    ) -> Answered {
         let state = &mut *locked(&self.state);
-        end(state, array)?;
-        stop()
+        let path = end(state, array, may_stop)?;
+        stop().map_err(|refusal| without_device(refusal, path))
     }
 
     /// Reconnects the device that an earlier daemon left. The array is served also without it.
@@ -145,10 +152,10 @@ fn view(state: &State) -> Option<AttachedView> {
 }
 
 /// Detaches the device if there is one, also one that is not connected; its path.
-fn end(state: &mut State, array: &ServedArray) -> Said<Option<String>> {
+fn end(state: &mut State, array: &ServedArray, may_end: &dyn Fn() -> Said) -> Said<Option<String>> {
     let path = match &state.device {
         Some(device) => {
-            device.detach()?;
+            device.detach(may_end)?;
             Some(device.path())
         }
         None => {
@@ -158,6 +165,20 @@ fn end(state: &mut State, array: &ServedArray) -> Said<Option<String>> {
     };
     (state.device, state.left, state.trouble) = (None, None, None);
     Ok(path)
+}
+
+/// The refusal of a stop after the device at this path was detached for it.
+fn without_device(refusal: Refusal, path: Option<String>) -> Refusal {
+    match path {
+        Some(path) if !refusal.ended => Refusal {
+            what: format!(
+                "{}; the array is served on, but {path} is detached",
+                refusal.what
+            ),
+            ..refusal
+        },
+        _ => refusal,
+    }
 }
 
 /// Connects the device that an earlier daemon left, if there is one. A failure is kept to be shown, and is
@@ -236,6 +257,23 @@ fn log(array: &ServedArray, what: &str, refusal: &Refusal) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_stop_that_is_refused_names_the_device_that_it_detached() {
+        let refused = |ended| Refusal {
+            ended,
+            ..Refusal::new("leases are in use")
+        };
+        let path = || Some("/dev/nbd3".to_owned());
+        let said = without_device(refused(false), path()).what;
+        assert_eq!(
+            said,
+            "leases are in use; the array is served on, but /dev/nbd3 is detached"
+        );
+        for (ended, path) in [(false, None), (true, path())] {
+            assert_eq!(without_device(refused(ended), path), refused(ended));
+        }
+    }
 
     /// `status`, and the end of the daemon, do not wait for a device whose cache cannot be written out.
     #[test]

@@ -18,8 +18,8 @@
 use super::dial::Dialer;
 use super::kernel::{Kernel, Setup};
 use crate::attach::hold::{
-    Devices, Flush, Seen, check_block, clear_away, end_device, free_record, is_connected,
-    kernel_refusal, link_is_free, make_link, undo,
+    Before, Seen, check_block, clear_away, end_device, free_record, is_connected, kernel_refusal,
+    link_is_free, make_link, undo,
 };
 use crate::attach::node::Node;
 use crate::attach::record::{Places, Record};
@@ -209,8 +209,13 @@ impl Attachment {
     }
 
     /// Detaches the device, unless it is in use.
-    pub(super) fn end(&self, kernel: &dyn Devices, places: &Places) -> Result<(), Refusal> {
-        end_device(kernel, places, &self.record, Flush::First)
+    pub(super) fn end(
+        &self,
+        subject: &Subject<'_>,
+        may_end: &dyn Fn() -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
+        let before = Before::Flush(may_end);
+        end_device(subject.kernel, subject.places, &self.record, before)
     }
 }
 

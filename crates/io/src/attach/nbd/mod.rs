@@ -73,8 +73,8 @@ impl Served for Device {
         self.attachment.tend(&self.array.subject(), size_bytes)
     }
 
-    fn detach(&self) -> Result<(), Refusal> {
-        self.attachment.end(&self.array.kernel, &self.array.places)
+    fn detach(&self, may_end: &dyn Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+        self.attachment.end(&self.array.subject(), may_end)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::attachment::{Attachment, Subject, no_other_device};
 use super::dial::Dialer;
 use super::kernel::{Kernel, Setup};
-use crate::attach::hold::{Devices, Flush, Seen, end_device};
+use crate::attach::hold::{Before, Devices, Seen, end_device};
 use crate::attach::node::Node;
 use crate::attach::record::{Places, Record};
 use crate::attach::served::Tended;
@@ -160,7 +160,7 @@ fn end_unserved(model: &Model, places: &Places) -> Result<Option<Record>, Refusa
     let Some(record) = places.read()? else {
         return Ok(None);
     };
-    end_device(model, places, &record, Flush::Impossible)?;
+    end_device(model, places, &record, Before::Nothing)?;
     Ok(Some(record))
 }
 
@@ -618,15 +618,25 @@ fn a_device_in_use_is_not_detached() {
     let machine = Machine::new("busy");
     let attachment = machine.begin(None, OPTIONS).expect("it is free");
     machine.model.mounted.set(Some(0));
-    let refused = attachment.end(&machine.model, &machine.places);
+    let end = || machine.with(|subject| attachment.end(subject, &|| Ok(())));
+    let refused = end();
     assert!(refused.is_err_and(|refusal| refusal.what.contains("mounted at /mnt")));
     assert!(end_unserved(&machine.model, &machine.places).is_err());
     assert!(machine.model.sockets(0) == 3 && !machine.is_clear());
     machine.model.mounted.set(None);
-    attachment
-        .end(&machine.model, &machine.places)
-        .expect("nothing uses it");
+    end().expect("nothing uses it");
     assert!(machine.is_clear() && machine.model.devices.borrow().is_empty());
+}
+
+/// A reason to serve on that begins while the cache is written out.
+#[test]
+fn a_device_whose_end_is_refused_after_the_flush_is_as_before() {
+    let machine = Machine::new("late");
+    let attachment = machine.begin(None, OPTIONS).expect("it is free");
+    let late = || Err(Refusal::new("a lease is in use"));
+    let refused = machine.with(|subject| attachment.end(subject, &late));
+    assert!(refused.is_err_and(|refusal| refusal.what == "a lease is in use"));
+    assert!(machine.model.sockets(0) == 3 && !machine.is_clear());
 }
 
 #[test]

@@ -21,8 +21,8 @@ mod uapi;
 
 use super::export::OwnExport;
 use super::hold::{
-    Devices, Flush, check_block, clear_away, end_device, free_record, is_connected, kernel_refusal,
-    link_is_free, make_link, undo,
+    Before, Devices, check_block, clear_away, end_device, free_record, is_connected,
+    kernel_refusal, link_is_free, make_link, undo,
 };
 use super::node::Node;
 use super::record::{Places, Record};
@@ -242,7 +242,11 @@ impl Attachment {
 
     /// Detaches the device, unless it is in use. An array that is not served, but may be again, has requests
     /// that wait for that: the kernel would wait for them.
-    fn end(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
+    fn end(
+        &self,
+        subject: &Subject<'_>,
+        may_end: &dyn Fn() -> Result<(), Refusal>,
+    ) -> Result<(), Refusal> {
         if !subject.server.export()?.serving {
             return Err(
                 Refusal::new("requests of the device wait for the array to be served")
@@ -250,7 +254,8 @@ impl Attachment {
                     .hint("end this daemon by a signal, then detach the device"),
             );
         }
-        end_device(subject.kernel, subject.places, &self.record, Flush::First)
+        let before = Before::Flush(may_end);
+        end_device(subject.kernel, subject.places, &self.record, before)
     }
 }
 
@@ -354,8 +359,8 @@ impl Served for Device {
         self.attachment.tend(&self.array.subject(), size_bytes)
     }
 
-    fn detach(&self) -> Result<(), Refusal> {
-        self.attachment.end(&self.array.subject())
+    fn detach(&self, may_end: &dyn Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
+        self.attachment.end(&self.array.subject(), may_end)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::kernel::{Kernel, Setup, identifier};
 use super::server::Server;
 use super::{Attachment, DEPTH, Subject, uapi};
-use crate::attach::hold::{Devices, Flush, Seen, end_device};
+use crate::attach::hold::{Before, Devices, Seen, end_device};
 use crate::attach::node::Node;
 use crate::attach::record::Places;
 use crate::attach::served::Tended;
@@ -308,7 +308,7 @@ fn an_array_is_attached_with_what_it_is_like() {
     let durable = uapi::ATTRIBUTE_CACHE | uapi::ATTRIBUTE_FUA;
     assert_eq!(parameters.attributes, durable);
     machine
-        .with(|subject| attached.end(subject))
+        .with(|subject| attached.end(subject, &|| Ok(())))
         .expect("not in use");
     assert!(machine.is_clear());
 }
@@ -350,7 +350,7 @@ fn what_the_kernel_keeps_of_a_refused_device_is_ended_later() {
                 .read()
                 .expect("it can be read")
                 .expect("a record");
-            end_device(&machine.model, &machine.places, &record, Flush::Impossible).is_ok()
+            end_device(&machine.model, &machine.places, &record, Before::Nothing).is_ok()
         },
     ];
     for (number, verb) in verbs.iter().enumerate() {
@@ -513,11 +513,11 @@ fn a_device_in_use_is_not_detached() {
     let mut machine = Machine::new("busy");
     let attached = machine.begin(None, OPTIONS).expect("one is free");
     machine.export.serving = false;
-    let refused = machine.with(|subject| attached.end(subject));
+    let refused = machine.with(|subject| attached.end(subject, &|| Ok(())));
     assert!(refused.is_err_and(|refusal| refusal.what.contains("wait for the array")));
     machine.export.serving = true;
     machine.model.mounted.set(true);
-    let refused = machine.with(|subject| attached.end(subject));
+    let refused = machine.with(|subject| attached.end(subject, &|| Ok(())));
     assert!(refused.is_err_and(|refusal| refusal.what.contains("mounted at /mnt")));
     assert_eq!(machine.model.state(0), Some(State::Live));
     machine.model.lose_daemon();
@@ -526,7 +526,7 @@ fn a_device_in_use_is_not_detached() {
         &machine.model,
         &machine.places,
         &attached.record,
-        Flush::Impossible,
+        Before::Nothing,
     );
     assert!(unserved.is_ok() && machine.is_clear());
 }
