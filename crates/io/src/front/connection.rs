@@ -659,11 +659,9 @@ impl Connection {
         }
     }
 
-    /// The reactor's turn ends.
-    pub(crate) fn turn_over(&mut self) {
-        if self.protocol.carries_descriptors() && !self.dead() {
-            self.protocol.turn_over();
-        }
+    /// The reactor's turn ends. Whether it is to be woken in the next.
+    pub(crate) fn turn_over(&mut self) -> bool {
+        self.protocol.carries_descriptors() && !self.dead() && self.protocol.turn_over()
     }
 
     // ----------------------------------------------------------------------------------------------- sending

@@ -110,7 +110,10 @@ pub trait Protocol {
 
     /// A turn of the reactor ends in which something of this connection was called: the place for what is
     /// done once for several replies. Only if it [carries descriptors](Protocol::carries_descriptors).
-    fn turn_over(&mut self) {}
+    /// Whether it has left something for the next turn, in which [`Protocol::woken`] is called.
+    fn turn_over(&mut self) -> bool {
+        false
+    }
 
     /// Whether it holds memory for data that the peer has yet to send. Without progress such a connection is
     /// closed early when others wait for memory.

@@ -601,7 +601,10 @@ impl Shell {
         let Some(connection) = self.connections.get_mut(number) else {
             return;
         };
-        connection.turn_over();
+        if connection.turn_over() {
+            self.nudges.push((number, Nudge::Wake));
+            self.quiet = false;
+        }
         if let Some(pieces) = connection.next_send() {
             self.send(number, pieces);
         }

@@ -1,6 +1,7 @@
 //! Descriptor chains of a guest (virtio 1.2, section 2.7), checked before anything is done with them.
 
 use super::limits::{Guest, QUEUE_SIZE_MAX};
+use super::turn::Turn;
 use virtio_queue::desc::split::Descriptor;
 use vm_memory::{Address, Bytes, GuestAddress, GuestMemoryBackend};
 
@@ -34,7 +35,12 @@ pub(crate) struct Table {
 }
 
 /// Reads the chain that begins with descriptor `head` of the queue's table.
-pub(crate) fn read(memory: &Guest, table: Table, head: u16) -> Result<Chain, Malformed> {
+pub(crate) fn read(
+    memory: &Guest,
+    table: Table,
+    head: u16,
+    turn: &mut Turn,
+) -> Result<Chain, Malformed> {
     let mut walk = Walk {
         memory,
         table,
@@ -43,6 +49,7 @@ pub(crate) fn read(memory: &Guest, table: Table, head: u16) -> Result<Chain, Mal
     };
     let (mut chain, mut next) = (Chain::default(), Some(head));
     while let Some(index) = next {
+        turn.spend(1);
         next = walk.step(index, &mut chain)?;
     }
     Ok(chain)
@@ -193,7 +200,7 @@ mod tests {
 
     fn read_first(memory: &Guest) -> Result<Chain, Malformed> {
         let (at, count) = (GuestAddress(0), 8);
-        read(memory, Table { at, count }, 0)
+        read(memory, Table { at, count }, 0, &mut Turn::new())
     }
 
     fn span(at: u64, bytes: u32) -> Span {

@@ -5,6 +5,8 @@ use super::inflight::{Inflight, check_bytes};
 use super::job::Job;
 use super::limits::{Guest, QUEUES_MAX, REGIONS_MAX};
 use super::ring::Ring;
+use super::signals::Signals;
+use super::turn::Turn;
 use crate::front::Export;
 use restripe_array::Slab;
 use std::fs::File;
@@ -37,16 +39,18 @@ pub(crate) struct Device {
     pub(crate) memory: Option<Arc<Guest>>,
     regions: Vec<Region>,
     pub(crate) rings: Vec<Ring>,
+    pub(crate) signals: Arc<Signals>,
     pub(crate) inflight: Option<Inflight>,
     pub(crate) jobs: Slab<Job>,
     /// The chain that waits for memory. Nothing is taken before it.
     pub(crate) parked: Option<u32>,
-    /// Where the next look at the rings begins: each has its turn.
-    pub(crate) turn: usize,
+    /// The ring that is looked at first the next time.
+    pub(crate) first: usize,
+    pub(crate) turn: Turn,
 }
 
 impl Device {
-    pub(crate) fn new(number: usize, export: Arc<Export>) -> Device {
+    pub(crate) fn new(number: usize, export: Arc<Export>, signals: Arc<Signals>) -> Device {
         let writeback = export.durable;
         Device {
             number,
@@ -57,10 +61,12 @@ impl Device {
             memory: None,
             regions: Vec::new(),
             rings: (0..QUEUES_MAX).map(Ring::new).collect(),
+            signals,
             inflight: None,
             jobs: Slab::default(),
             parked: None,
-            turn: 0,
+            first: 0,
+            turn: Turn::new(),
         }
     }
 
@@ -249,8 +255,9 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn set_vring_kick(&mut self, index: u8, fd: Option<File>) -> Result<()> {
+        let signals = Arc::clone(&self.signals);
         let ring = self.ring(u32::from(index))?;
-        ring.set_kick(fd).map_err(Error::ReqHandlerError)
+        ring.set_kick(fd, &signals).map_err(Error::ReqHandlerError)
     }
 
     fn set_vring_call(&mut self, index: u8, fd: Option<File>) -> Result<()> {
@@ -354,7 +361,8 @@ mod tests {
     use super::*;
 
     fn connected() -> Device {
-        Device::new(0, Arc::new(config::tests::export()))
+        let signals = Signals::new().expect("a context");
+        Device::new(0, Arc::new(config::tests::export()), Arc::new(signals))
     }
 
     fn set_writeback(device: &mut Device, writeback: u8) {

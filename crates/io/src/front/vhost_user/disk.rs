@@ -1,10 +1,13 @@
 //! One VMM's connection.
 
+use super::config;
 use super::device::Device;
-use super::socket::{Front, config_changed, look, request, take_channel};
-use super::{config, ring};
+use super::signals::Signals;
+use super::socket::{Front, can_write, config_changed, look, request, take_channel};
+use super::turn::MESSAGE_WORK;
 use crate::front::{Link, Nudge, Protocol, Received};
 use restripe_array::{Nanos, RequestError};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,8 +15,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use vhost::vhost_user::BackendReqHandler;
 use vhost::vhost_user::message::VhostUserProtocolFeatures;
 
-/// Messages that are taken before others have their turns.
-const MESSAGES_A_TURN: usize = 64;
 /// How long a VMM may leave a message unfinished, or an answer unread, in seconds.
 const STALLED_SECONDS_MAX: u32 = 30;
 
@@ -21,14 +22,16 @@ const STALLED_SECONDS_MAX: u32 = 30;
 pub(crate) struct Door {
     array: usize,
     taken: AtomicBool,
+    signals: Arc<Signals>,
 }
 
 impl Door {
-    pub(crate) fn new(array: usize) -> Door {
-        Door {
+    pub(crate) fn new(array: usize) -> io::Result<Door> {
+        Ok(Door {
             array,
             taken: AtomicBool::new(false),
-        }
+            signals: Arc::new(Signals::new()?),
+        })
     }
 }
 
@@ -60,7 +63,7 @@ struct Open {
 enum Going {
     /// Wait for the next.
     Rest,
-    /// More are there.
+    /// More may be there, for the next turn.
     On,
     /// The front one cannot be taken now.
     Wait,
@@ -82,7 +85,8 @@ impl Connection {
         }
         link.attach(array);
         let size_bytes = export.size_bytes;
-        let device = Arc::new(Mutex::new(Device::new(array, export)));
+        let signals = Arc::clone(&self.door.signals);
+        let device = Arc::new(Mutex::new(Device::new(array, export, signals)));
         self.open = Some(Open {
             messages: BackendReqHandler::from_stream(stream, Arc::clone(&device)),
             device,
@@ -128,14 +132,14 @@ impl Open {
         };
         match going {
             Going::Rest if self.watch.is_none() => self.watch = Some(link.watch(&self.socket)),
-            Going::On => link.nudge(link.number(), Nudge::Wake),
             Going::End => link.nudge(link.number(), Nudge::End),
-            Going::Rest | Going::Wait => {}
+            Going::Rest | Going::On | Going::Wait => {}
         }
+        lock(&self.device).take(link);
     }
 
     fn messages(&mut self, link: &mut dyn Link) -> Going {
-        for _ in 0..MESSAGES_A_TURN {
+        while lock(&self.device).turn.has_time() {
             let (asked, first) = match look(self.fd()) {
                 Front::Nothing => return Going::Rest,
                 Front::Part => {
@@ -149,10 +153,11 @@ impl Open {
                 self.waits = true;
                 return Going::Wait;
             }
-            if !ring::can_write(self.fd()) {
+            if !can_write(self.fd()) {
                 self.waits = false;
                 return Going::Wait;
             }
+            lock(&self.device).turn.spend(MESSAGE_WORK);
             if !self.message(asked, link) {
                 return Going::End;
             }
@@ -197,13 +202,17 @@ impl Open {
         self.messages.handle_request().is_ok()
     }
 
-    /// Starts the rings that can be, watches their kicks, and takes what is in them.
+    /// Starts the rings that can be, and watches their kicks.
     fn look_at_rings(&mut self, link: &mut dyn Link) {
         let device = &mut *lock(&self.device);
         if let Some(memory) = &device.memory {
             let events = device.features & config::EVENT_IDX != 0;
-            for ring in &mut device.rings {
-                ring.start(memory, events, device.inflight.as_ref());
+            for ring in device.rings.iter_mut().filter(|ring| ring.can_start()) {
+                if !device.turn.has_time() {
+                    break;
+                }
+                let work = ring.start(memory, events, device.inflight.as_ref());
+                device.turn.spend(work);
             }
         }
         for ring in &mut device.rings {
@@ -217,21 +226,19 @@ impl Open {
                 ring.watched = Some((Arc::clone(kick), link.watch(kick)));
             }
         }
-        if device.take(link) {
-            link.nudge(link.number(), Nudge::Wake);
-        }
     }
 
     fn kicked(&mut self, watch: u16, link: &mut dyn Link) {
-        let mut device = lock(&self.device);
+        let device = &mut *lock(&self.device);
         let is_its = |watched: &mut (Arc<OwnedFd>, u16)| watched.1 == watch;
         for ring in &mut device.rings {
             if ring.watched.take_if(is_its).is_some() {
                 ring.take_kicks();
+                let again = |kick: &Arc<OwnedFd>| (Arc::clone(kick), link.watch(kick));
+                ring.watched = ring.kick.as_ref().map(again);
             }
         }
-        drop(device);
-        self.look_at_rings(link);
+        device.take(link);
     }
 
     /// Has the VMM look at the size of the array, if that is another.
@@ -277,16 +284,15 @@ impl Protocol for Connection {
         let Some(open) = &mut self.open else { return };
         let mut device = lock(&open.device);
         device.unpark(link);
-        if device.take(link) {
-            link.nudge(link.number(), Nudge::Wake);
-        }
+        device.take(link);
     }
 
     fn woken(&mut self, link: &mut dyn Link) {
         if let Some(open) = &mut self.open {
             open.look_at_rings(link);
-            if open.watch.is_none() && !open.waits && open.stalled.is_none() {
-                open.talk(link);
+            match open.watch.is_none() && !open.waits && open.stalled.is_none() {
+                true => open.talk(link),
+                false => lock(&open.device).take(link),
             }
         }
     }
@@ -313,10 +319,12 @@ impl Protocol for Connection {
         }
     }
 
-    fn turn_over(&mut self) {
-        if let Some(open) = &self.open {
-            lock(&open.device).signal();
-        }
+    fn turn_over(&mut self) -> bool {
+        self.open.as_ref().is_some_and(|open| {
+            let mut device = lock(&open.device);
+            device.signal();
+            device.turn.renew()
+        })
     }
 
     fn ended(&mut self, link: &mut dyn Link) {

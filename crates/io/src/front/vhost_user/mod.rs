@@ -11,10 +11,11 @@
 //! | `socket` | whether a message is whole; the channel for our own |
 //! | `device` | what the VMM sets up |
 //! | `config` | features and the configuration space |
-//! | `ring` | one queue and its signals |
+//! | `ring`, `signals` | one queue; signals to the driver and the VMM, which never wait |
 //! | `chain`, `request` | a chain's memory, and what it asks for |
 //! | `job`, `work` | requests on their way |
 //! | `limits` | what is offered and taken at most |
+//! | `turn` | what one connection may do before the others have their turns |
 //! | `inflight` | requests in flight, for the process after this one |
 //!
 //! The socket and the kicks are polled by the reactor's own ring. A socket has one VMM at a time, and the
@@ -43,7 +44,11 @@ mod request;
 #[cfg(feature = "vhost-user")]
 mod ring;
 #[cfg(feature = "vhost-user")]
+mod signals;
+#[cfg(feature = "vhost-user")]
 mod socket;
+#[cfg(feature = "vhost-user")]
+mod turn;
 #[cfg(feature = "vhost-user")]
 mod work;
 
@@ -53,8 +58,11 @@ use crate::front::Protocol;
 #[cfg(feature = "vhost-user")]
 pub fn disk(
     array: usize,
-) -> Result<impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static, &'static str> {
-    let door = std::sync::Arc::new(disk::Door::new(array));
+) -> Result<impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static, String> {
+    let door = disk::Door::new(array).map_err(|error| {
+        format!("the kernel signals nothing for asynchronous I/O (io_setup): {error}")
+    })?;
+    let door = std::sync::Arc::new(door);
     Ok(move || -> Box<dyn Protocol> {
         Box::new(disk::Connection::new(std::sync::Arc::clone(&door)))
     })
@@ -62,8 +70,9 @@ pub fn disk(
 
 /// The same in a build without it.
 #[cfg(not(feature = "vhost-user"))]
-pub fn disk(_array: usize) -> Result<fn() -> Box<dyn Protocol>, &'static str> {
+pub fn disk(_array: usize) -> Result<fn() -> Box<dyn Protocol>, String> {
     Err(
-        "this restripe was built without vhost-user: build it with `cargo build --features vhost-user`",
+        "this restripe was built without vhost-user: build it with `cargo build --features vhost-user`"
+            .to_owned(),
     )
 }

@@ -3,6 +3,7 @@
 use super::chain::Table;
 use super::inflight::{Inflight, Part};
 use super::limits::{Guest, QUEUE_SIZE_MAX};
+use super::signals::Signals;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io;
@@ -24,69 +25,52 @@ pub(crate) struct Ring {
     placed: bool,
     base: u16,
     pub(crate) kick: Option<Arc<OwnedFd>>,
-    call: Option<Signal>,
-    error: Option<Signal>,
+    call: Option<OwnedFd>,
+    error: Option<OwnedFd>,
     /// The kick that is watched, and the watch.
     pub(crate) watched: Option<(Arc<OwnedFd>, u16)>,
     pub(crate) enabled: bool,
     started: bool,
     broken: bool,
+    /// There may be chains, and the driver does not kick for them.
+    waiting: bool,
     /// Chains to be done again, that another process had begun.
     again: VecDeque<u16>,
     counter: u64,
     /// Chains that were taken and not answered.
     pub(crate) in_flight: u32,
-    /// The driver is to be signalled.
+    /// The driver is to be signalled, if it wants that now.
     due: bool,
+    /// The driver is to be signalled whatever it wants.
+    due_anyway: bool,
+    /// The VMM is to be signalled that the ring is broken.
+    error_due: bool,
     /// Takes nothing more: a message waits for the end of what is in flight.
     pub(crate) draining: bool,
 }
 
-/// A descriptor by which a peer is signalled.
-struct Signal {
-    fd: OwnedFd,
-    /// A write may have to wait, so it is first asked whether it would.
-    blocks: bool,
-}
-
-impl Signal {
-    fn new(file: File) -> io::Result<Signal> {
-        let fd = OwnedFd::from(file);
-        event_descriptor(&fd)?;
-        // SAFETY: no pointers are passed.
-        let flags = unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_GETFL) };
-        let blocks = flags & libc::O_NONBLOCK == 0;
-        Ok(Signal { fd, blocks })
-    }
-
-    fn send(&self) {
-        if self.blocks && !can_write(self.fd.as_raw_fd()) {
-            // The counter is at its maximum: the peer has a signal that it has not taken.
-            return;
-        }
-        let one = 1u64.to_ne_bytes();
-        // SAFETY: the buffer is 8 readable bytes.
-        let _ = unsafe { libc::write(self.fd.as_raw_fd(), one.as_ptr().cast(), one.len()) };
-    }
-}
-
-/// Whether a write would not have to wait.
-pub(crate) fn can_write(fd: RawFd) -> bool {
-    let mut polled = libc::pollfd {
-        fd,
-        events: libc::POLLOUT,
-        revents: 0,
-    };
-    // SAFETY: one live entry.
-    unsafe { libc::poll(&raw mut polled, 1, 0) == 1 && polled.revents & libc::POLLOUT != 0 }
-}
-
-/// Only a counter of events: of anything else a read or a poll may mean anything.
-fn event_descriptor(fd: &OwnedFd) -> io::Result<()> {
-    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()))?;
-    match link.to_string_lossy().contains("[eventfd") {
-        true => Ok(()),
+/// Only a counter of events: of anything else a read or a poll may mean anything. No path of a file is called
+/// as the kernel calls these.
+fn event_descriptor(file: File) -> io::Result<OwnedFd> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    match link.as_os_str() == "anon_inode:[eventfd]" {
+        true => Ok(file.into()),
         false => Err(io::ErrorKind::InvalidInput.into()),
+    }
+}
+
+/// Sets a descriptor's count to zero, and gives what it was. It does not wait for more than zero.
+fn take_count(fd: &OwnedFd) -> io::Result<u64> {
+    let mut count = [0u8; 8];
+    let vector = libc::iovec {
+        iov_base: count.as_mut_ptr().cast(),
+        iov_len: count.len(),
+    };
+    // SAFETY: one vector of 8 writable bytes.
+    let read = unsafe { libc::preadv2(fd.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) };
+    match read {
+        8 => Ok(u64::from_ne_bytes(count)),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 
@@ -105,10 +89,13 @@ impl Ring {
             enabled: false,
             started: false,
             broken: false,
+            waiting: false,
             again: VecDeque::new(),
             counter: 0,
             in_flight: 0,
             due: false,
+            due_anyway: false,
+            error_due: false,
             draining: false,
         }
     }
@@ -142,16 +129,21 @@ impl Ring {
         self.base = base;
     }
 
-    pub(crate) fn set_kick(&mut self, file: Option<File>) -> io::Result<()> {
+    pub(crate) fn set_kick(&mut self, file: Option<File>, signals: &Signals) -> io::Result<()> {
         // A queue that the device would have to look at all the time.
-        let fd = OwnedFd::from(file.ok_or(io::ErrorKind::Unsupported)?);
-        event_descriptor(&fd)?;
-        self.kick = Some(Arc::new(fd));
+        let kick = event_descriptor(file.ok_or(io::ErrorKind::Unsupported)?)?;
+        // So would one whose count a read lowers by one. The chains are looked at anyway.
+        signals.send(&[kick.as_raw_fd(); 2]);
+        if take_count(&kick)? < 2 {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        self.kick = Some(Arc::new(kick));
+        self.waiting = true;
         Ok(())
     }
 
     pub(crate) fn set_call(&mut self, file: Option<File>) -> io::Result<()> {
-        self.call = file.map(Signal::new).transpose()?;
+        self.call = file.map(event_descriptor).transpose()?;
         self.signal_anyway();
         Ok(())
     }
@@ -159,35 +151,36 @@ impl Ring {
     /// What was given back before may never have been signalled: by a process that is gone, or through a
     /// descriptor that was another's. The driver would wait for it for ever (virtio 1.2, 2.7.7 allows more
     /// signals than are needed).
-    fn signal_anyway(&self) {
-        if let Some(call) = self.call.as_ref().filter(|_| self.started) {
-            call.send();
-        }
+    fn signal_anyway(&mut self) {
+        self.due_anyway |= self.started;
     }
 
     pub(crate) fn set_error(&mut self, file: Option<File>) -> io::Result<()> {
-        self.error = file.map(Signal::new).transpose()?;
+        self.error = file.map(event_descriptor).transpose()?;
         Ok(())
     }
 
-    /// Starts when all that it needs is there. Whether it is started.
+    /// Whether all is there that it needs to start, and it has not.
+    pub(crate) fn can_start(&self) -> bool {
+        !self.started && !self.broken && self.placed && self.kick.is_some()
+    }
+
+    /// Starts, which takes about as much work as this call returns.
     pub(crate) fn start(
         &mut self,
         memory: &Guest,
         events: bool,
         inflight: Option<&Inflight>,
-    ) -> bool {
-        if self.started || self.broken || !self.placed || self.kick.is_none() {
-            return self.started;
-        }
+    ) -> u32 {
         self.queue.set_event_idx(events);
         self.queue.set_ready(true);
         self.started = self.resume(memory, inflight).is_some();
+        self.waiting = true;
         self.signal_anyway();
         if !self.started {
             self.fail();
         }
-        self.started
+        u32::from(self.queue.size())
     }
 
     /// Finds out where the queue stands. `None`: its rings are not within the guest's memory.
@@ -224,30 +217,24 @@ impl Ring {
     /// Takes no more of a driver that breaks the rules, and signals that.
     pub(crate) fn fail(&mut self) {
         self.broken = true;
-        if let Some(error) = &self.error {
-            error.send();
-        }
+        self.error_due = true;
     }
 
     // ---------------------------------------------------------------------------------------------------
     // chains
 
-    /// Whether chains may be taken now.
+    /// Whether there may be chains that can be taken now.
     pub(crate) fn takes(&self) -> bool {
-        self.started && self.enabled && !self.broken && !self.draining
+        self.started && self.enabled && !self.broken && !self.draining && self.waiting
     }
 
     /// Takes the kicks that have come.
-    pub(crate) fn take_kicks(&self) {
-        let Some(kick) = &self.kick else { return };
-        let mut count = [0u8; 8];
-        let vector = libc::iovec {
-            iov_base: count.as_mut_ptr().cast(),
-            iov_len: count.len(),
-        };
-        // SAFETY: one vector of 8 writable bytes. It does not wait: another may have taken the kicks.
-        let _ =
-            unsafe { libc::preadv2(kick.as_raw_fd(), &raw const vector, 1, -1, libc::RWF_NOWAIT) };
+    pub(crate) fn take_kicks(&mut self) {
+        if let Some(kick) = &self.kick {
+            // Another may have taken the kicks.
+            let _ = take_count(kick);
+            self.waiting = true;
+        }
     }
 
     pub(crate) fn table(&self) -> Table {
@@ -266,11 +253,13 @@ impl Ring {
         if let Some(head) = self.again.pop_front() {
             return Ok(Some(head));
         }
-        let mut chains = self.queue.iter(memory).map_err(|_| Broken)?;
-        let Some(chain) = chains.next() else {
+        let available = self.queue.avail_idx(memory, Ordering::Acquire);
+        if available.map_err(|_| Broken)?.0 == self.queue.next_avail() {
             return Ok(None);
-        };
-        let head = chain.head_index();
+        }
+        let mut chains = self.queue.iter(memory).map_err(|_| Broken)?;
+        // There is one, so its entry cannot be read.
+        let head = chains.next().ok_or(Broken)?.head_index();
         if head >= self.queue.size() {
             return Err(Broken);
         }
@@ -287,7 +276,8 @@ impl Ring {
 
     /// Asks to be kicked for the next chain. Whether there is one already.
     pub(crate) fn rest(&mut self, memory: &Guest) -> Result<bool, Broken> {
-        self.queue.enable_notification(memory).map_err(|_| Broken)
+        self.waiting = self.queue.enable_notification(memory).map_err(|_| Broken)?;
+        Ok(self.waiting)
     }
 
     /// Asks not to be kicked.
@@ -319,13 +309,20 @@ impl Ring {
         Ok(())
     }
 
-    /// Signals the driver, if something was given back and it wants to know.
-    pub(crate) fn signal(&mut self, memory: &Guest) {
-        if self.call.is_none() || !std::mem::take(&mut self.due) || !self.wants_signal(memory) {
-            return;
+    /// The descriptors to be signalled now: the driver's, if something was given back and it wants to know,
+    /// and the VMM's. Without memory the driver's is none.
+    pub(crate) fn take_signals(&mut self, memory: Option<&Guest>, into: &mut Vec<RawFd>) {
+        if let Some(error) = self.error.as_ref().filter(|_| self.error_due) {
+            into.push(error.as_raw_fd());
         }
-        if let Some(call) = &self.call {
-            call.send();
+        self.error_due = false;
+        let (Some(call), Some(memory)) = (&self.call, memory) else {
+            return;
+        };
+        let call = call.as_raw_fd();
+        let wanted = std::mem::take(&mut self.due) && self.wants_signal(memory);
+        if std::mem::take(&mut self.due_anyway) || wanted {
+            into.push(call);
         }
     }
 
@@ -342,40 +339,84 @@ impl Ring {
 
 #[cfg(test)]
 mod tests {
+    use super::super::signals::tests::event;
     use super::*;
-    use std::io::Read;
-    use std::os::fd::FromRawFd;
 
-    fn event() -> File {
-        // SAFETY: no pointers are passed, and the descriptor has no other owner.
-        unsafe {
-            let fd = libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC);
-            File::from_raw_fd(fd)
-        }
+    const SIZE: u32 = 8;
+
+    fn placed() -> (Guest, Ring) {
+        let memory = Guest::from_ranges(&[(GuestAddress(0), 1 << 16)]).expect("memory");
+        let mut ring = Ring::new(0);
+        ring.set_size(SIZE).expect("a size");
+        let [table, available, used] = [0x1000, 0x2000, 0x3000].map(GuestAddress);
+        ring.place(table, available, used).expect("addresses");
+        (memory, ring)
     }
 
-    fn is_signalled(mut call: &File) -> bool {
-        call.read_exact(&mut [0; 8]).is_ok()
+    fn signals(ring: &mut Ring, memory: &Guest) -> usize {
+        let mut list = Vec::new();
+        ring.take_signals(Some(memory), &mut list);
+        list.len()
     }
 
     /// The process before may have answered without a signal, and the driver would wait for one for ever.
     #[test]
     fn a_ring_that_starts_or_gets_another_descriptor_signals() {
-        let memory = Guest::from_ranges(&[(GuestAddress(0), 1 << 16)]).expect("memory");
-        let call = event();
-        let copy = || Some(call.try_clone().expect("a copy"));
-        let mut ring = Ring::new(0);
-        ring.set_size(8).expect("a size");
-        let [table, available, used] = [0x1000, 0x2000, 0x3000].map(GuestAddress);
-        ring.place(table, available, used).expect("addresses");
-        ring.set_call(copy()).expect("an event descriptor");
-        assert!(!is_signalled(&call), "it is not started");
-        ring.set_kick(Some(event())).expect("an event descriptor");
-        assert!(ring.start(&memory, true, None) && is_signalled(&call));
+        let (memory, mut ring) = placed();
+        let call = || Some(event(0));
+        ring.set_call(call()).expect("an event descriptor");
+        assert_eq!(signals(&mut ring, &memory), 0, "it is not started");
+        let kicks = Signals::new().expect("a context");
+        ring.set_kick(Some(event(0)), &kicks)
+            .expect("an event descriptor");
+        ring.start(&memory, true, None);
+        assert_eq!(signals(&mut ring, &memory), 1);
         ring.set_call(None).expect("none is allowed");
         assert!(ring.give_back(&memory, None, 0, 1).is_ok());
-        ring.signal(&memory);
-        ring.set_call(copy()).expect("an event descriptor");
-        assert!(is_signalled(&call), "what was given back meanwhile");
+        assert_eq!(signals(&mut ring, &memory), 0);
+        ring.set_call(call()).expect("an event descriptor");
+        assert_eq!(
+            signals(&mut ring, &memory),
+            1,
+            "what was given back meanwhile"
+        );
+    }
+
+    #[test]
+    fn only_event_descriptors_are_taken() {
+        let folder = std::env::temp_dir();
+        let named = folder.join(format!("[eventfd]-{}", std::process::id()));
+        let file = || File::create(&named).expect("a file");
+        let pipe = || File::from(OwnedFd::from(io::pipe().expect("a pipe").1));
+        let mut ring = Ring::new(0);
+        let signals = Signals::new().expect("a context");
+        for wrong in [&file as &dyn Fn() -> File, &pipe] {
+            assert!(ring.set_kick(Some(wrong()), &signals).is_err());
+            assert!(ring.set_call(Some(wrong())).is_err());
+            assert!(ring.set_error(Some(wrong())).is_err());
+        }
+        std::fs::remove_file(&named).expect("ours");
+        // It could always be read, and keep the reactor busy.
+        let semaphore = event(libc::EFD_SEMAPHORE);
+        assert!(ring.set_kick(Some(semaphore), &signals).is_err());
+        assert!(ring.set_kick(Some(event(0)), &signals).is_ok());
+    }
+
+    /// The index says that there is a chain, and its entry is not within the guest's memory any more.
+    #[test]
+    fn a_chain_that_cannot_be_had_breaks_the_ring() {
+        let (memory, mut ring) = placed();
+        let signals = Signals::new().expect("a context");
+        ring.set_kick(Some(event(0)), &signals).expect("a kick");
+        let available = GuestAddress(0xfffc);
+        ring.place(GuestAddress(0x1000), available, GuestAddress(0x3000))
+            .expect("addresses");
+        ring.queue.set_ready(true);
+        (ring.started, ring.enabled, ring.waiting) = (true, true, true);
+        assert!(matches!(ring.next(&memory, None), Ok(None)));
+        memory
+            .write_obj(1u16, GuestAddress(0xfffe))
+            .expect("memory");
+        assert!(ring.next(&memory, None).is_err());
     }
 }

@@ -82,6 +82,17 @@ fn waiting(fd: RawFd) -> usize {
     if result == 0 { count as usize } else { 0 }
 }
 
+/// Whether a write would not have to wait.
+pub(crate) fn can_write(fd: RawFd) -> bool {
+    let mut polled = libc::pollfd {
+        fd,
+        events: libc::POLLOUT,
+        revents: 0,
+    };
+    // SAFETY: one live entry.
+    unsafe { libc::poll(&raw mut polled, 1, 0) == 1 && polled.revents & libc::POLLOUT != 0 }
+}
+
 /// Takes the message [`request::SET_BACKEND_REQ_FD`], which lies at the front: the channel for requests of
 /// ours.
 /// `acknowledge`: the VMM may want an answer.

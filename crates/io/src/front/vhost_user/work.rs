@@ -9,35 +9,28 @@ use super::chain::{copy_from, copy_to, read};
 use super::config;
 use super::device::Device;
 use super::job::{Job, What};
-use super::limits::{Guest, QUEUE_SIZE_MAX};
+use super::limits::Guest;
 use super::request::{Asked, Range, Request, id_of, parse, status};
 use super::ring::Broken;
+use super::turn::CHAIN_WORK;
 use crate::front::{Ask, Link};
 use restripe_array::{RequestError, RequestOp};
 use std::sync::Arc;
 use vm_memory::{Bytes, GuestAddress};
 
 impl Device {
-    /// Takes what there is in all rings, as far as there is room. Whether something was left that no reply
-    /// will bring back to mind.
-    pub(crate) fn take(&mut self, link: &mut dyn Link) -> bool {
+    /// Takes what there is in all rings, as far as there are room and time.
+    pub(crate) fn take(&mut self, link: &mut dyn Link) {
         let Some(memory) = self.memory.clone() else {
-            return false;
+            return;
         };
-        let count = self.rings.len();
-        let mut left = false;
-        for step in 0..count {
-            let ring = (self.turn + step) % count;
-            if !self.rings[ring].takes() {
-                continue;
-            }
-            match self.take_from(ring, &memory, link) {
-                Ok(more) => left |= more,
-                Err(Broken) => self.rings[ring].fail(),
+        let (first, count) = (self.first, self.rings.len());
+        for ring in (0..count).map(|step| (first + step) % count) {
+            if self.rings[ring].takes() && self.take_from(ring, &memory, link).is_err() {
+                self.rings[ring].fail();
             }
         }
-        self.turn = (self.turn + 1) % count;
-        left
+        self.first = (first + 1) % count;
     }
 
     /// Takes what there is in one ring.
@@ -46,22 +39,22 @@ impl Device {
         ring: usize,
         memory: &Arc<Guest>,
         link: &mut dyn Link,
-    ) -> Result<bool, Broken> {
+    ) -> Result<(), Broken> {
         self.rings[ring].rouse(memory)?;
         let size_bytes = link.view(self.number).map_or(0, |view| view.size_bytes);
-        // A driver cannot keep the reactor by chains that are answered at once.
-        for _ in 0..QUEUE_SIZE_MAX {
+        while self.turn.has_time() {
             if self.parked.is_some() || link.full() {
                 link.await_turn();
-                return Ok(false);
+                break;
             }
+            self.turn.spend(CHAIN_WORK);
             match self.rings[ring].next(memory, self.inflight.as_ref())? {
                 Some(head) => self.begin(ring, head, (memory, size_bytes), link)?,
                 None if self.rings[ring].rest(memory)? => self.rings[ring].rouse(memory)?,
-                None => return Ok(false),
+                None => break,
             }
         }
-        Ok(true)
+        Ok(())
     }
 
     /// Begins with a chain.
@@ -73,7 +66,7 @@ impl Device {
         link: &mut dyn Link,
     ) -> Result<(), Broken> {
         self.rings[ring].in_flight += 1;
-        let request = read(memory, self.rings[ring].table(), head);
+        let request = read(memory, self.rings[ring].table(), head, &mut self.turn);
         let Ok(Request {
             asked,
             status: Some(status),
@@ -120,6 +113,7 @@ impl Device {
     fn ask(&mut self, number: u32, link: &mut dyn Link) {
         let job = self.jobs.get_mut(number).expect("the caller's");
         if let What::Read(range) | What::Write(range) = &job.what {
+            self.turn.spend_copy(range.bytes);
             job.buf = link.buffer(range.bytes as u32);
             let Some(buf) = job.buf else {
                 self.parked = Some(number);
@@ -254,8 +248,10 @@ impl Device {
 
     /// Signals the driver of all that was given back since the last call.
     pub(crate) fn signal(&mut self) {
-        if let Some(memory) = &self.memory {
-            self.rings.iter_mut().for_each(|ring| ring.signal(memory));
+        let (memory, mut list) = (self.memory.as_deref(), Vec::new());
+        for ring in &mut self.rings {
+            ring.take_signals(memory, &mut list);
         }
+        self.signals.send(&list);
     }
 }
