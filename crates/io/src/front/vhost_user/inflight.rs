@@ -7,7 +7,7 @@
 use super::limits::{Guest, QUEUE_SIZE_MAX, QUEUES_MAX};
 use std::fs::File;
 use std::io;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering;
 use vhost::vhost_user::message::VhostUserInflight;
 use vm_memory::{Bytes, FileOffset, GuestAddress};
@@ -62,6 +62,23 @@ pub(crate) fn check_bytes(file: &File, offset: u64, bytes: u64) -> io::Result<()
     }
 }
 
+/// Has a file in memory stay as long as it is.
+fn seal(file: &File) -> io::Result<()> {
+    let seals = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+    // SAFETY: no pointers are passed.
+    match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, seals) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Whether it cannot be cut short.
+fn is_sealed(file: &File) -> bool {
+    // SAFETY: no pointers are passed.
+    let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
+    seals >= 0 && seals & libc::F_SEAL_SHRINK != 0
+}
+
 fn part_bytes(queue_size: u16) -> u64 {
     (HEADER_BYTES + ENTRY_BYTES * u64::from(queue_size)).next_multiple_of(ALIGNMENT)
 }
@@ -72,13 +89,17 @@ impl Inflight {
         let (queues, queue_size) = (wanted.num_queues, wanted.queue_size);
         let bytes = part_bytes(queue_size) * u64::from(queues) + MODE_BYTES;
         // SAFETY: the name is a string that ends in zero.
-        let fd = unsafe { libc::memfd_create(c"restripe-inflight".as_ptr(), libc::MFD_CLOEXEC) };
+        let fd = unsafe {
+            let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
+            libc::memfd_create(c"restripe-inflight".as_ptr(), flags)
+        };
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: just made, with no other owner.
         let file = File::from(unsafe { OwnedFd::from_raw_fd(fd) });
         file.set_len(bytes)?;
+        seal(&file)?;
         let named = VhostUserInflight {
             mmap_size: bytes,
             mmap_offset: 0,
@@ -107,6 +128,9 @@ impl Inflight {
         }
         let has_mode = named.mmap_size >= bytes + MODE_BYTES;
         let bytes = bytes + if has_mode { MODE_BYTES } else { 0 };
+        if !is_sealed(&file) {
+            seal(&file)?;
+        }
         check_bytes(&file, named.mmap_offset, bytes)?;
         let file = FileOffset::new(file, named.mmap_offset);
         let range = (GuestAddress(0), bytes as usize, Some(file));
@@ -278,5 +302,26 @@ mod tests {
         }));
         assert!(refused(wanted(0, 128)) && refused(wanted(1, 0)));
         assert!(Inflight::create(&wanted(1, 2048)).is_err());
+    }
+
+    /// An access beyond the end of the file would end the process.
+    #[test]
+    fn memory_that_can_be_cut_short_is_refused() {
+        let (named, file) = Inflight::create(&wanted(1, 8)).expect("memory");
+        assert!(file.set_len(64).is_err());
+        let unsealed = |flags| {
+            // SAFETY: the name is a string that ends in zero; the descriptor is new.
+            let file = unsafe {
+                let fd = libc::memfd_create(c"another".as_ptr(), libc::MFD_CLOEXEC | flags);
+                File::from_raw_fd(fd)
+            };
+            file.set_len(named.mmap_size).expect("memory");
+            file
+        };
+        assert!(Inflight::map(&named, unsealed(0)).is_err());
+        let sealable = unsealed(libc::MFD_ALLOW_SEALING);
+        let copy = sealable.try_clone().expect("a copy");
+        let _mapped = Inflight::map(&named, copy).expect("sealed now");
+        assert!(sealable.set_len(64).is_err());
     }
 }
