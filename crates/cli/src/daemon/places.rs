@@ -317,7 +317,9 @@ impl Doors {
     /// Takes the sockets of virtual machines' disks.
     fn place_disks(&mut self, path: &Path, names: &[&str]) -> Outcome {
         for (array, socket) in disk_sockets(path, names)?.iter().enumerate() {
-            let maker = vhost_user::disk(array).map_err(Failure::new)?;
+            let refusals = self.refusals.clone();
+            let report = Report::new(move |why| refusals.note(why));
+            let maker = vhost_user::disk(array, report).map_err(Failure::new)?;
             self.disks.push((listen_unix(socket)?, Arc::new(maker)));
             let socket = absolute(socket);
             self.uris.push(format!("vhost-user-blk:{socket}"));

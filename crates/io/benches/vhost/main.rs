@@ -17,7 +17,7 @@ mod server;
 use disk::Disk;
 use process::{Folder, Process};
 use restripe_array::layout::Level;
-use restripe_io::front::vhost_user;
+use restripe_io::front::{Report, vhost_user};
 use rounds::{FILL, ROUND, ROUNDS, Round, WORKLOADS, Workload, quantile, ratio};
 use std::error::Error;
 use std::fs::File;
@@ -40,7 +40,7 @@ fn main() -> Outcome<()> {
     if let [verb, socket, files @ ..] = &arguments[..]
         && verb == "serve"
     {
-        let maker = Arc::new(vhost_user::disk(0)?);
+        let maker = Arc::new(vhost_user::disk(0, Report::new(|_| {}))?);
         return server::serve(Level::Raid0, files, Path::new(socket), maker);
     }
     let word = arguments.first().map_or("", String::as_str);

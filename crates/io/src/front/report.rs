@@ -14,9 +14,14 @@ impl Report {
     /// `why` follows the address of the peer.
     pub(super) fn refused(&self, link: &dyn Link, why: &str) {
         match link.peer_address() {
-            Some(address) => (self.0)(&format!("{address}: {why}")),
-            None => (self.0)(why),
+            Some(address) => self.note(&format!("{address}: {why}")),
+            None => self.note(why),
         }
+    }
+
+    /// The same of a peer that has no address.
+    pub(super) fn note(&self, why: &str) {
+        (self.0)(why);
     }
 }
 

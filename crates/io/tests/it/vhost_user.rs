@@ -1,13 +1,20 @@
 //! Disks of virtual machines without a machine: one body over qemu-storage-daemon's export of a file and
 //! over an array, through the library that qemu, libvirt and fio have for it.
 
+mod turns;
+mod vmm;
+
 use crate::nbd_clients::array::Array;
 use crate::nbd_clients::tools::{Folder, installed};
+use crate::nbd_protocol::world::Random;
 use blkio::{Blkio, Blkioq, Completion, MemoryRegion, ReqFlags};
 use restripe_array::layout::{Level, Rotation};
+use std::io::Write;
 use std::mem::MaybeUninit;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -254,4 +261,60 @@ fn a_second_vmm_is_refused_and_the_first_goes_on() {
     assert!(Client::new(&socket, 1).is_err(), "one VMM at a time");
     assert_eq!(first.write(0, 0, 7, 4096), 0);
     first.expect(0, 0, 7, 4096);
+}
+
+/// A guest whose 64 queues are never empty, of requests that are answered at once.
+#[test]
+fn a_flood_of_one_guest_leaves_others_their_turns() {
+    let array = Array::new(RAID5, 3);
+    let socket = UnixStream::connect(array.serve_vhost_user()).expect("a VMM's place");
+    let vmm = vmm::Vmm::new(socket, vmm::Memory::new());
+    vmm.begin(vmm::FEATURES);
+    for queue in 0..64 {
+        vmm.start(queue, 0);
+        let head = vmm.memory.request(queue, 0, vmm::READ, u64::MAX, 512);
+        (0..vmm::QUEUE_SIZE).for_each(|_| vmm.memory.offer(queue, head));
+    }
+    let (over, mut client) = (AtomicBool::new(false), array.remote().client(0));
+    let begin = Instant::now();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                for queue in 0..64 {
+                    let index = vmm.memory.used(queue).wrapping_add(vmm::QUEUE_SIZE);
+                    vmm.memory.set_available(queue, index);
+                    vmm.kick(queue);
+                }
+            }
+        });
+        let read = |_| client.read(0, 4096).map(drop);
+        let reads: Vec<_> = (0..100).map(read).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(reads.iter().all(Result::is_ok));
+    });
+    assert!(begin.elapsed() < PATIENCE, "{:?}", begin.elapsed());
+    assert!(vmm.memory.used(63) > 0, "it was served as well");
+}
+
+#[test]
+fn random_bytes_on_the_socket_disturb_no_other() {
+    let array = Array::new(RAID5, 3);
+    let (path, mut client) = (array.serve_vhost_user(), array.remote().client(0));
+    let random = &mut Random::new(7);
+    for _ in 0..100 {
+        let mut socket = UnixStream::connect(&path).expect("it listens");
+        let mut bytes = vec![0; 1 + random.below(200)];
+        random.fill(&mut bytes);
+        // A message of a known kind, and then whatever comes.
+        bytes[0] = random.below(45) as u8;
+        let head = [0, 0, 0, 1, 0, 0, 0, random.below(32) as u8, 0, 0, 0];
+        let known = head.len().min(bytes.len() - 1);
+        bytes[1..=known].copy_from_slice(&head[..known]);
+        // It may have ended the connection.
+        let _ = socket.write_all(&bytes);
+        client.read(0, 4096).expect("it serves");
+    }
+    let mut disk = Client::within_patience(&path, 1);
+    assert_eq!(disk.write(0, 0, 7, 4096), 0);
+    disk.expect(0, 0, 7, 4096);
 }

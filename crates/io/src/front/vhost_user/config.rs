@@ -49,10 +49,21 @@ pub(crate) fn features(export: &Export) -> u64 {
     }
 }
 
+/// What a driver may have. It has chosen once, from what was offered then, and the array may have turned
+/// read-only or writable since: a request that it cannot have fails.
+pub(crate) fn acceptable(export: &Export) -> u64 {
+    features(export) | block::RO | block::DISCARD | block::WRITE_ZEROES
+}
+
 /// Whether a driver with these features relies on flushes. Any other expects that what it wrote is durable
 /// at once.
 pub(crate) fn flushes(features: u64) -> bool {
     features & block::FLUSH != 0
+}
+
+/// Whether a part of the space has the size of the disk.
+pub(crate) fn has_size(at: u32, bytes: u32) -> bool {
+    at == 0 && bytes >= 8
 }
 
 /// Part of the configuration space. `None`: beyond its end.
@@ -136,10 +147,29 @@ pub(super) mod tests {
             ..export()
         });
         assert!(read_only & block::RO != 0 && read_only & block::DISCARD == 0);
+        let may_have = acceptable(&Export {
+            read_only: true,
+            ..export()
+        });
+        assert_eq!(
+            usual & !may_have,
+            0,
+            "it may have been writable when the driver chose"
+        );
+        assert_eq!(read_only & !acceptable(&export()), 0);
         let volatile = features(&Export {
             durable: false,
             ..export()
         });
         assert!(volatile & (block::FLUSH | block::CONFIG_WCE) == 0);
+        let promised = acceptable(&Export {
+            durable: false,
+            ..export()
+        });
+        assert_eq!(
+            promised & block::FLUSH,
+            0,
+            "flushes that make nothing durable"
+        );
     }
 }

@@ -7,7 +7,7 @@ use super::limits::{Guest, QUEUES_MAX, REGIONS_MAX};
 use super::ring::Ring;
 use super::signals::Signals;
 use super::turn::Turn;
-use crate::front::Export;
+use crate::front::{Export, Report};
 use restripe_array::Slab;
 use std::fs::File;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub(crate) struct Device {
     pub(crate) number: usize,
     /// The array, as it was when the last message came.
     pub(crate) export: Arc<Export>,
+    /// Bytes that it had when the VMM last read the size. Another connection of the VMM may have done so.
+    pub(crate) size_read: Option<u64>,
     pub(crate) features: u64,
     pub(crate) protocol: u64,
     pub(crate) writeback: bool,
@@ -40,6 +42,7 @@ pub(crate) struct Device {
     regions: Vec<Region>,
     pub(crate) rings: Vec<Ring>,
     pub(crate) signals: Arc<Signals>,
+    pub(crate) report: Arc<Report>,
     pub(crate) inflight: Option<Inflight>,
     pub(crate) jobs: Slab<Job>,
     /// The chain that waits for memory. Nothing is taken before it.
@@ -50,11 +53,17 @@ pub(crate) struct Device {
 }
 
 impl Device {
-    pub(crate) fn new(number: usize, export: Arc<Export>, signals: Arc<Signals>) -> Device {
+    pub(crate) fn new(
+        number: usize,
+        export: Arc<Export>,
+        signals: Arc<Signals>,
+        report: Arc<Report>,
+    ) -> Device {
         let writeback = export.durable;
         Device {
             number,
             export,
+            size_read: None,
             features: 0,
             protocol: 0,
             writeback,
@@ -62,6 +71,7 @@ impl Device {
             regions: Vec::new(),
             rings: (0..QUEUES_MAX).map(Ring::new).collect(),
             signals,
+            report,
             inflight: None,
             jobs: Slab::default(),
             parked: None,
@@ -160,7 +170,7 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !config::features(&self.export) != 0 {
+        if features & !config::acceptable(&self.export) != 0 {
             return Err(Error::FeatureMismatch);
         }
         self.features = features;
@@ -249,7 +259,12 @@ impl VhostUserBackendReqHandlerMut for Device {
         Ok(())
     }
 
+    /// All that came before the base is answered and signalled: after this answer the VMM looks at neither.
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
+        if !self.ring(index)?.is_idle() {
+            return Err(Error::InvalidOperation("requests are in flight"));
+        }
+        self.signal();
         let base = self.ring(index)?.stop();
         Ok(VhostUserVringState::new(index, u32::from(base)))
     }
@@ -292,6 +307,9 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn get_config(&mut self, at: u32, bytes: u32, _flags: VhostUserConfigFlags) -> Result<Vec<u8>> {
+        if config::has_size(at, bytes) {
+            self.size_read = Some(self.export.size_bytes);
+        }
         config::space(&self.export, self.writeback, at, bytes).ok_or(Error::InvalidParam)
     }
 
@@ -362,7 +380,9 @@ mod tests {
 
     fn connected() -> Device {
         let signals = Signals::new().expect("a context");
-        Device::new(0, Arc::new(config::tests::export()), Arc::new(signals))
+        let export = Arc::new(config::tests::export());
+        let report = Arc::new(Report::new(|_| {}));
+        Device::new(0, export, Arc::new(signals), report)
     }
 
     fn set_writeback(device: &mut Device, writeback: u8) {

@@ -2,12 +2,14 @@
 
 use super::config;
 use super::device::Device;
+use super::ring::Ring;
 use super::signals::Signals;
 use super::socket::{Front, can_write, config_changed, look, request, take_channel};
 use super::turn::MESSAGE_WORK;
-use crate::front::{Link, Nudge, Protocol, Received};
+use crate::front::{Export, Link, Nudge, Protocol, Received, Report};
 use restripe_array::{Nanos, RequestError};
 use std::io;
+use std::ops::Range;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,14 +25,16 @@ pub(crate) struct Door {
     array: usize,
     taken: AtomicBool,
     signals: Arc<Signals>,
+    report: Arc<Report>,
 }
 
 impl Door {
-    pub(crate) fn new(array: usize) -> io::Result<Door> {
+    pub(crate) fn new(array: usize, report: Report) -> io::Result<Door> {
         Ok(Door {
             array,
             taken: AtomicBool::new(false),
             signals: Arc::new(Signals::new()?),
+            report: Arc::new(report),
         })
     }
 }
@@ -50,12 +54,10 @@ struct Open {
     watch: Option<u16>,
     /// For requests of ours.
     channel: Option<OwnedFd>,
-    /// Bytes of the array when the VMM last had reason to read them.
-    size_bytes: u64,
     /// Seconds in which the peer had a message to finish or to take.
     stalled: Option<u32>,
-    /// A message waits until what is in flight is over.
-    waits: bool,
+    /// The rings that have to be idle before the message at the front is taken.
+    waits: Option<Range<usize>>,
     gone: bool,
 }
 
@@ -65,9 +67,12 @@ enum Going {
     Rest,
     /// More may be there, for the next turn.
     On,
-    /// The front one cannot be taken now.
+    /// The front one has to wait for what is in flight.
     Wait,
-    End,
+    /// The peer has to finish a message, or to read one.
+    Stall,
+    /// The connection ends, for this reason if it is not the peer's own end.
+    End(Option<String>),
 }
 
 impl Connection {
@@ -75,30 +80,30 @@ impl Connection {
         Connection { door, open: None }
     }
 
-    fn open(&mut self, link: &mut dyn Link) -> Option<()> {
-        let array = self.door.array;
-        let export = link.view(array).filter(|export| export.serving)?;
-        let socket = Arc::new(link.socket().ok()?);
-        let stream = UnixStream::from(socket.try_clone().ok()?);
+    /// Takes the socket's only place, or says why not.
+    fn open(&mut self, link: &mut dyn Link) -> Result<(), String> {
+        let (array, failed) = (self.door.array, |error: io::Error| error.to_string());
+        let export = link.view(array).filter(|export| export.serving);
+        let export = export.ok_or("the array does not serve")?;
+        let socket = Arc::new(link.socket().map_err(failed)?);
+        let stream = UnixStream::from(socket.try_clone().map_err(failed)?);
         if self.door.taken.swap(true, Ordering::AcqRel) {
-            return None;
+            return Err(format!("{}: another VMM has its socket", export.name));
         }
         link.attach(array);
-        let size_bytes = export.size_bytes;
-        let signals = Arc::clone(&self.door.signals);
-        let device = Arc::new(Mutex::new(Device::new(array, export, signals)));
+        let (signals, report) = (self.door.signals.clone(), self.door.report.clone());
+        let device = Arc::new(Mutex::new(Device::new(array, export, signals, report)));
         self.open = Some(Open {
             messages: BackendReqHandler::from_stream(stream, Arc::clone(&device)),
             device,
             watch: Some(link.watch(&socket)),
             socket,
             channel: None,
-            size_bytes,
             stalled: None,
-            waits: false,
+            waits: None,
             gone: false,
         });
-        Some(())
+        Ok(())
     }
 }
 
@@ -122,84 +127,89 @@ impl Open {
         self.socket.as_raw_fd()
     }
 
-    /// Takes the messages that are there.
+    /// Takes the messages that are there, and then chains.
     fn talk(&mut self, link: &mut dyn Link) {
+        self.waits = None;
         let going = self.messages(link);
-        (self.waits, self.stalled) = match going {
-            Going::Wait if self.waits => (true, None),
-            Going::Wait => (false, Some(self.stalled.unwrap_or(0))),
-            _ => (false, None),
+        self.stalled = match going {
+            Going::Stall => Some(self.stalled.unwrap_or(0)),
+            _ => None,
         };
         match going {
             Going::Rest if self.watch.is_none() => self.watch = Some(link.watch(&self.socket)),
-            Going::End => link.nudge(link.number(), Nudge::End),
-            Going::Rest | Going::On | Going::Wait => {}
+            Going::End(why) => self.end(why.as_deref(), link),
+            _ => {}
         }
         lock(&self.device).take(link);
+    }
+
+    /// Ends the connection, for this reason if it is not the peer that has ended it.
+    fn end(&self, why: Option<&str>, link: &mut dyn Link) {
+        if let Some(why) = why {
+            let device = lock(&self.device);
+            device
+                .report
+                .note(&format!("{}: {why}", device.export.name));
+        }
+        link.nudge(link.number(), Nudge::End);
     }
 
     fn messages(&mut self, link: &mut dyn Link) -> Going {
         while lock(&self.device).turn.has_time() {
             let (asked, first) = match look(self.fd()) {
                 Front::Nothing => return Going::Rest,
-                Front::Part => {
-                    self.waits = false;
-                    return Going::Wait;
-                }
-                Front::Closed | Front::Nonsense => return Going::End,
+                Front::Part => return Going::Stall,
+                Front::Closed => return Going::End(None),
+                Front::Nonsense => return Going::End(Some("no message is as long".to_owned())),
                 Front::Message { request, first } => (request, first),
             };
-            if !self.is_idle_for(asked, first) {
-                self.waits = true;
+            let rings = self.rings_to_drain(asked, first);
+            if !lock(&self.device).drain(rings.clone()) {
+                self.waits = Some(rings);
                 return Going::Wait;
             }
             if !can_write(self.fd()) {
-                self.waits = false;
-                return Going::Wait;
+                return Going::Stall;
             }
             lock(&self.device).turn.spend(MESSAGE_WORK);
-            if !self.message(asked, link) {
-                return Going::End;
+            if let Err(error) = self.message(asked, link) {
+                return Going::End(Some(format!("message {asked}: {error}")));
             }
             self.look_at_rings(link);
         }
         Going::On
     }
 
-    /// Whether nothing is in flight that a request has to wait for. If something is, no more is taken from
-    /// these rings.
-    fn is_idle_for(&self, asked: u32, first: u32) -> bool {
-        let device = &mut *lock(&self.device);
-        let rings = match asked {
-            request::RESET_OWNER | request::RESET_DEVICE => &mut device.rings[..],
-            request::GET_VRING_BASE => match device.rings.get_mut(first as usize) {
-                Some(ring) => std::slice::from_mut(ring),
-                None => &mut [],
-            },
-            _ => &mut [],
-        };
-        let idle = rings.iter().all(|ring| ring.in_flight == 0);
-        if !idle {
-            rings.iter_mut().for_each(|ring| ring.draining = true);
+    /// The rings that have to be idle before this message is taken. What another process had begun there is
+    /// done again before a base is given, and not after a reset.
+    fn rings_to_drain(&self, asked: u32, first: u32) -> Range<usize> {
+        let rings = &mut lock(&self.device).rings;
+        let first = first as usize;
+        match asked {
+            request::RESET_OWNER | request::RESET_DEVICE => {
+                rings.iter_mut().for_each(Ring::forget);
+                0..rings.len()
+            }
+            request::GET_VRING_BASE if first < rings.len() => first..first + 1,
+            _ => 0..0,
         }
-        idle
     }
 
-    /// Takes the message at the front. `false`: the peer breaks the protocol.
-    fn message(&mut self, asked: u32, link: &mut dyn Link) -> bool {
+    /// Takes the message at the front.
+    fn message(&mut self, asked: u32, link: &mut dyn Link) -> vhost::vhost_user::Result<()> {
         let mut device = lock(&self.device);
         if let Some(export) = link.view(device.number) {
-            self.size_bytes = export.size_bytes;
             device.export = export;
         }
         let protocol = VhostUserProtocolFeatures::from_bits_retain(device.protocol);
         drop(device);
         if asked == request::SET_BACKEND_REQ_FD {
             let acknowledge = protocol.contains(VhostUserProtocolFeatures::REPLY_ACK);
-            self.channel = take_channel(self.fd(), acknowledge).ok();
-            return self.channel.is_some();
+            let channel = take_channel(self.fd(), acknowledge);
+            self.channel = Some(channel.map_err(vhost::vhost_user::Error::ReqHandlerError)?);
+            return Ok(());
         }
-        self.messages.handle_request().is_ok()
+        self.messages.handle_request()
     }
 
     /// Starts the rings that can be, and watches their kicks.
@@ -241,23 +251,23 @@ impl Open {
         device.take(link);
     }
 
-    /// Has the VMM look at the size of the array, if that is another.
+    /// Has the VMM read the size of the array, each second until it has read this one. A VMM looks for it
+    /// once its device runs.
     fn report_size(&mut self, link: &mut dyn Link) {
         let Some(channel) = &self.channel else { return };
-        let view = link.view(lock(&self.device).number);
-        let Some(export) = view.filter(|export| export.size_bytes != self.size_bytes) else {
-            return;
-        };
-        // A peer that does not read now gets it in a second.
-        if config_changed(channel).is_ok() {
-            self.size_bytes = export.size_bytes;
+        let device = lock(&self.device);
+        let unread = |export: &Arc<Export>| device.size_read != Some(export.size_bytes);
+        let view = link.view(device.number).filter(|export| export.serving);
+        if view.is_some_and(|export| unread(&export)) && device.rings.iter().any(Ring::started) {
+            let _ = config_changed(channel);
         }
     }
 }
 
 impl Protocol for Connection {
     fn opened(&mut self, link: &mut dyn Link) {
-        if self.open(link).is_none() {
+        if let Err(why) = self.open(link) {
+            self.door.report.refused(link, &format!("a VMM: {why}"));
             link.nudge(link.number(), Nudge::End);
         }
     }
@@ -271,7 +281,7 @@ impl Protocol for Connection {
     fn replied(&mut self, tag: u64, result: Result<(), RequestError>, link: &mut dyn Link) {
         let Some(open) = &mut self.open else { return };
         lock(&open.device).replied(tag, result, open.gone, link);
-        if open.waits && !open.gone {
+        if open.waits.is_some() && !open.gone {
             open.talk(link);
         }
     }
@@ -290,7 +300,7 @@ impl Protocol for Connection {
     fn woken(&mut self, link: &mut dyn Link) {
         if let Some(open) = &mut self.open {
             open.look_at_rings(link);
-            match open.watch.is_none() && !open.waits && open.stalled.is_none() {
+            match open.watch.is_none() && open.stalled.is_none() {
                 true => open.talk(link),
                 false => lock(&open.device).take(link),
             }
@@ -323,7 +333,11 @@ impl Protocol for Connection {
         self.open.as_ref().is_some_and(|open| {
             let mut device = lock(&open.device);
             device.signal();
-            device.turn.renew()
+            // What was answered at once may have been the last that a message waited for.
+            let drained =
+                |rings: &Range<usize>| device.rings[rings.clone()].iter().all(Ring::is_idle);
+            let drained = open.waits.as_ref().is_some_and(drained);
+            device.turn.renew() || drained
         })
     }
 
@@ -343,8 +357,12 @@ impl Protocol for Connection {
         let Some(seconds) = open.stalled else {
             return true;
         };
+        if seconds >= STALLED_SECONDS_MAX {
+            open.end(Some("it neither finishes a message nor reads one"), link);
+            return false;
+        }
         open.stalled = Some(seconds + 1);
         open.talk(link);
-        seconds < STALLED_SECONDS_MAX
+        true
     }
 }

@@ -2,10 +2,9 @@
 
 use super::chain::Span;
 use super::limits::Guest;
-use super::request::Range;
+use super::request::{Range, StatusPlace};
 use restripe_array::{BufRef, RequestOp};
 use std::sync::Arc;
-use vm_memory::GuestAddress;
 
 /// A chain that was taken and has not been given back.
 pub(crate) struct Job {
@@ -13,7 +12,7 @@ pub(crate) struct Job {
     pub(crate) head: u16,
     /// As it was mapped when the chain was taken.
     pub(crate) memory: Arc<Guest>,
-    pub(crate) status: GuestAddress,
+    pub(crate) status: StatusPlace,
     /// Where data comes from or goes to.
     pub(crate) spans: Vec<Span>,
     pub(crate) what: What,

@@ -52,14 +52,16 @@ mod turn;
 #[cfg(feature = "vhost-user")]
 mod work;
 
-use crate::front::Protocol;
+use crate::front::{Protocol, Report};
 
-/// Makes the connections of one socket, which all have the array of this index.
+/// Makes the connections of one socket, which all have the array of this index. `report` takes why a VMM was
+/// refused, or its queue stopped.
 #[cfg(feature = "vhost-user")]
 pub fn disk(
     array: usize,
+    report: Report,
 ) -> Result<impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static, String> {
-    let door = disk::Door::new(array).map_err(|error| {
+    let door = disk::Door::new(array, report).map_err(|error| {
         format!("the kernel signals nothing for asynchronous I/O (io_setup): {error}")
     })?;
     let door = std::sync::Arc::new(door);
@@ -70,7 +72,7 @@ pub fn disk(
 
 /// The same in a build without it.
 #[cfg(not(feature = "vhost-user"))]
-pub fn disk(_array: usize) -> Result<fn() -> Box<dyn Protocol>, String> {
+pub fn disk(_array: usize, _report: Report) -> Result<fn() -> Box<dyn Protocol>, String> {
     Err(
         "this restripe was built without vhost-user: build it with `cargo build --features vhost-user`"
             .to_owned(),

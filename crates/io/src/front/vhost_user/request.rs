@@ -57,19 +57,46 @@ pub(crate) enum Asked {
     Refuse(u8),
 }
 
+/// Where the status of a request belongs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StatusPlace {
+    pub(crate) at: GuestAddress,
+    /// Bytes that may be written in front of it.
+    pub(crate) behind: u64,
+}
+
+impl StatusPlace {
+    /// The length of an answer (2.7.8.2): of what was written, as far as no byte is left out. `data`: bytes
+    /// written from the first on. `status`: whether it was written.
+    pub(crate) fn length(self, data: u32, status: bool) -> u32 {
+        let whole = u64::from(data) == self.behind;
+        data + u32::from(whole && status)
+    }
+}
+
 /// A request, and where its status belongs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Request {
     pub(crate) asked: Asked,
     /// `None`: the chain has no room for it, so the driver sees a chain of no bytes.
-    pub(crate) status: Option<GuestAddress>,
+    pub(crate) status: Option<StatusPlace>,
+}
+
+impl Asked {
+    /// Whether it changes the array.
+    pub(crate) fn changes(&self) -> bool {
+        matches!(self, Asked::Write(..) | Asked::Trim(_) | Asked::Zero(_))
+    }
 }
 
 /// Takes a chain for what it says, on an array of this size.
 ///
 /// Nothing of it is read again: a guest may change it at any time.
 pub(crate) fn parse(memory: &Guest, mut chain: Chain, size_bytes: u64) -> Request {
-    let status = take_last_byte(&mut chain.writable);
+    let status = take_last_byte(&mut chain.writable).map(|at| StatusPlace {
+        at,
+        behind: bytes_of(&chain.writable),
+    });
     let asked = match status {
         Some(_) => asked(memory, chain, size_bytes).unwrap_or(Asked::Refuse(status::IOERR)),
         None => Asked::Refuse(status::IOERR),
@@ -191,8 +218,8 @@ mod tests {
     #[test]
     fn a_header_may_lie_in_pieces() {
         let read = request(&header(kind::IN, 3), 0, 1024);
-        let at = GuestAddress(0x8000 + 1024);
-        assert_eq!(read.status, Some(at));
+        let (at, behind) = (GuestAddress(0x8000 + 1024), 1024);
+        assert_eq!(read.status, Some(StatusPlace { at, behind }));
         let range = Range {
             offset: 1536,
             bytes: 1024,
@@ -267,6 +294,18 @@ mod tests {
         let empty = ask(kind::DISCARD, &[range(8, 0, 0)]);
         assert_eq!(empty, Asked::Trim(Vec::new()));
         assert!(refused(&[range(0, RANGE_SECTORS_MAX + 1, 0)]));
+    }
+
+    #[test]
+    fn a_length_ends_at_the_first_byte_that_was_not_written() {
+        let at = GuestAddress(0);
+        let length = |behind, data, status| StatusPlace { at, behind }.length(data, status);
+        assert_eq!(length(0, 0, true), 1, "a write");
+        assert_eq!(length(4096, 4096, true), 4097, "a read");
+        assert_eq!(length(4096, 0, true), 0, "a read that failed");
+        assert_eq!(length(64, 20, true), 20, "an identifier with room to spare");
+        assert_eq!(length(4096, 4096, false), 4096);
+        assert_eq!(length(u64::from(u32::MAX) + 1, 0, true), 0);
     }
 
     #[test]

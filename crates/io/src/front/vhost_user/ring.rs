@@ -45,8 +45,8 @@ pub(crate) struct Ring {
     due_anyway: bool,
     /// The VMM is to be signalled that the ring is broken.
     error_due: bool,
-    /// Takes nothing more: a message waits for the end of what is in flight.
-    pub(crate) draining: bool,
+    /// A message waits for the end of what is in flight.
+    draining: bool,
 }
 
 /// Only a counter of events: of anything else a read or a poll may mean anything. No path of a file is called
@@ -202,14 +202,32 @@ impl Ring {
         Some(())
     }
 
-    /// Stops, and gives the index of the next chain that it would have taken. Nothing is in flight.
+    /// Takes nothing more but what another process had begun, until it is stopped. Whether nothing is in
+    /// flight.
+    pub(crate) fn drain(&mut self) -> bool {
+        self.draining = true;
+        self.is_idle()
+    }
+
+    /// Whether nothing is in flight, and nothing is to be done again.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.in_flight == 0 && self.again.is_empty()
+    }
+
+    /// Does nothing again that another process had begun.
+    pub(crate) fn forget(&mut self) {
+        self.again.clear();
+    }
+
+    /// Stops, and gives the index of the next chain that it would have taken. It is idle.
     pub(crate) fn stop(&mut self) -> u16 {
         if self.started {
             self.base = self.queue.next_avail();
         }
         self.queue.set_ready(false);
         (self.started, self.broken, self.draining) = (false, false, false);
-        self.again.clear();
+        // The driver may be another's from now on.
+        (self.due, self.due_anyway) = (false, false);
         self.kick = None;
         self.base
     }
@@ -218,6 +236,7 @@ impl Ring {
     pub(crate) fn fail(&mut self) {
         self.broken = true;
         self.error_due = true;
+        self.again.clear();
     }
 
     // ---------------------------------------------------------------------------------------------------
@@ -225,7 +244,11 @@ impl Ring {
 
     /// Whether there may be chains that can be taken now.
     pub(crate) fn takes(&self) -> bool {
-        self.started && self.enabled && !self.broken && !self.draining && self.waiting
+        let wanted = match self.draining {
+            true => !self.again.is_empty(),
+            false => self.enabled && self.waiting,
+        };
+        self.started && !self.broken && wanted
     }
 
     /// Takes the kicks that have come.
@@ -253,6 +276,9 @@ impl Ring {
         if let Some(head) = self.again.pop_front() {
             return Ok(Some(head));
         }
+        if self.draining {
+            return Ok(None);
+        }
         let available = self.queue.avail_idx(memory, Ordering::Acquire);
         if available.map_err(|_| Broken)?.0 == self.queue.next_avail() {
             return Ok(None);
@@ -276,6 +302,9 @@ impl Ring {
 
     /// Asks to be kicked for the next chain. Whether there is one already.
     pub(crate) fn rest(&mut self, memory: &Guest) -> Result<bool, Broken> {
+        if self.draining {
+            return Ok(false);
+        }
         self.waiting = self.queue.enable_notification(memory).map_err(|_| Broken)?;
         Ok(self.waiting)
     }
@@ -310,20 +339,21 @@ impl Ring {
     }
 
     /// The descriptors to be signalled now: the driver's, if something was given back and it wants to know,
-    /// and the VMM's. Without memory the driver's is none.
-    pub(crate) fn take_signals(&mut self, memory: Option<&Guest>, into: &mut Vec<RawFd>) {
+    /// and the VMM's. Without memory the driver's is none. Whether the ring was just stopped as broken.
+    pub(crate) fn take_signals(&mut self, memory: Option<&Guest>, into: &mut Vec<RawFd>) -> bool {
         if let Some(error) = self.error.as_ref().filter(|_| self.error_due) {
             into.push(error.as_raw_fd());
         }
-        self.error_due = false;
+        let failed = std::mem::take(&mut self.error_due);
         let (Some(call), Some(memory)) = (&self.call, memory) else {
-            return;
+            return failed;
         };
         let call = call.as_raw_fd();
         let wanted = std::mem::take(&mut self.due) && self.wants_signal(memory);
         if std::mem::take(&mut self.due_anyway) || wanted {
             into.push(call);
         }
+        failed
     }
 
     fn wants_signal(&mut self, memory: &Guest) -> bool {

@@ -10,13 +10,13 @@ use super::config;
 use super::device::Device;
 use super::job::{Job, What};
 use super::limits::Guest;
-use super::request::{Asked, Range, Request, id_of, parse, status};
-use super::ring::Broken;
+use super::request::{Asked, Range, Request, StatusPlace, id_of, parse, status};
+use super::ring::{Broken, Ring};
 use super::turn::CHAIN_WORK;
-use crate::front::{Ask, Link};
+use crate::front::{Ask, Export, Link};
 use restripe_array::{RequestError, RequestOp};
 use std::sync::Arc;
-use vm_memory::{Bytes, GuestAddress};
+use vm_memory::Bytes;
 
 impl Device {
     /// Takes what there is in all rings, as far as there are room and time.
@@ -33,6 +33,13 @@ impl Device {
         self.first = (first + 1) % count;
     }
 
+    /// Takes nothing more of these rings but what another process had begun. Whether nothing is in flight
+    /// there.
+    pub(crate) fn drain(&mut self, rings: std::ops::Range<usize>) -> bool {
+        let drained = |idle: bool, ring: &mut Ring| ring.drain() && idle;
+        self.rings[rings].iter_mut().fold(true, drained)
+    }
+
     /// Takes what there is in one ring.
     fn take_from(
         &mut self,
@@ -41,7 +48,8 @@ impl Device {
         link: &mut dyn Link,
     ) -> Result<(), Broken> {
         self.rings[ring].rouse(memory)?;
-        let size_bytes = link.view(self.number).map_or(0, |view| view.size_bytes);
+        let export = link.view(self.number);
+        let export = export.unwrap_or_else(|| Arc::clone(&self.export));
         while self.turn.has_time() {
             if self.parked.is_some() || link.full() {
                 link.await_turn();
@@ -49,7 +57,7 @@ impl Device {
             }
             self.turn.spend(CHAIN_WORK);
             match self.rings[ring].next(memory, self.inflight.as_ref())? {
-                Some(head) => self.begin(ring, head, (memory, size_bytes), link)?,
+                Some(head) => self.begin(ring, head, (memory, &export), link)?,
                 None if self.rings[ring].rest(memory)? => self.rings[ring].rouse(memory)?,
                 None => break,
             }
@@ -62,25 +70,28 @@ impl Device {
         &mut self,
         ring: usize,
         head: u16,
-        (memory, size_bytes): (&Arc<Guest>, u64),
+        (memory, export): (&Arc<Guest>, &Export),
         link: &mut dyn Link,
     ) -> Result<(), Broken> {
         self.rings[ring].in_flight += 1;
         let request = read(memory, self.rings[ring].table(), head, &mut self.turn);
         let Ok(Request {
             asked,
-            status: Some(status),
-        }) = request.map(|chain| parse(memory, chain, size_bytes))
+            status: Some(place),
+        }) = request.map(|chain| parse(memory, chain, export.size_bytes))
         else {
             // There is no place for a status that could be trusted to be one.
             return self.give_back(ring, head, 0);
         };
+        if asked.changes() && export.read_only {
+            return self.answer(ring, head, memory, place, Err(status::IOERR));
+        }
         let (what, spans) = match asked {
             Asked::Read(range, spans) => (What::Read(range), spans),
             Asked::Write(range, spans) => (What::Write(range), spans),
             Asked::Flush => (What::Flush, Vec::new()),
             Asked::Trim(ranges) | Asked::Zero(ranges) if ranges.is_empty() => {
-                return self.answer(ring, head, memory, status, Ok(0));
+                return self.answer(ring, head, memory, place, Ok(0));
             }
             Asked::Trim(ranges) => (What::Ranges(RequestOp::Trim, ranges), Vec::new()),
             Asked::Zero(ranges) => {
@@ -90,15 +101,15 @@ impl Device {
             Asked::Id(spans) => {
                 let id = id_of(&self.export.name);
                 let copied = copy_to(memory, &spans, &id).map_err(|_| Broken)?;
-                return self.answer(ring, head, memory, status, Ok(copied));
+                return self.answer(ring, head, memory, place, Ok(copied));
             }
-            Asked::Refuse(why) => return self.answer(ring, head, memory, status, Err(why)),
+            Asked::Refuse(why) => return self.answer(ring, head, memory, place, Err(why)),
         };
         let job = self.jobs.insert(Job {
             ring,
             head,
             memory: Arc::clone(memory),
-            status,
+            status: place,
             spans,
             what,
             buf: None,
@@ -228,15 +239,15 @@ impl Device {
         ring: usize,
         head: u16,
         memory: &Guest,
-        at: GuestAddress,
+        place: StatusPlace,
         result: Result<u32, u8>,
     ) -> Result<(), Broken> {
         let (status, bytes) = match result {
             Ok(bytes) => (status::OK, bytes),
             Err(why) => (why, 0),
         };
-        let written = memory.write_obj(status, at);
-        self.give_back(ring, head, bytes + u32::from(written.is_ok()))
+        let written = memory.write_obj(status, place.at);
+        self.give_back(ring, head, place.length(bytes, written.is_ok()))
     }
 
     fn give_back(&mut self, ring: usize, head: u16, bytes: u32) -> Result<(), Broken> {
@@ -249,8 +260,12 @@ impl Device {
     /// Signals the driver of all that was given back since the last call.
     pub(crate) fn signal(&mut self) {
         let (memory, mut list) = (self.memory.as_deref(), Vec::new());
-        for ring in &mut self.rings {
-            ring.take_signals(memory, &mut list);
+        for (number, ring) in self.rings.iter_mut().enumerate() {
+            if ring.take_signals(memory, &mut list) {
+                let name = &self.export.name;
+                let why = format!("{name}: queue {number} makes no sense, and was stopped");
+                self.report.note(&why);
+            }
         }
         self.signals.send(&list);
     }

@@ -11,7 +11,7 @@ use restripe_array::{
 use restripe_io::front::iscsi::{self, hub};
 use restripe_io::front::listen::Listener;
 use restripe_io::front::nbd::Connection;
-use restripe_io::front::vhost_user;
+use restripe_io::front::{Report, vhost_user};
 use restripe_io::member::{OpenOptions, open, open_members};
 use restripe_io::plain::Plain;
 use restripe_io::{ArraySpec, Remote, Running, Shell, ShellOptions};
@@ -174,7 +174,8 @@ impl Array {
     pub fn serve_vhost_user(&self) -> PathBuf {
         let path = self.folder.file("vhost-user");
         let listener = Listener::unix(&path).expect("a new socket");
-        let protocol = Arc::new(vhost_user::disk(0).expect("built with it"));
+        let report = Report::new(|_| {});
+        let protocol = Arc::new(vhost_user::disk(0, report).expect("built with it"));
         let listening = self.remote().listen(listener, protocol);
         listening.expect("a reactor that runs");
         path

@@ -9,7 +9,9 @@ use restripe_io::front::{
 };
 use restripe_io::memory::{Memory, Piece};
 use std::collections::{BTreeMap, VecDeque};
+use std::io;
 use std::ops::Range;
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
 /// A small generator of reproducible numbers (xorshift).
@@ -62,6 +64,10 @@ pub struct World {
     pub number: u32,
     pub nudges: Vec<(u32, Nudge)>,
     pub local: Option<std::net::SocketAddr>,
+    /// The socket of a connection that reads it itself, and the descriptors that it watches.
+    pub socket: Option<OwnedFd>,
+    pub watches: Vec<(u16, Arc<OwnedFd>)>,
+    next_watch: u16,
 }
 
 impl World {
@@ -99,6 +105,9 @@ impl World {
             number: 0,
             nudges: Vec::new(),
             local: None,
+            socket: None,
+            watches: Vec::new(),
+            next_watch: 0,
         }
     }
 
@@ -106,7 +115,7 @@ impl World {
         self.buffers.values().map(Vec::len).sum()
     }
 
-    fn execute(&mut self, ask: &Ask) -> Result<(), RequestError> {
+    pub fn execute(&mut self, ask: &Ask) -> Result<(), RequestError> {
         let range = ask.offset as usize..(ask.offset + ask.bytes) as usize;
         assert!(range.end <= self.disk.len(), "nothing beyond the end");
         match ask.op {
@@ -266,6 +275,20 @@ impl Link for World {
         assert!(self.asks.iter().all(|other| other.tag != ask.tag));
         self.log.push((ask.op, ask.offset, ask.bytes, ask.fua));
         self.asks.push_back(ask);
+    }
+
+    fn socket(&self) -> io::Result<OwnedFd> {
+        self.socket.as_ref().expect("it has one").try_clone()
+    }
+
+    fn watch(&mut self, fd: &Arc<OwnedFd>) -> u16 {
+        self.next_watch += 1;
+        self.watches.push((self.next_watch, Arc::clone(fd)));
+        self.next_watch
+    }
+
+    fn unwatch(&mut self, watch: u16) {
+        self.watches.retain(|(number, _)| *number != watch);
     }
 
     fn send(&mut self, bytes: &[u8]) {
