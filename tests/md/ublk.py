@@ -221,6 +221,21 @@ def leave(verdict, writer, device, daemon):
     verdict(not os.path.exists(in_sysfs(device)), "orphan", said.strip())
 
 
+def lost(verdict):
+    """The record of a device is lost with its daemon: nothing makes a second device, or ends the array under this one."""
+    daemon = serve(["a.img", "c.img", "d.img", "e.img"])
+    device = attach("--ublk")
+    end(daemon, signal.SIGKILL)
+    os.rename("restripe/tank.attached", "record")
+    daemon = serve(["a.img", "c.img", "d.img", "e.img"])
+    said = [refused(RESTRIPE, *words) for words in (["attach", "tank", "--ublk"], ["detach", "tank"], ["stop", "tank"])]
+    os.rename("record", "restripe/tank.attached")
+    end(daemon, signal.SIGKILL)
+    run(RESTRIPE, "detach", "tank")
+    good = all(device in words for words in said) and not os.path.exists(in_sysfs(device))
+    verdict(good, "lost", said[0].strip().replace("\n", " "))
+
+
 def stop(verdict):
     daemon = serve(["a.img", "c.img", "d.img", "e.img"])
     if "attached" in status():
@@ -253,6 +268,7 @@ def life(verdict):
     daemon = rebuild(verdict, writer, daemon)
     device = grow(verdict, writer, device)
     leave(verdict, writer, device, daemon)
+    lost(verdict)
     stop(verdict)
 
 

@@ -75,6 +75,7 @@ pub const LIVES: [Life; 4] = [
             "detached",
             "read-only",
             "orphan",
+            "lost",
             "nbd",
             "stop",
         ],

@@ -19,16 +19,25 @@ pub(super) enum Seen {
     /// It is free.
     Idle,
     /// It has this identifier and no block device: it was not started, or is stopped. Only ublk has such.
+    #[cfg_attr(not(feature = "ublk"), allow(dead_code))]
     Dead(String),
     /// It has a server: ours if the identifier is ours. Kernels before 5.14 show none of their NBD client.
     Connected(Option<String>),
 }
 
 /// The devices of one driver of the kernel, by their numbers, or a model of it.
-pub(super) trait Devices {
+pub(super) trait Devices: Send {
     fn driver(&self) -> Driver;
 
     fn seen(&self, device: u32) -> Seen;
+
+    /// All devices, in the order of their numbers.
+    fn shown(&self) -> Vec<(u32, Seen)>;
+
+    /// Whether nothing will make a block device of a dead device any more.
+    fn is_abandoned(&self, _device: u32) -> bool {
+        false
+    }
 
     /// Ends a device; what is in flight fails. `held` is closed as soon as nothing can be mounted any more.
     fn disconnect(&self, device: u32, held: Option<File>) -> io::Result<()>;
@@ -56,7 +65,7 @@ pub(super) enum Before<'a> {
 
 /// Detaches the device of a record, unless it is in use.
 pub(super) fn end_device(
-    devices: &dyn Devices,
+    devices: &(impl Devices + ?Sized),
     places: &Places,
     record: &Record,
     before: Before<'_>,
@@ -69,7 +78,7 @@ pub(super) fn end_device(
 
 /// Detaches a device of this array, unless it is in use.
 fn end_connected(
-    devices: &dyn Devices,
+    devices: &(impl Devices + ?Sized),
     places: &Places,
     node: Node,
     before: Before<'_>,
@@ -91,7 +100,7 @@ fn end_connected(
 /// Ends a device that was attached but for the last steps: nothing uses it yet. The record stays until the
 /// device is gone, because only the record leads back to it. The result is why it is not attached.
 pub(super) fn undo(
-    devices: &dyn Devices,
+    devices: &(impl Devices + ?Sized),
     places: &Places,
     record: &Record,
     why: Refusal,
@@ -116,7 +125,7 @@ pub(super) fn undo(
 }
 
 /// Opens the device exclusively.
-fn held(devices: &dyn Devices, node: Node) -> Result<Option<File>, Refusal> {
+fn held(devices: &(impl Devices + ?Sized), node: Node) -> Result<Option<File>, Refusal> {
     let path = node.shown();
     devices
         .hold(node.number)
@@ -141,7 +150,7 @@ enum Left {
     Connected,
 }
 
-fn left_of(devices: &dyn Devices, places: &Places, record: &Record) -> Left {
+fn left_of(devices: &(impl Devices + ?Sized), places: &Places, record: &Record) -> Left {
     match devices.seen(record.device) {
         _ if record.boot != places.boot => Left::Nothing,
         Seen::Connected(None) => Left::Connected,
@@ -152,13 +161,17 @@ fn left_of(devices: &dyn Devices, places: &Places, record: &Record) -> Left {
 }
 
 /// Whether the kernel still has the device of a record as a block device.
-pub(super) fn is_connected(devices: &dyn Devices, places: &Places, record: &Record) -> bool {
+pub(super) fn is_connected(
+    devices: &(impl Devices + ?Sized),
+    places: &Places,
+    record: &Record,
+) -> bool {
     left_of(devices, places, record) == Left::Connected
 }
 
 /// Removes what is left of a device that is not connected any more: in the kernel, and then its record.
 pub(super) fn clear_away(
-    devices: &dyn Devices,
+    devices: &(impl Devices + ?Sized),
     places: &Places,
     record: &Record,
 ) -> Result<(), Refusal> {
@@ -178,7 +191,10 @@ pub(super) fn forget(places: &Places, node: Node) -> Result<(), Refusal> {
 
 /// Clears away a record whose device is not connected any more. The record of a device that is connected must
 /// not be replaced: no daemon would find that device again.
-pub(super) fn free_record(devices: &dyn Devices, places: &Places) -> Result<(), Refusal> {
+pub(super) fn free_record(
+    devices: &(impl Devices + ?Sized),
+    places: &Places,
+) -> Result<(), Refusal> {
     let Some(record) = places.read()? else {
         return Ok(());
     };
@@ -192,8 +208,49 @@ pub(super) fn free_record(devices: &dyn Devices, places: &Places) -> Result<(), 
     }
 }
 
+/// Refuses if a device other than `own` has this array's identifier. It may be lost, with its record. Or
+/// another daemon serves it, of a copy of the array: the kernel does not show whether a device's connections
+/// live. So only a person may end it. A dead one that is abandoned is ended.
+pub(super) fn no_other_device(
+    devices: &(impl Devices + ?Sized),
+    backend: &str,
+    own: Option<u32>,
+) -> Result<(), Refusal> {
+    for (number, seen) in devices.shown() {
+        let node = Node::new(devices.driver(), number);
+        match seen {
+            Seen::Connected(Some(other)) | Seen::Dead(other) if other != backend => {}
+            _ if own == Some(number) => {}
+            Seen::Dead(_) if devices.is_abandoned(number) => {
+                let ended = devices.disconnect(number, None);
+                ended.map_err(|error| kernel_refusal(&error, node))?;
+            }
+            Seen::Dead(_) | Seen::Connected(Some(_)) => return Err(other_device(node)),
+            Seen::Missing | Seen::Idle | Seen::Connected(None) => {}
+        }
+    }
+    Ok(())
+}
+
+fn other_device(node: Node) -> Refusal {
+    let end = match node.driver {
+        Driver::Nbd => format!("nbd-client -d {}", node.shown()),
+        Driver::Ublk => format!("ublk del -n {}", node.number),
+    };
+    Refusal::new(
+        "this device has the array's identifier, but its record is missing or cannot be read",
+    )
+    .at(node.shown())
+    .hint(format!(
+        "if a copy of the array is attached there, detach that; if not: umount, {end}"
+    ))
+}
+
 /// The place of the link has nothing, or a link that leads nowhere.
-pub(super) fn link_is_free(devices: &dyn Devices, places: &Places) -> Result<(), Refusal> {
+pub(super) fn link_is_free(
+    devices: &(impl Devices + ?Sized),
+    places: &Places,
+) -> Result<(), Refusal> {
     let Some(linked) = places.linked()? else {
         return Ok(());
     };
@@ -215,6 +272,13 @@ pub(super) fn make_link(places: &Places, node: Node) -> Result<(), Refusal> {
     places.make_link(node).map_err(|error| {
         Refusal::new(format!("the link cannot be made: {error}")).at(places.link())
     })
+}
+
+/// The array of a device is served otherwise than when it was attached.
+pub(super) fn other_array(record: &Record) -> Refusal {
+    Refusal::new("the array is not what its device was attached to")
+        .at(record.node().shown())
+        .hint("serve it as before (--read-only, members that can flush), or detach the device")
 }
 
 /// A block size that a block device can have.

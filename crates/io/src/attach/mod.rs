@@ -6,6 +6,8 @@
 
 mod export;
 mod hold;
+#[cfg(test)]
+mod machine;
 mod nbd;
 mod node;
 mod record;
@@ -21,7 +23,7 @@ use hold::{Before, Devices, end_device, forget, free_record};
 use node::Node;
 use record::{Places, Record};
 use restripe_array::Uuid;
-use served::Served;
+use served::{Attachment, Served};
 
 /// The device of an array that this daemon serves.
 pub struct Device {
@@ -44,10 +46,10 @@ impl Device {
                 .hint("leave out --ublk or the device"));
         }
         let (places, number) = (Places::of(name), node.map(|node| node.number));
-        other_driver_is_free(&places, options.driver)?;
+        other_driver_is_free(&places, uuid, options.driver)?;
         let attach = match options.driver {
-            Driver::Nbd => nbd::attach,
-            Driver::Ublk => ublk::attach,
+            Driver::Nbd => served::attach::<nbd::Attachment>,
+            Driver::Ublk => served::attach::<ublk::Attachment>,
         };
         let served = attach(export, places, uuid, number, options)?;
         Ok(Device { served })
@@ -60,8 +62,8 @@ impl Device {
             return Ok(None);
         };
         let resume = match record.options.driver {
-            Driver::Nbd => nbd::resume,
-            Driver::Ublk => ublk::resume,
+            Driver::Nbd => served::resume::<nbd::Attachment>,
+            Driver::Ublk => served::resume::<ublk::Attachment>,
         };
         let served = resume(export, places, uuid)?;
         Ok(served.map(|served| Device { served }))
@@ -136,16 +138,20 @@ pub fn detach_unserved(name: &str) -> Result<Option<String>, Refusal> {
     Ok(Some(record.node().shown()))
 }
 
-/// The same of an array that this daemon serves. Without a record that can be read, a device of NBD that has
-/// the array's identifier, which the kernel shows from Linux 5.14 on, is named in a refusal and left alone.
+/// The same of an array that this daemon serves. Without a record that can be read, a device that has the
+/// array's identifier, which the kernel shows from Linux 5.14 on, is named in a refusal and left alone.
 pub fn detach_left(name: &str, uuid: Uuid) -> Result<Option<String>, Refusal> {
     let recorded = detach_unserved(name);
     if !matches!(recorded, Ok(Some(_))) {
         // A device that is on record and in use is refused as that.
         let record = Places::of(name).read().ok().flatten();
         let own = record.map(|record| record.node());
-        let own = own.filter(|node| node.driver == Driver::Nbd);
-        nbd::no_other_device(uuid, own.map(|node| node.number))?;
+        let own = |driver| {
+            own.filter(|node| node.driver == driver)
+                .map(|node| node.number)
+        };
+        no_other_device::<nbd::Attachment>(uuid, own(Driver::Nbd))?;
+        no_other_device::<ublk::Attachment>(uuid, own(Driver::Ublk))?;
     }
     recorded
 }
@@ -194,18 +200,30 @@ fn device_of_record(places: &Places) -> Result<Option<Found>, Refusal> {
 }
 
 fn devices(driver: Driver) -> Result<Option<Box<dyn Devices>>, Refusal> {
-    match driver {
-        Driver::Nbd => nbd::devices(),
-        Driver::Ublk => ublk::devices(),
+    Ok(match driver {
+        Driver::Nbd => served::kernel::<nbd::Attachment>()?.map(|one| one as Box<dyn Devices>),
+        Driver::Ublk => served::kernel::<ublk::Attachment>()?.map(|one| one as Box<dyn Devices>),
+    })
+}
+
+/// See [`hold::no_other_device`]. A driver that cannot be asked has made no device for this daemon.
+fn no_other_device<A: Attachment>(uuid: Uuid, own: Option<u32>) -> Result<(), Refusal> {
+    match served::kernel::<A>() {
+        Ok(Some(kernel)) => hold::no_other_device(&*kernel, &A::backend(uuid), own),
+        Ok(None) | Err(_) => Ok(()),
     }
 }
 
 /// The array has no device of the other driver, and no record of one is left.
-fn other_driver_is_free(places: &Places, driver: Driver) -> Result<(), Refusal> {
+fn other_driver_is_free(places: &Places, uuid: Uuid, driver: Driver) -> Result<(), Refusal> {
     match device_of_record(places)? {
         Some((record, devices)) if record.options.driver != driver => {
-            free_record(&*devices, places)
+            free_record(&*devices, places)?;
         }
-        _ => Ok(()),
+        _ => {}
+    }
+    match driver {
+        Driver::Nbd => no_other_device::<ublk::Attachment>(uuid, None),
+        Driver::Ublk => no_other_device::<nbd::Attachment>(uuid, None),
     }
 }

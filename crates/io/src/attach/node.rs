@@ -1,6 +1,7 @@
 //! Block devices of the kernel as `/dev`, `/sys` and `/proc` show them, whichever driver has them.
 
 use crate::control::{Driver, Refusal};
+use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -21,9 +22,7 @@ impl Node {
     /// The device of this name, without a folder.
     pub(super) fn of_name(name: &str) -> Option<Node> {
         [Driver::Nbd, Driver::Ublk].into_iter().find_map(|driver| {
-            let digits = name.strip_prefix(prefix(driver))?;
-            let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
-            let number = digits.parse().ok().filter(|_| plain)?;
+            let number = number_of(name, prefix(driver))?;
             Some(Node { driver, number })
         })
     }
@@ -78,6 +77,20 @@ impl Node {
     pub(super) fn users(self) -> Vec<String> {
         users_in(&self.in_sysfs(), Path::new("/proc"), &self.name())
     }
+}
+
+fn number_of(name: &str, prefix: &str) -> Option<u32> {
+    let digits = name.strip_prefix(prefix)?;
+    let plain = digits.bytes().all(|byte| byte.is_ascii_digit());
+    digits.parse().ok().filter(|_| plain)
+}
+
+/// The numbers of a folder's entries that begin with this prefix, in their order. None without the folder.
+pub(super) fn numbers(folder: &str, prefix: &str) -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let number = |entry: fs::DirEntry| number_of(entry.file_name().to_str()?, prefix);
+    let numbers: BTreeSet<u32> = entries.filter_map(number).collect();
+    numbers.into_iter()
 }
 
 fn prefix(driver: Driver) -> &'static str {

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 
 /// What makes connections, and knows which of them live.
-pub(super) trait Dialer {
+pub(crate) trait Dialer {
     /// A connection past its handshake: the client's end, and what the server said of the export.
     fn dial(&self, read_only: bool) -> io::Result<(OwnedFd, ExportInfo)>;
 

@@ -12,7 +12,7 @@
 
 use super::netlink::{Attributes, Channel};
 use crate::attach::hold::{Devices, Seen};
-use crate::attach::node::Node;
+use crate::attach::node::{Node, numbers};
 use crate::control::Driver;
 use std::fs::{self, File};
 use std::io;
@@ -38,7 +38,7 @@ const SOCKET_FD: u16 = 1;
 
 /// What a device is made of.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     pub size_bytes: u64,
     /// Logical and physical block size: a power of two, 512 to a page.
     pub block_bytes: u32,
@@ -53,16 +53,13 @@ pub(super) struct Setup {
 }
 
 /// The kernel's side, or a model of it.
-pub(super) trait Kernel: Devices {
+pub(crate) trait Kernel: Devices {
     fn connect(&self, device: u32, setup: &Setup, sockets: &[OwnedFd]) -> io::Result<()>;
 
     /// Replaces connections that are dead. Sockets beyond their number are not used, without an error.
     fn reconnect(&self, device: u32, backend: &str, sockets: &[OwnedFd]) -> io::Result<()>;
 
     fn resize(&self, device: u32, backend: &str, bytes: u64) -> io::Result<()>;
-
-    /// All devices, in the order of their numbers.
-    fn shown(&self) -> Vec<(u32, Seen)>;
 }
 
 /// The running kernel.
@@ -97,15 +94,17 @@ impl Kernel for Linux {
         let whose = of_device(device).text(BACKEND, backend);
         self.order(RECONFIGURE, &whose.u64(SIZE_BYTES, bytes))
     }
-
-    fn shown(&self) -> Vec<(u32, Seen)> {
-        shown()
-    }
 }
 
 impl Devices for Linux {
     fn driver(&self) -> Driver {
         Driver::Nbd
+    }
+
+    fn shown(&self) -> Vec<(u32, Seen)> {
+        numbers("/sys/block", "nbd")
+            .map(|number| (number, self.seen(number)))
+            .collect()
     }
 
     fn seen(&self, device: u32) -> Seen {
@@ -115,21 +114,6 @@ impl Devices for Linux {
     fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
         self.order(DISCONNECT, &of_device(device))
     }
-}
-
-/// All devices of the running kernel, in the order of their numbers. Without the module there are none.
-pub(super) fn shown() -> Vec<(u32, Seen)> {
-    let Ok(entries) = fs::read_dir("/sys/block") else {
-        return Vec::new();
-    };
-    let number = |entry: fs::DirEntry| {
-        let node = Node::of_name(entry.file_name().to_str()?)?;
-        let seen = seen_in(&node.in_sysfs());
-        (node.driver == Driver::Nbd).then_some((node.number, seen))
-    };
-    let mut shown: Vec<(u32, Seen)> = entries.flatten().filter_map(number).collect();
-    shown.sort_unstable_by_key(|(number, _)| *number);
-    shown
 }
 
 fn of_device(device: u32) -> Attributes {

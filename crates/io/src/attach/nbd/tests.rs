@@ -1,12 +1,13 @@
 //! What is done when, against a model of the kernel.
 
-use super::attachment::{Attachment, Subject, no_other_device};
+use super::attachment::Attachment;
 use super::dial::Dialer;
 use super::kernel::{Kernel, Setup};
-use crate::attach::hold::{Before, Devices, Seen, end_device};
+use crate::attach::hold::{Devices, Seen, no_other_device};
+use crate::attach::machine::{self, SIZE, UUID};
 use crate::attach::node::Node;
-use crate::attach::record::{Places, Record};
-use crate::attach::served::Tended;
+use crate::attach::record::Places;
+use crate::attach::served::{Attachment as _, Tended};
 use crate::control::{AttachOptions, Driver, Refusal};
 use crate::nbd_wire::client::ExportInfo;
 use crate::nbd_wire::transmission_flags as flags;
@@ -17,10 +18,7 @@ use std::fs::{self, File};
 use std::io::{self, ErrorKind};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
-const SIZE: u64 = 1 << 30;
-const UUID: Uuid = Uuid([7; 16]);
 const OPTIONS: AttachOptions = AttachOptions {
     driver: Driver::Nbd,
     connections: 3,
@@ -112,15 +110,15 @@ impl Kernel for Model {
             Ok(())
         })
     }
-
-    fn shown(&self) -> Vec<(u32, Seen)> {
-        [0, 1, 2].map(|device| (device, self.seen(device))).into()
-    }
 }
 
 impl Devices for Model {
     fn driver(&self) -> Driver {
         Driver::Nbd
+    }
+
+    fn shown(&self) -> Vec<(u32, Seen)> {
+        [0, 1, 2].map(|device| (device, self.seen(device))).into()
     }
 
     fn disconnect(&self, device: u32, _held: Option<File>) -> io::Result<()> {
@@ -155,27 +153,12 @@ fn node(number: u32) -> Node {
     Node::new(Driver::Nbd, number)
 }
 
-/// Detaches the device of an array that no daemon serves.
-fn end_unserved(model: &Model, places: &Places) -> Result<Option<Record>, Refusal> {
-    let Some(record) = places.read()? else {
-        return Ok(None);
-    };
-    end_device(model, places, &record, Before::Nothing)?;
-    Ok(Some(record))
-}
-
 fn copies(sockets: &[OwnedFd]) -> io::Result<Vec<OwnedFd>> {
     sockets.iter().map(OwnedFd::try_clone).collect()
 }
 
-/// An export that gives connections. The model says which of them live.
-struct Export<'a> {
-    model: &'a Model,
-    flags: u16,
-    block_minimum: u32,
-}
-
-impl Dialer for Export<'_> {
+/// The export gives connections. The model says which of them live.
+impl Dialer for World {
     fn dial(&self, _read_only: bool) -> io::Result<(OwnedFd, ExportInfo)> {
         let (client, _server) = UnixStream::pair()?;
         let info = ExportInfo {
@@ -194,78 +177,43 @@ impl Dialer for Export<'_> {
     }
 }
 
-/// A machine with one array.
-struct Machine {
+/// A kernel, and an array with these properties.
+struct World {
     model: Model,
-    places: Places,
-    folder: PathBuf,
-    uuid: Uuid,
     flags: u16,
     block_minimum: u32,
 }
 
-impl Machine {
-    fn new(name: &str) -> Machine {
-        let name = format!("restripe-attach-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        Machine {
+impl Default for World {
+    fn default() -> World {
+        World {
             model: Model::default(),
-            places: Places::within(&folder, &folder.join("dev"), "tank", "boot\n"),
-            folder,
-            uuid: UUID,
             flags: flags::HAS_FLAGS | flags::SEND_FLUSH | flags::SEND_FUA | flags::CAN_MULTI_CONN,
             block_minimum: 1,
         }
     }
+}
 
-    fn with<T>(&self, act: impl FnOnce(&Subject<'_>) -> T) -> T {
-        let dialer = Export {
-            model: &self.model,
-            flags: self.flags,
-            block_minimum: self.block_minimum,
-        };
-        act(&Subject {
-            kernel: &self.model,
-            dialer: &dialer,
-            places: &self.places,
-            uuid: self.uuid,
-        })
+impl machine::World for World {
+    type Attachment = Attachment;
+
+    fn kernel(&self) -> &(dyn Kernel + 'static) {
+        &self.model
     }
 
-    fn begin(&self, device: Option<u32>, options: AttachOptions) -> Result<Attachment, String> {
-        let begun = self.with(|subject| Attachment::begin(subject, device, options));
-        begun.map_err(|refusal| refusal.what)
-    }
-
-    fn resume(&self) -> Result<Option<Attachment>, String> {
-        let resumed = self.with(Attachment::resume);
-        resumed.map_err(|refusal| refusal.what)
-    }
-
-    fn tend(&self, attachment: &mut Attachment, bytes: u64) -> Tended {
-        let tended = self.with(|subject| attachment.tend(subject, bytes));
-        tended.expect("the model agrees")
-    }
-
-    fn is_clear(&self) -> bool {
-        self.places.read() == Ok(None) && self.places.linked() == Ok(None)
+    fn server(&self) -> &(dyn Dialer + 'static) {
+        self
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
-    }
-}
+type Machine = machine::Machine<World>;
 
 /// It may be a living one of another daemon, that serves a copy of the array.
 #[test]
 fn a_device_without_a_record_is_named_and_not_ended() {
     let machine = Machine::new("lost-record");
     machine.begin(Some(1), OPTIONS).expect("a free device");
-    let other = |uuid, own| no_other_device(&machine.model.shown(), uuid, own);
+    let other = |uuid, own| no_other_device(&machine.model, &Attachment::backend(uuid), own);
     for living in [true, false] {
         if !living {
             machine
@@ -418,7 +366,7 @@ fn a_half_attached_device_keeps_its_record_until_it_is_gone() {
     assert!(why.contains("and the device is not gone"), "{why}");
     unlinked.model.refuses_end.set(false);
     for machine in [silent, unlinked] {
-        let ended = end_unserved(&machine.model, &machine.places);
+        let ended = machine.end_unserved();
         assert!(ended.is_ok_and(|found| found.is_some()) && machine.is_clear());
         assert!(machine.model.devices.borrow().is_empty());
     }
@@ -469,7 +417,8 @@ fn the_next_daemon_reconnects_the_device_and_passes_the_size_on() {
     let first = machine.begin(Some(2), OPTIONS).expect("it is free");
     machine.model.lose_connections();
     machine
-        .with(|subject| subject.kernel.resize(2, &first.record.backend, SIZE / 2))
+        .model
+        .resize(2, &first.record.backend, SIZE / 2)
         .expect("ours");
     let mut second = machine.resume().expect("ours").expect("the kernel has it");
     assert_eq!(second.record, first.record);
@@ -477,20 +426,20 @@ fn the_next_daemon_reconnects_the_device_and_passes_the_size_on() {
         (machine.model.sockets(2), machine.model.setup(2).size_bytes),
         (3, SIZE)
     );
-    assert_eq!(machine.tend(&mut second, SIZE), Tended::Well);
+    assert_eq!(machine.tend(&mut second, SIZE), Ok(Tended::Well));
     assert_eq!(
         machine.tend(&mut second, 2 * SIZE),
-        Tended::Resized(2 * SIZE)
+        Ok(Tended::Resized(2 * SIZE))
     );
     assert_eq!(machine.model.setup(2).size_bytes, 2 * SIZE);
     machine.model.lose_connections();
-    assert_eq!(machine.tend(&mut second, 0), Tended::Reconnected(3));
-    assert_eq!(machine.tend(&mut second, 2 * SIZE), Tended::Well);
+    assert_eq!(machine.tend(&mut second, 0), Ok(Tended::Reconnected(3)));
+    assert_eq!(machine.tend(&mut second, 2 * SIZE), Ok(Tended::Well));
     machine
         .model
         .disconnect(2, None)
         .expect("another program does that");
-    assert_eq!(machine.tend(&mut second, SIZE), Tended::Gone);
+    assert_eq!(machine.tend(&mut second, SIZE), Ok(Tended::Gone));
     assert!(machine.is_clear());
 }
 
@@ -549,9 +498,7 @@ fn a_record_that_cannot_be_read_is_an_error_and_is_kept() {
         for refused in [
             machine.begin(None, OPTIONS).err(),
             machine.resume().err(),
-            end_unserved(&machine.model, &machine.places)
-                .err()
-                .map(|refusal| refusal.what),
+            machine.end_unserved().err().map(|refusal| refusal.what),
         ] {
             assert!(
                 refused.is_some_and(|why| why.contains("cannot be read")),
@@ -618,13 +565,12 @@ fn a_device_in_use_is_not_detached() {
     let machine = Machine::new("busy");
     let attachment = machine.begin(None, OPTIONS).expect("it is free");
     machine.model.mounted.set(Some(0));
-    let end = || machine.with(|subject| attachment.end(subject, &|| Ok(())));
-    let refused = end();
-    assert!(refused.is_err_and(|refusal| refusal.what.contains("mounted at /mnt")));
-    assert!(end_unserved(&machine.model, &machine.places).is_err());
+    let refused = machine.end(&attachment);
+    assert!(refused.is_err_and(|why| why.contains("mounted at /mnt")));
+    assert!(machine.end_unserved().is_err());
     assert!(machine.model.sockets(0) == 3 && !machine.is_clear());
     machine.model.mounted.set(None);
-    end().expect("nothing uses it");
+    machine.end(&attachment).expect("nothing uses it");
     assert!(machine.is_clear() && machine.model.devices.borrow().is_empty());
 }
 
@@ -634,15 +580,15 @@ fn a_device_whose_end_is_refused_after_the_flush_is_as_before() {
     let machine = Machine::new("late");
     let attachment = machine.begin(None, OPTIONS).expect("it is free");
     let late = || Err(Refusal::new("a lease is in use"));
-    let refused = machine.with(|subject| attachment.end(subject, &late));
-    assert!(refused.is_err_and(|refusal| refusal.what == "a lease is in use"));
+    let refused = machine.end_if(&attachment, &late);
+    assert_eq!(refused, Err("a lease is in use".to_owned()));
     assert!(machine.model.sockets(0) == 3 && !machine.is_clear());
 }
 
 #[test]
 fn a_device_without_a_daemon_is_detached_and_a_stale_record_removed() {
     let machine = Machine::new("unserved");
-    let none = end_unserved(&machine.model, &machine.places);
+    let none = machine.end_unserved();
     assert!(none.is_ok_and(|found| found.is_none()));
     for gone in [false, true] {
         machine.begin(None, OPTIONS).expect("it is free");
@@ -653,7 +599,7 @@ fn a_device_without_a_daemon_is_detached_and_a_stale_record_removed() {
                 .expect("another program does that");
             machine.model.connect(0, &setup(), &[]).expect("it is free");
         }
-        let ended = end_unserved(&machine.model, &machine.places);
+        let ended = machine.end_unserved();
         assert!(ended.is_ok_and(|found| found.is_some()) && machine.is_clear());
         assert_eq!(machine.model.devices.borrow().len(), usize::from(gone));
     }

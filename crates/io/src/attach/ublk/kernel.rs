@@ -5,7 +5,7 @@
 
 use super::uapi::{self, Info, Parameters};
 use crate::attach::hold::{Devices, Seen};
-use crate::attach::node::Node;
+use crate::attach::node::{Node, numbers};
 use crate::control::Driver;
 use io_uring::squeue::Entry128;
 use io_uring::types::{Fd, SubmitArgs, Timespec};
@@ -32,7 +32,7 @@ const LOOK_AFTER_MS: &str = "1000";
 
 /// What a device is to be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Setup {
+pub(crate) struct Setup {
     pub parameters: Parameters,
     /// Requests that it can have in flight.
     pub depth: u16,
@@ -41,7 +41,7 @@ pub(super) struct Setup {
 }
 
 /// The driver's side, or a model of it.
-pub(super) trait Kernel: Devices {
+pub(crate) trait Kernel: Devices {
     /// Makes a device, this one or one that is free, which is not yet a block device; its number.
     fn add(&self, device: Option<u32>, setup: &Setup) -> io::Result<u32>;
 
@@ -165,6 +165,7 @@ impl Kernel for Linux {
             state: uapi::STATE_DEAD,
             bytes_max: setup.parameters.request_bytes_max,
             device,
+            process: std::process::id().cast_signed(),
             features: uapi::FEATURES,
             tag: setup.tag,
         };
@@ -229,6 +230,18 @@ impl Devices for Linux {
         }
     }
 
+    fn shown(&self) -> Vec<(u32, Seen)> {
+        numbers("/sys/class/ublk-char", "ublkc")
+            .map(|number| (number, self.seen(number)))
+            .collect()
+    }
+
+    /// A device has the number of the process that added it until it is started, and none after its stop.
+    fn is_abandoned(&self, device: u32) -> bool {
+        let info = self.info(device);
+        info.is_ok_and(|info| info.state == uapi::STATE_DEAD && !is_running(info.process))
+    }
+
     fn disconnect(&self, device: u32, held: Option<File>) -> io::Result<()> {
         self.order(uapi::STOP_DEV, device, 0, STOP_WITHIN)?;
         // The device is removed when it is closed, and it cannot be opened any more.
@@ -253,6 +266,10 @@ fn is_missing(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODEV | libc::EINVAL))
 }
 
+fn is_running(process: i32) -> bool {
+    process > 0 && Path::new("/proc").join(process.to_string()).exists()
+}
+
 fn own_process() -> u64 {
     u64::from(std::process::id())
 }
@@ -270,6 +287,16 @@ pub(super) fn served_by(device: u32) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_not_running() {
+        assert!(is_running(std::process::id().cast_signed()));
+        let mut child = std::process::Command::new("true").spawn().expect("it runs");
+        child.wait().expect("it ends");
+        for process in [-1, 0, child.id().cast_signed(), i32::MAX] {
+            assert!(!is_running(process), "{process}");
+        }
+    }
 
     #[test]
     fn the_kernel_looks_after_a_second_whether_the_daemon_lives() {

@@ -3,11 +3,11 @@
 //!
 //! | moment | kernel | record |
 //! |---|---|---|
-//! | [`Attachment::begin`] | `ADD_DEV`, `SET_PARAMS`, the queue, `START_DEV` | written before `START_DEV`, link after |
+//! | begin | `ADD_DEV`, `SET_PARAMS`, the queue, `START_DEV` | written before `START_DEV`, link after |
 //! | the daemon dies | the device waits, with all its requests | stays |
-//! | [`Attachment::resume`] | `START_USER_RECOVERY`, the queue, `END_USER_RECOVERY` | stays |
+//! | resume | `START_USER_RECOVERY`, the queue, `END_USER_RECOVERY` | stays |
 //! | a resume does not end | the device waits; the next resume repeats all but what is still done | stays |
-//! | [`Attachment::tend`] | `UPDATE_SIZE` after a growth | stays |
+//! | tend | `UPDATE_SIZE` after a growth | stays |
 //! | end | `STOP_DEV`, `DEL_DEV`, unless the device is in use | removed after |
 //!
 //! The device has the first 64 bits of the array's identifier as its tag. So a daemon does not take a device
@@ -20,13 +20,10 @@ mod tests;
 mod uapi;
 
 use super::export::OwnExport;
-use super::hold::{
-    Before, Devices, check_block, clear_away, end_device, free_record, is_connected,
-    kernel_refusal, link_is_free, make_link, undo,
-};
+use super::hold::{kernel_refusal, make_link, other_array, undo};
 use super::node::Node;
-use super::record::{Places, Record};
-use super::served::{Served, Tended};
+use super::record::Record;
+use super::served::{self, Tended};
 use crate::control::{AttachOptions, Driver, Refusal};
 use crate::front::Export;
 use kernel::{Kernel, Linux, Setup, identifier};
@@ -48,23 +45,10 @@ const LOOK_AFTER: Duration = Duration::from_millis(20);
 /// What helps where a device has a queue of this daemon that does not work.
 const SERVE_AGAIN: &str = "end this daemon by a signal, and serve the array again";
 
-/// The array that is to be attached.
-struct Subject<'a> {
-    kernel: &'a dyn Kernel,
-    server: &'a dyn Server,
-    places: &'a Places,
-    uuid: Uuid,
-}
-
-impl Subject<'_> {
-    fn tag(&self) -> u64 {
-        let first = self.uuid.0.first_chunk().expect("it has 16 bytes");
-        u64::from_be_bytes(*first)
-    }
-}
+type Subject<'a> = served::Subject<'a, Attachment>;
 
 /// A device that has this array.
-struct Attachment {
+pub(super) struct Attachment {
     record: Record,
     /// Bytes that the kernel knows of.
     size_bytes: u64,
@@ -72,16 +56,40 @@ struct Attachment {
     refused_bytes: Option<u64>,
 }
 
-impl Attachment {
-    /// Attaches the array to `device`, or to one that is free.
+impl served::Attachment for Attachment {
+    type Kernel = dyn Kernel;
+    type Server = dyn Server;
+
+    fn open() -> io::Result<Box<dyn Kernel>> {
+        Ok(Box::new(Linux::open()?))
+    }
+
+    fn no_kernel(error: &io::Error) -> Refusal {
+        match error.kind() {
+            ErrorKind::NotFound => Refusal::new("the kernel's driver ublk is not loaded").hint(
+                "load it: modprobe ublk_drv (a kernel without the module can attach through NBD only)",
+            ),
+            ErrorKind::PermissionDenied => {
+                Refusal::new("the kernel permits devices only to processes with CAP_SYS_ADMIN")
+                    .hint("serve the array as root")
+            }
+            _ => Refusal::new(format!("the kernel's driver ublk: {error}")),
+        }
+    }
+
+    fn server(export: &OwnExport) -> &Self::Server {
+        export
+    }
+
+    fn backend(uuid: Uuid) -> String {
+        identifier(tag_of(uuid))
+    }
+
     fn begin(
         subject: &Subject<'_>,
         device: Option<u32>,
         options: AttachOptions,
     ) -> Result<Attachment, Refusal> {
-        check_block(&options)?;
-        free_record(subject.kernel, subject.places)?;
-        link_is_free(subject.kernel, subject.places)?;
         let export = subject.server.export()?;
         if !export.serving {
             return Err(Refusal::new("the array does not serve")
@@ -100,7 +108,7 @@ impl Attachment {
                 request_bytes_max: REQUEST_BYTES_MAX.min(export.maximum_block),
             },
             depth: DEPTH,
-            tag: subject.tag(),
+            tag: tag_of(subject.uuid),
         };
         let number = subject.kernel.add(device, &setup).map_err(|error| {
             kernel_refusal_of_ublk(&error, Node::new(Driver::Ublk, device.unwrap_or(0)))
@@ -127,6 +135,72 @@ impl Attachment {
         }
     }
 
+    fn resume(subject: &Subject<'_>, record: Record) -> Result<Attachment, Refusal> {
+        let export = subject.server.export()?;
+        if attributes(&export, record.options.read_only) != record.flags {
+            return Err(other_array(&record));
+        }
+        let node = record.node();
+        begin_recovery(subject.kernel, node)?;
+        let size = subject.kernel.size(node.number);
+        let attachment = Attachment {
+            record,
+            size_bytes: size.unwrap_or(export.size_bytes),
+            refused_bytes: None,
+        };
+        attachment.serve(subject)?;
+        let ended = subject.kernel.end_recovery(node.number);
+        ended.map_err(|error| {
+            // Without all commands of the queue the kernel waits in vain.
+            let why = subject.server.refused().unwrap_or(error);
+            kernel_refusal_of_ublk(&why, node).hint(SERVE_AGAIN)
+        })?;
+        Ok(attachment)
+    }
+
+    fn tend(&mut self, subject: &Subject<'_>, size_bytes: u64) -> Result<Tended, Refusal> {
+        let node = self.record.node();
+        if subject.server.connections() == 0 {
+            if subject.is_gone(&self.record)? {
+                return Ok(Tended::Gone);
+            }
+            return Err(Refusal::new("the kernel has ended the device's queue")
+                .at(node.shown())
+                .hint(SERVE_AGAIN));
+        }
+        if let Some(error) = subject.server.refused() {
+            let what = format!("the kernel refuses a command of the device's queue: {error}");
+            return Err(Refusal::new(what).at(node.shown()).hint(SERVE_AGAIN));
+        }
+        match size_bytes {
+            // The array's size was not looked at, so what was said of it holds.
+            0 if self.refused_bytes.is_some() => Err(self.keeps_its_size()),
+            0 => Ok(Tended::Well),
+            bytes if self.refused_bytes == Some(bytes) => Err(self.keeps_its_size()),
+            bytes if bytes == self.size_bytes => Ok(Tended::Well),
+            bytes => self.resize(subject.kernel, bytes),
+        }
+    }
+
+    fn record(&self) -> &Record {
+        &self.record
+    }
+
+    /// An array that is not served, but may be again, has requests that wait for that: the kernel would wait
+    /// for them.
+    fn may_end(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
+        match subject.server.export()?.serving {
+            true => Ok(()),
+            false => Err(
+                Refusal::new("requests of the device wait for the array to be served")
+                    .at(self.record.node().shown())
+                    .hint("end this daemon by a signal, then detach the device"),
+            ),
+        }
+    }
+}
+
+impl Attachment {
     /// Makes a block device of what was added.
     fn start(&self, subject: &Subject<'_>) -> Result<(), Refusal> {
         let (record, node) = (&self.record, self.record.node());
@@ -146,74 +220,6 @@ impl Attachment {
         served.map_err(|error| {
             Refusal::new(format!("the device's queue: {error}")).at(self.record.node().shown())
         })
-    }
-
-    /// The device that an earlier daemon of this array had, served by this one. `None` if it had none, or the
-    /// kernel has ended it.
-    fn resume(subject: &Subject<'_>) -> Result<Option<Attachment>, Refusal> {
-        let Some(record) = subject.places.read()? else {
-            return Ok(None);
-        };
-        let node = record.node();
-        if record.backend != identifier(subject.tag()) {
-            return Err(Refusal::new("another array of this name had a device")
-                .at(node.shown())
-                .hint("detach that device first"));
-        }
-        if !is_connected(subject.kernel, subject.places, &record) {
-            clear_away(subject.kernel, subject.places, &record)?;
-            return Ok(None);
-        }
-        let export = subject.server.export()?;
-        if attributes(&export, record.options.read_only) != record.flags {
-            return Err(
-                Refusal::new("the array is not what its device was attached to")
-                    .at(node.shown())
-                    .hint("serve it as before (--read-only, members that can flush), or detach the device"),
-            );
-        }
-        begin_recovery(subject.kernel, node)?;
-        let size = subject.kernel.size(node.number);
-        let attachment = Attachment {
-            record,
-            size_bytes: size.unwrap_or(export.size_bytes),
-            refused_bytes: None,
-        };
-        attachment.serve(subject)?;
-        let ended = subject.kernel.end_recovery(node.number);
-        ended.map_err(|error| {
-            // Without all commands of the queue the kernel waits in vain.
-            let why = subject.server.refused().unwrap_or(error);
-            kernel_refusal_of_ublk(&why, node).hint(SERVE_AGAIN)
-        })?;
-        // The link is a help; without it the device is as good.
-        let _ = subject.places.make_link(node);
-        Ok(Some(attachment))
-    }
-
-    fn tend(&mut self, subject: &Subject<'_>, size_bytes: u64) -> Result<Tended, Refusal> {
-        let node = self.record.node();
-        if subject.server.connections() == 0 {
-            if !is_connected(subject.kernel, subject.places, &self.record) {
-                clear_away(subject.kernel, subject.places, &self.record)?;
-                return Ok(Tended::Gone);
-            }
-            return Err(Refusal::new("the kernel has ended the device's queue")
-                .at(node.shown())
-                .hint(SERVE_AGAIN));
-        }
-        if let Some(error) = subject.server.refused() {
-            let what = format!("the kernel refuses a command of the device's queue: {error}");
-            return Err(Refusal::new(what).at(node.shown()).hint(SERVE_AGAIN));
-        }
-        match size_bytes {
-            // The array's size was not looked at, so what was said of it holds.
-            0 if self.refused_bytes.is_some() => Err(self.keeps_its_size()),
-            0 => Ok(Tended::Well),
-            bytes if self.refused_bytes == Some(bytes) => Err(self.keeps_its_size()),
-            bytes if bytes == self.size_bytes => Ok(Tended::Well),
-            bytes => self.resize(subject.kernel, bytes),
-        }
     }
 
     fn resize(&mut self, kernel: &dyn Kernel, bytes: u64) -> Result<Tended, Refusal> {
@@ -239,24 +245,11 @@ impl Attachment {
         .at(self.record.node().shown())
         .hint("detach and attach the array")
     }
+}
 
-    /// Detaches the device, unless it is in use. An array that is not served, but may be again, has requests
-    /// that wait for that: the kernel would wait for them.
-    fn end(
-        &self,
-        subject: &Subject<'_>,
-        may_end: &dyn Fn() -> Result<(), Refusal>,
-    ) -> Result<(), Refusal> {
-        if !subject.server.export()?.serving {
-            return Err(
-                Refusal::new("requests of the device wait for the array to be served")
-                    .at(self.record.node().shown())
-                    .hint("end this daemon by a signal, then detach the device"),
-            );
-        }
-        let before = Before::Flush(may_end);
-        end_device(subject.kernel, subject.places, &self.record, before)
-    }
+fn tag_of(uuid: Uuid) -> u64 {
+    let first = uuid.0.first_chunk().expect("it has 16 bytes");
+    u64::from_be_bytes(*first)
 }
 
 /// How an array is described to the kernel.
@@ -306,106 +299,5 @@ fn kernel_refusal_of_ublk(error: &io::Error, node: Node) -> Refusal {
         }
         ErrorKind::TimedOut => Refusal::new("the kernel does not answer").at(node.shown()),
         _ => kernel_refusal(error, node),
-    }
-}
-
-/// An array, as its device is made of it.
-struct Array {
-    kernel: Linux,
-    export: OwnExport,
-    places: Places,
-    uuid: Uuid,
-}
-
-impl Array {
-    fn open(export: OwnExport, places: Places, uuid: Uuid) -> Result<Array, Refusal> {
-        Ok(Array {
-            kernel: Linux::open().map_err(|error| no_kernel(&error))?,
-            export,
-            places,
-            uuid,
-        })
-    }
-
-    fn subject(&self) -> Subject<'_> {
-        Subject {
-            kernel: &self.kernel,
-            server: &self.export,
-            places: &self.places,
-            uuid: self.uuid,
-        }
-    }
-}
-
-struct Device {
-    attachment: Attachment,
-    array: Array,
-}
-
-impl Served for Device {
-    fn record(&self) -> &Record {
-        &self.attachment.record
-    }
-
-    fn places(&self) -> &Places {
-        &self.array.places
-    }
-
-    fn connections(&self) -> usize {
-        self.array.export.connections()
-    }
-
-    fn tend(&mut self, size_bytes: u64) -> Result<Tended, Refusal> {
-        self.attachment.tend(&self.array.subject(), size_bytes)
-    }
-
-    fn detach(&self, may_end: &dyn Fn() -> Result<(), Refusal>) -> Result<(), Refusal> {
-        self.attachment.end(&self.array.subject(), may_end)
-    }
-}
-
-/// Attaches an array to the device of this number, or to one that is free.
-pub(super) fn attach(
-    export: OwnExport,
-    places: Places,
-    uuid: Uuid,
-    number: Option<u32>,
-    options: AttachOptions,
-) -> Result<Box<dyn Served>, Refusal> {
-    let array = Array::open(export, places, uuid)?;
-    let attachment = Attachment::begin(&array.subject(), number, options)?;
-    Ok(Box::new(Device { attachment, array }))
-}
-
-/// The device of the record, served by this daemon.
-pub(super) fn resume(
-    export: OwnExport,
-    places: Places,
-    uuid: Uuid,
-) -> Result<Option<Box<dyn Served>>, Refusal> {
-    let array = Array::open(export, places, uuid)?;
-    let attachment = Attachment::resume(&array.subject())?;
-    Ok(attachment.map(|attachment| -> Box<dyn Served> { Box::new(Device { attachment, array }) }))
-}
-
-/// The devices of this driver. `None`: the kernel has none of its devices.
-pub(super) fn devices() -> Result<Option<Box<dyn Devices>>, Refusal> {
-    match Linux::open() {
-        Ok(kernel) => Ok(Some(Box::new(kernel))),
-        Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(no_kernel(&error)),
-    }
-}
-
-fn no_kernel(error: &io::Error) -> Refusal {
-    match error.kind() {
-        ErrorKind::NotFound => Refusal::new("the kernel's driver ublk is not loaded").hint(
-            "load it: modprobe ublk_drv (a kernel without the module can attach through NBD only)",
-        ),
-        ErrorKind::PermissionDenied => {
-            Refusal::new("the kernel permits devices only to processes with CAP_SYS_ADMIN")
-                .hint("serve the array as root")
-        }
-        _ => Refusal::new(format!("the kernel's driver ublk: {error}")),
     }
 }

@@ -11,7 +11,7 @@ use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// What serves queues, and knows which of them live.
-pub(super) trait Server {
+pub(crate) trait Server {
     fn export(&self) -> Result<Export, Refusal>;
 
     /// Gives all `depth` slots of a device's queue to the driver.

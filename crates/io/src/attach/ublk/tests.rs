@@ -2,22 +2,19 @@
 
 use super::kernel::{Kernel, Setup, identifier};
 use super::server::Server;
-use super::{Attachment, DEPTH, Subject, uapi};
-use crate::attach::hold::{Before, Devices, Seen, end_device};
+use super::{Attachment, DEPTH, uapi};
+use crate::attach::hold::{Devices, Seen};
+use crate::attach::machine::{self, SIZE, UUID};
 use crate::attach::node::Node;
-use crate::attach::record::Places;
 use crate::attach::served::Tended;
 use crate::control::{AttachOptions, Driver, Refusal};
 use crate::front::Export;
 use restripe_array::Uuid;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::PathBuf;
 
-const SIZE: u64 = 1 << 30;
-const UUID: Uuid = Uuid([7; 16]);
 const OPTIONS: AttachOptions = AttachOptions {
     driver: Driver::Ublk,
     connections: 2,
@@ -58,6 +55,8 @@ struct Model {
     refuses_recovery: Cell<bool>,
     refuses_removal: Cell<bool>,
     refuses_command: Cell<Option<i32>>,
+    /// The daemons that made devices are gone.
+    abandons: Cell<bool>,
 }
 
 fn errno<T>(errno: i32) -> io::Result<T> {
@@ -154,6 +153,16 @@ impl Devices for Model {
         Driver::Ublk
     }
 
+    fn shown(&self) -> Vec<(u32, Seen)> {
+        let devices = self.devices.borrow();
+        let numbers = devices.keys().copied();
+        numbers.map(|number| (number, self.seen(number))).collect()
+    }
+
+    fn is_abandoned(&self, device: u32) -> bool {
+        self.abandons.get() && self.state(device) == Some(State::Added)
+    }
+
     fn seen(&self, device: u32) -> Seen {
         match self.devices.borrow().get(&device) {
             None => Seen::Missing,
@@ -182,13 +191,13 @@ impl Devices for Model {
     }
 }
 
-/// The reactor.
-struct Reactor<'a> {
-    model: &'a Model,
+/// The kernel, and the reactor with its array.
+struct World {
+    model: Model,
     export: Export,
 }
 
-impl Server for Reactor<'_> {
+impl Server for World {
     fn export(&self) -> Result<Export, Refusal> {
         Ok(self.export.clone())
     }
@@ -216,26 +225,10 @@ impl Server for Reactor<'_> {
     }
 }
 
-/// A machine with one array.
-struct Machine {
-    model: Model,
-    places: Places,
-    folder: PathBuf,
-    uuid: Uuid,
-    export: Export,
-}
-
-impl Machine {
-    fn new(name: &str) -> Machine {
-        let name = format!("restripe-ublk-{name}-{}", std::process::id());
-        let folder = std::env::temp_dir().join(name);
-        let _ = fs::remove_dir_all(&folder);
-        fs::create_dir_all(&folder).expect("a folder");
-        Machine {
+impl Default for World {
+    fn default() -> World {
+        World {
             model: Model::default(),
-            places: Places::within(&folder, &folder.join("dev"), "tank", "boot\n"),
-            folder,
-            uuid: UUID,
             export: Export {
                 name: "tank".into(),
                 uuid: UUID,
@@ -253,44 +246,26 @@ impl Machine {
             },
         }
     }
+}
 
-    fn with<T>(&self, act: impl FnOnce(&Subject<'_>) -> T) -> T {
-        let server = Reactor {
-            model: &self.model,
-            export: self.export.clone(),
-        };
-        act(&Subject {
-            kernel: &self.model,
-            server: &server,
-            places: &self.places,
-            uuid: self.uuid,
-        })
+impl machine::World for World {
+    type Attachment = Attachment;
+
+    fn kernel(&self) -> &(dyn Kernel + 'static) {
+        &self.model
     }
 
-    fn begin(&self, device: Option<u32>, options: AttachOptions) -> Result<Attachment, String> {
-        let begun = self.with(|subject| Attachment::begin(subject, device, options));
-        begun.map_err(|refusal| refusal.what)
-    }
-
-    fn resume(&self) -> Result<Option<Attachment>, String> {
-        let resumed = self.with(Attachment::resume);
-        resumed.map_err(|refusal| refusal.what)
-    }
-
-    fn tend(&self, attachment: &mut Attachment, bytes: u64) -> Result<Tended, String> {
-        let tended = self.with(|subject| attachment.tend(subject, bytes));
-        tended.map_err(|refusal| refusal.what)
-    }
-
-    fn is_clear(&self) -> bool {
-        let free = self.places.read() == Ok(None) && self.places.linked() == Ok(None);
-        free && self.model.devices.borrow().is_empty()
+    fn server(&self) -> &(dyn Server + 'static) {
+        self
     }
 }
 
-impl Drop for Machine {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.folder);
+type Machine = machine::Machine<World>;
+
+impl Machine {
+    /// Neither the daemon nor the kernel has anything of a device.
+    fn is_bare(&self) -> bool {
+        self.is_clear() && self.model.devices.borrow().is_empty()
     }
 }
 
@@ -307,10 +282,8 @@ fn an_array_is_attached_with_what_it_is_like() {
     assert_eq!(parameters.size_bytes, SIZE);
     let durable = uapi::ATTRIBUTE_CACHE | uapi::ATTRIBUTE_FUA;
     assert_eq!(parameters.attributes, durable);
-    machine
-        .with(|subject| attached.end(subject, &|| Ok(())))
-        .expect("not in use");
-    assert!(machine.is_clear());
+    machine.end(&attached).expect("not in use");
+    assert!(machine.is_bare());
 }
 
 #[test]
@@ -319,23 +292,23 @@ fn what_is_refused_leaves_nothing() {
     machine.model.refuses_start.set(true);
     let why = machine.begin(None, OPTIONS).err();
     assert_eq!(why.as_deref(), Some("the kernel does not answer"));
-    assert!(machine.is_clear());
+    assert!(machine.is_bare());
     machine.model.refuses_start.set(false);
     let odd = AttachOptions {
         block_bytes: 1000,
         ..OPTIONS
     };
-    assert!(machine.begin(None, odd).is_err() && machine.is_clear());
+    assert!(machine.begin(None, odd).is_err() && machine.is_bare());
     machine.export.minimum_block = 4096;
     let fine = AttachOptions {
         block_bytes: 512,
         ..OPTIONS
     };
-    assert!(machine.begin(None, fine).is_err() && machine.is_clear());
+    assert!(machine.begin(None, fine).is_err() && machine.is_bare());
     machine.export.serving = false;
     let why = machine.begin(None, OPTIONS).err();
     assert_eq!(why.as_deref(), Some("the array does not serve"));
-    assert!(machine.is_clear());
+    assert!(machine.is_bare());
 }
 
 /// What is left of a device keeps its record, by which every verb and the next daemon ends it.
@@ -344,14 +317,7 @@ fn what_the_kernel_keeps_of_a_refused_device_is_ended_later() {
     let verbs: [fn(&Machine) -> bool; 3] = [
         |machine| machine.begin(None, OPTIONS).is_ok(),
         |machine| machine.resume().is_ok_and(|found| found.is_none()),
-        |machine| {
-            let record = machine
-                .places
-                .read()
-                .expect("it can be read")
-                .expect("a record");
-            end_device(&machine.model, &machine.places, &record, Before::Nothing).is_ok()
-        },
+        |machine| machine.end_unserved().is_ok_and(|found| found.is_some()),
     ];
     for (number, verb) in verbs.iter().enumerate() {
         let machine = Machine::new(&format!("kept-{number}"));
@@ -387,7 +353,7 @@ fn the_next_daemon_takes_the_device_over_once_the_first_is_gone() {
     assert_eq!(resumed.size_bytes, SIZE);
     machine.model.devices.borrow_mut().clear();
     assert_eq!(machine.resume().map(|found| found.is_none()), Ok(true));
-    assert!(machine.is_clear(), "the record of a device that is gone");
+    assert!(machine.is_bare(), "the record of a device that is gone");
 }
 
 /// It dies, or fails at a step and tries all of them again, before each step of a recovery and after the last.
@@ -485,7 +451,7 @@ fn a_device_that_another_program_removed_is_given_up() {
     assert!(machine.tend(&mut attached, SIZE).is_err());
     machine.model.devices.borrow_mut().clear();
     assert_eq!(machine.tend(&mut attached, SIZE), Ok(Tended::Gone));
-    assert!(machine.is_clear());
+    assert!(machine.is_bare());
 }
 
 #[test]
@@ -513,22 +479,79 @@ fn a_device_in_use_is_not_detached() {
     let mut machine = Machine::new("busy");
     let attached = machine.begin(None, OPTIONS).expect("one is free");
     machine.export.serving = false;
-    let refused = machine.with(|subject| attached.end(subject, &|| Ok(())));
-    assert!(refused.is_err_and(|refusal| refusal.what.contains("wait for the array")));
+    let refused = machine.end(&attached);
+    assert!(refused.is_err_and(|why| why.contains("wait for the array")));
     machine.export.serving = true;
     machine.model.mounted.set(true);
-    let refused = machine.with(|subject| attached.end(subject, &|| Ok(())));
-    assert!(refused.is_err_and(|refusal| refusal.what.contains("mounted at /mnt")));
+    let refused = machine.end(&attached);
+    assert!(refused.is_err_and(|why| why.contains("mounted at /mnt")));
     assert_eq!(machine.model.state(0), Some(State::Live));
     machine.model.lose_daemon();
     machine.model.mounted.set(false);
-    let unserved = end_device(
-        &machine.model,
-        &machine.places,
-        &attached.record,
-        Before::Nothing,
+    let unserved = machine.end_unserved();
+    assert!(unserved.is_ok() && machine.is_bare());
+}
+
+/// A daemon died between the device and its record, or the record is lost.
+#[test]
+fn a_device_without_a_record_is_ended_only_if_it_is_dead_and_abandoned() {
+    let machine = Machine::new("lost-record");
+    machine.model.refuses_start.set(true);
+    machine.model.refuses_removal.set(true);
+    assert!(machine.begin(Some(5), OPTIONS).is_err());
+    machine.model.refuses_start.set(false);
+    machine.model.refuses_removal.set(false);
+    machine
+        .places
+        .clear(Node::new(Driver::Ublk, 5))
+        .expect("its record goes");
+    let refused = |machine: &Machine| {
+        let why = machine.begin(None, OPTIONS).err();
+        assert!(why.is_some_and(|why| why.contains("has the array's identifier")));
+    };
+    refused(&machine);
+    assert_eq!(
+        machine.model.state(5),
+        Some(State::Added),
+        "its daemon may start it"
     );
-    assert!(unserved.is_ok() && machine.is_clear());
+    machine.model.abandons.set(true);
+    machine
+        .begin(Some(6), OPTIONS)
+        .expect("nothing is left of the other");
+    assert_eq!(
+        (machine.model.state(5), machine.model.state(6)),
+        (None, Some(State::Live))
+    );
+    for state in [State::Live, State::Waits] {
+        machine
+            .model
+            .change(6, State::Live, state, true)
+            .expect("it is live");
+        machine
+            .places
+            .clear(Node::new(Driver::Ublk, 6))
+            .expect("its record goes");
+        refused(&machine);
+        assert_eq!(machine.model.state(6), Some(state));
+    }
+}
+
+#[test]
+fn a_dead_device_of_another_array_is_left_alone() {
+    let mut machine = Machine::new("others");
+    machine.model.refuses_start.set(true);
+    machine.model.refuses_removal.set(true);
+    assert!(machine.begin(Some(5), OPTIONS).is_err());
+    machine
+        .places
+        .clear(Node::new(Driver::Ublk, 5))
+        .expect("its record goes");
+    machine.model.refuses_start.set(false);
+    machine.model.abandons.set(true);
+    machine.uuid = Uuid([8; 16]);
+    machine.begin(None, OPTIONS).expect("one is free");
+    assert_eq!(machine.model.state(5), Some(State::Added));
 }
 
 #[test]

@@ -83,6 +83,8 @@ pub(super) struct Info {
     /// Of the longest request.
     pub bytes_max: u32,
     pub device: u32,
+    /// Of the server.
+    pub process: i32,
     pub features: u64,
     /// The server's own: whose device it is.
     pub tag: u64,
@@ -96,6 +98,7 @@ impl Info {
         bytes.put(4, self.state.to_ne_bytes());
         bytes.put(8, self.bytes_max.to_ne_bytes());
         bytes.put(12, self.device.to_ne_bytes());
+        bytes.put(16, self.process.to_ne_bytes());
         bytes.put(24, self.features.to_ne_bytes());
         bytes.put(32, self.tag.to_ne_bytes());
         bytes.0
@@ -108,6 +111,7 @@ impl Info {
             state: u16::from_ne_bytes(bytes.get(4)),
             bytes_max: u32::from_ne_bytes(bytes.get(8)),
             device: u32::from_ne_bytes(bytes.get(12)),
+            process: i32::from_ne_bytes(bytes.get(16)),
             features: u64::from_ne_bytes(bytes.get(24)),
             tag: u64::from_ne_bytes(bytes.get(32)),
         }
@@ -116,7 +120,7 @@ impl Info {
 
 /// What a block device is like.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Parameters {
+pub(crate) struct Parameters {
     pub attributes: u16,
     pub size_bytes: u64,
     /// Logical block: a power of two.
@@ -185,6 +189,7 @@ mod tests {
             state: 2,
             bytes_max: 1 << 20,
             device: 9,
+            process: -1,
             features: FEATURES,
             tag: u64::MAX - 1,
         };
