@@ -370,6 +370,32 @@ fn half_a_message_ends_the_connection_in_time() {
     }
 }
 
+/// Each is a line in the journal of the daemon.
+#[test]
+fn a_refused_vmm_and_a_stopped_queue_are_reported() {
+    let why = |device: &Device| device.refusals.lock().expect("whole").join(", ");
+    let mut world = World::new(DISK_BYTES);
+    world.exports[0].serving = false;
+    let (device, _vmm) = Device::in_world(world, &Memory::new());
+    assert!(device.has_ended());
+    assert_eq!(why(&device), "a VMM: the array does not serve");
+    let (mut device, vmm) = running(FEATURES);
+    vmm.memory.set_available(0, QUEUE_SIZE + 1);
+    vmm.kick(0);
+    device.rest();
+    assert_eq!(
+        why(&device),
+        "disk: queue 0 makes no sense, and was stopped"
+    );
+    vmm.kick(0);
+    device.rest();
+    assert!(!device.has_ended() && device.refusals.lock().expect("whole").len() == 1);
+    vmm.send(message::SET_VRING_KICK, &[0; 8], &[])
+        .expect("room");
+    device.rest();
+    assert!(device.has_ended() && why(&device).contains("disk: message 12: "));
+}
+
 /// Random messages with random bodies and descriptors, and random bytes in the rings: the device rests, or
 /// ends the connection.
 #[test]
