@@ -197,6 +197,8 @@ pub struct Export {
     pub minimum_block: u32,
     /// Requests of this size and alignment cost the least.
     pub preferred_block: u32,
+    /// Of a full row: an aligned write of it reads nothing first. 0 while no layout is known.
+    pub row_bytes: u64,
     /// Reads and writes are no longer; [`BUFFER_BYTES_MAX`] at most.
     pub maximum_block: u32,
     /// For one client at a time, who names it: never the default.

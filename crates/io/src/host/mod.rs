@@ -19,6 +19,13 @@ fn refuses_for_good(status: &Status) -> bool {
     status.read_only && !status.refusal.as_ref().is_some_and(no_space)
 }
 
+fn row_bytes(status: &Status) -> u64 {
+    let layout = status.geometry.map(Layout::new);
+    layout.map_or(0, |layout| {
+        layout.map_or(0, |layout| layout.row_sectors() * SECTOR_BYTES)
+    })
+}
+
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +40,7 @@ use crate::memory::{Handles, PoolMemory, UserMemory};
 use crate::nbd_wire::beneath::describe;
 use crate::record::Recorder;
 use lanes::{LOCAL, Lanes, USERS};
+use restripe_array::layout::Layout;
 use restripe_array::report::{
     ArrayState, MapExtent, MemberState, MemberStatus, Refusal, WhyRefused,
 };
@@ -181,6 +189,7 @@ impl Host {
                 None => 1,
             },
             preferred_block: PREFERRED_BLOCK,
+            row_bytes: row_bytes(&status),
             maximum_block: BUFFER_BYTES_MAX,
             exclusive: false,
             busy: false,

@@ -105,6 +105,7 @@ impl served::Attachment for Attachment {
                 size_bytes: export.size_bytes,
                 block_bytes: options.block_bytes,
                 physical_bytes: PHYSICAL_BYTES,
+                optimal_bytes: optimal(export.row_bytes),
                 request_bytes_max: REQUEST_BYTES_MAX.min(export.maximum_block),
             },
             depth: DEPTH,
@@ -250,6 +251,14 @@ impl Attachment {
 fn tag_of(uuid: Uuid) -> u64 {
     let first = uuid.0.first_chunk().expect("it has 16 bytes");
     u64::from_be_bytes(*first)
+}
+
+/// The best request: a row, or the largest power of two that divides it, because the driver takes no others.
+fn optimal(row_bytes: u64) -> u32 {
+    match row_bytes {
+        0 => PHYSICAL_BYTES,
+        bytes => PHYSICAL_BYTES.max(1 << bytes.trailing_zeros().min(30)),
+    }
 }
 
 /// How an array is described to the kernel.

@@ -2,7 +2,7 @@
 
 use super::kernel::{Kernel, Setup, identifier};
 use super::server::Server;
-use super::{Attachment, DEPTH, uapi};
+use super::{Attachment, DEPTH, optimal, uapi};
 use crate::attach::hold::{Devices, Seen};
 use crate::attach::machine::{self, SIZE, UUID};
 use crate::attach::node::Node;
@@ -237,6 +237,7 @@ impl Default for World {
                 logical_block: 512,
                 minimum_block: 1,
                 preferred_block: 4096,
+                row_bytes: 3 << 16,
                 maximum_block: 32 << 20,
                 exclusive: false,
                 busy: false,
@@ -280,10 +281,25 @@ fn an_array_is_attached_with_what_it_is_like() {
     assert_eq!(machine.places.read(), Ok(Some(attached.record.clone())));
     let parameters = machine.model.devices.borrow()[&3].setup.parameters;
     assert_eq!(parameters.size_bytes, SIZE);
+    assert_eq!(parameters.optimal_bytes, 1 << 16);
     let durable = uapi::ATTRIBUTE_CACHE | uapi::ATTRIBUTE_FUA;
     assert_eq!(parameters.attributes, durable);
     machine.end(&attached).expect("not in use");
     assert!(machine.is_bare());
+}
+
+#[test]
+fn the_best_request_is_a_row_or_divides_it() {
+    let cases = [
+        (0, 4096),
+        (512, 4096),
+        (3 << 16, 1 << 16),
+        (1 << 20, 1 << 20),
+    ];
+    for (row, expected) in cases {
+        assert_eq!(optimal(row), expected, "{row}");
+    }
+    assert_eq!(optimal(1 << 40), 1 << 30);
 }
 
 #[test]

@@ -127,6 +127,8 @@ pub(crate) struct Parameters {
     pub block_bytes: u32,
     /// Physical block: a power of two.
     pub physical_bytes: u32,
+    /// Of the best request: a power of two.
+    pub optimal_bytes: u32,
     pub request_bytes_max: u32,
 }
 
@@ -140,7 +142,8 @@ impl Parameters {
         let shift = |bytes: u32| bytes.trailing_zeros() as u8;
         let physical = shift(self.physical_bytes);
         // Logical and physical block, the best request and the smallest good one.
-        let shifts = [shift(self.block_bytes), physical, physical, physical];
+        let optimal = shift(self.optimal_bytes);
+        let shifts = [shift(self.block_bytes), physical, optimal, physical];
         bytes.put(12, shifts);
         let sectors_max = self.request_bytes_max >> SECTOR_SHIFT;
         bytes.put(16, sectors_max.to_ne_bytes());
@@ -206,13 +209,14 @@ mod tests {
             size_bytes: 1 << 30,
             block_bytes: 512,
             physical_bytes: 4096,
+            optimal_bytes: 1 << 16,
             request_bytes_max: 1 << 20,
         };
         let bytes = parameters.encode();
         assert_eq!(bytes[..4], 64_u32.to_ne_bytes());
         assert_eq!(bytes[4..8], 3_u32.to_ne_bytes());
         assert_eq!(bytes[8..12], 12_u32.to_ne_bytes());
-        assert_eq!(bytes[12..16], [9, 12, 12, 12]);
+        assert_eq!(bytes[12..16], [9, 12, 16, 12]);
         assert_eq!(bytes[16..20], 2048_u32.to_ne_bytes());
         assert_eq!(bytes[24..32], (1_u64 << 21).to_ne_bytes());
         assert_eq!(bytes[44..48], 4096_u32.to_ne_bytes());

@@ -141,6 +141,7 @@ impl Link for World {
             logical_block: 512,
             minimum_block: 1,
             preferred_block: 4096,
+            row_bytes: 3 << 16,
             maximum_block: 1 << 25,
             exclusive: false,
             busy: false,

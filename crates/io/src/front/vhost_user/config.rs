@@ -111,6 +111,7 @@ pub(super) mod tests {
             logical_block: 512,
             minimum_block: 1,
             preferred_block: 4096,
+            row_bytes: 3 << 16,
             maximum_block: 1 << 20,
             exclusive: false,
             busy: false,

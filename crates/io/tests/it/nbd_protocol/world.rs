@@ -80,6 +80,7 @@ impl World {
             logical_block: 512,
             minimum_block: 1,
             preferred_block: 65536,
+            row_bytes: 3 << 16,
             maximum_block: restripe_io::front::BUFFER_BYTES_MAX,
             exclusive: false,
             busy: false,
