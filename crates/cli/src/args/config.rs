@@ -103,6 +103,8 @@ pub(crate) struct ArrayConfig {
     /// Clients that are served, by names in their certificates.
     #[serde(default, deserialize_with = "names")]
     pub tls_clients: Option<Vec<NameRule>>,
+    /// The socket of its virtual machine, or the folder of that socket.
+    pub vhost_user: Option<PathBuf>,
 }
 
 impl ArrayConfig {
@@ -331,7 +333,8 @@ impl Config {
             &mut serve.vhost_user,
             &mut serve.tls_certificates,
         ];
-        for path in paths.into_iter().flatten() {
+        let disks = self.arrays.iter_mut().map(|array| &mut array.vhost_user);
+        for path in paths.into_iter().chain(disks).flatten() {
             *path = folder.join(&path);
         }
         if let Some(state) = &mut self.iscsi.state {
@@ -459,6 +462,7 @@ mod tests {
         surrogate = ["s.img", "/dev/sdc"]
         surrogate-level = "raid1"
         tls-clients = ["cn:alice", "dn:CN=bob,O=x"]
+        vhost-user = "tank.vhost"
 
         [serve]
         unix = "tank.nbd"
@@ -500,6 +504,7 @@ mod tests {
         assert_eq!(array.level, Some(LevelName::Raid5));
         assert_eq!(array.chunk, Some(65536));
         assert_eq!(array.tls_clients.as_ref().map(Vec::len), Some(2));
+        assert_eq!(array.vhost_user, Some("/etc/restripe/tank.vhost".into()));
         assert_eq!(array.write_hole, Some(WriteHoleName::Bitmap));
         assert_eq!(array.surrogate_level, Some(SurrogateLevel::Raid1));
         let all = array.all_members();

@@ -37,8 +37,8 @@ pub(crate) struct Places {
     /// `None`: clear text.
     tls: Option<Prepared>,
     iscsi: Option<Portal>,
-    /// The socket of the disk of a virtual machine, or the folder of several.
-    vhost_user: Option<PathBuf>,
+    /// By array: the socket of the disk of a virtual machine, or the folder of that socket.
+    disks: Vec<Option<PathBuf>>,
 }
 
 /// Where initiators may connect, and what is there for them. Without targets each array is one.
@@ -144,7 +144,7 @@ impl Places {
         stdio: bool,
         inherited: Vec<Listener>,
         iscsi: Option<Portal>,
-        vhost_user: Option<PathBuf>,
+        disks: Vec<Option<PathBuf>>,
         tls: Option<Prepared>,
     ) -> Outcome<Places> {
         let tcp = tcp.map(tcp_address).transpose()?;
@@ -157,7 +157,7 @@ impl Places {
             stdio,
             inherited,
             iscsi,
-            vhost_user,
+            disks,
             tls,
         })
     }
@@ -170,7 +170,7 @@ impl Places {
             && !self.stdio
             && self.inherited.is_empty()
             && self.iscsi.is_none()
-            && self.vhost_user.is_none();
+            && self.disks.iter().any(Option::is_none);
         let mut doors = Doors {
             listeners: self.inherited,
             uris: Vec::new(),
@@ -211,9 +211,7 @@ impl Places {
             }
             doors.open_portal(portal, names)?;
         }
-        if let Some(path) = self.vhost_user {
-            doors.place_disks(&path, names)?;
-        }
+        doors.place_disks(&self.disks, names)?;
         Ok(doors)
     }
 }
@@ -315,13 +313,13 @@ impl Doors {
     }
 
     /// Takes the sockets of virtual machines' disks.
-    fn place_disks(&mut self, path: &Path, names: &[&str]) -> Outcome {
-        for (array, socket) in disk_sockets(path, names)?.iter().enumerate() {
+    fn place_disks(&mut self, paths: &[Option<PathBuf>], names: &[&str]) -> Outcome {
+        for (array, socket) in disk_sockets(paths, names)? {
             let refusals = self.refusals.clone();
             let report = Report::new(move |why| refusals.note(why));
             let maker = vhost_user::disk(array, report).map_err(Failure::new)?;
-            self.disks.push((listen_unix(socket)?, Arc::new(maker)));
-            let socket = absolute(socket);
+            self.disks.push((listen_unix(&socket)?, Arc::new(maker)));
+            let socket = absolute(&socket);
             self.uris.push(format!("vhost-user-blk:{socket}"));
         }
         Ok(())
@@ -370,21 +368,26 @@ fn listen_by_default(name: &str) -> Outcome<(Listener, PathBuf)> {
     }
 }
 
-/// The socket of each array: a VMM asks for no name.
-fn disk_sockets(path: &Path, names: &[&str]) -> Outcome<Vec<PathBuf>> {
-    if path.is_dir() {
-        let socket = |name: &&str| path.join(format!("{name}.vhost"));
-        return Ok(names.iter().map(socket).collect());
+/// The arrays that have a socket of their own for a VMM, which asks for no name, and that socket.
+fn disk_sockets(paths: &[Option<PathBuf>], names: &[&str]) -> Outcome<Vec<(usize, PathBuf)>> {
+    let mut sockets: Vec<(usize, PathBuf)> = Vec::new();
+    for (array, (path, name)) in paths.iter().zip(names).enumerate() {
+        let Some(path) = path else { continue };
+        let socket = match path.is_dir() {
+            true => path.join(format!("{name}.vhost")),
+            false => path.clone(),
+        };
+        if let Some((first, _)) = sockets.iter().find(|(_, taken)| *taken == socket) {
+            let both = format!("{} and {name}", names[*first]);
+            return Err(Failure::usage(format!(
+                "one socket for the virtual machines of two arrays, {both}"
+            ))
+            .at(socket.display())
+            .hint("name a folder (mkdir, chmod 700), in which each array has a socket"));
+        }
+        sockets.push((array, socket));
     }
-    match names {
-        [_] => Ok(vec![path.to_path_buf()]),
-        _ => Err(Failure::usage(format!(
-            "{} arrays need a folder for the sockets of virtual machines",
-            names.len()
-        ))
-        .at(path.display())
-        .hint("create it first (mkdir), and protect it (chmod 700)")),
-    }
+    Ok(sockets)
 }
 
 fn listen_unix(path: &Path) -> Outcome<Listener> {
@@ -554,14 +557,23 @@ mod tests {
     #[test]
     fn each_array_has_a_socket_for_its_machine() {
         let folder = std::env::temp_dir();
-        let sockets = |path: &Path, names: &[&str]| disk_sockets(path, names);
-        let one = sockets(Path::new("/none/tank.sock"), &["tank"]).expect("a socket");
-        assert_eq!(one, [Path::new("/none/tank.sock")]);
-        let two = sockets(&folder, &["tank", "vault"]).expect("a folder");
-        assert_eq!(two, [folder.join("tank.vhost"), folder.join("vault.vhost")]);
-        let refused = sockets(Path::new("/none/tank.sock"), &["tank", "vault"]);
+        let (socket, other) = (Path::new("/none/tank.sock"), Path::new("/none/vault.sock"));
+        let sockets = |paths: &[Option<&Path>]| {
+            let paths: Vec<_> = paths.iter().map(|path| path.map(PathBuf::from)).collect();
+            disk_sockets(&paths, &["tank", "vault"][..paths.len()])
+        };
+        let one = sockets(&[Some(socket)]).expect("a socket");
+        assert_eq!(one, [(0, socket.to_path_buf())]);
+        let two = sockets(&[Some(&folder), Some(&folder)]).expect("a folder");
+        let in_folder = |name: &str| folder.join(format!("{name}.vhost"));
+        assert_eq!(two, [(0, in_folder("tank")), (1, in_folder("vault"))]);
+        let own = sockets(&[Some(socket), Some(other)]).expect("two sockets");
+        assert_eq!(own, [(0, socket.to_path_buf()), (1, other.to_path_buf())]);
+        let second = sockets(&[None, Some(&folder)]).expect("one has none");
+        assert_eq!(second, [(1, in_folder("vault"))]);
+        let refused = sockets(&[Some(socket), Some(socket)]);
         let refused = refused.expect_err("one socket for two").to_string();
-        assert!(refused.contains("2 arrays need a folder"), "{refused}");
+        assert!(refused.contains("two arrays, tank and vault"), "{refused}");
     }
 
     #[test]

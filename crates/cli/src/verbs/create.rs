@@ -237,6 +237,7 @@ fn wanted(verb: Create) -> Outcome<ArrayConfig> {
         volatile_members: verb.volatile_members || file.volatile_members,
         code_cache_chunk: verb.code_cache_chunk.or(file.code_cache_chunk),
         tls_clients: file.tls_clients,
+        vhost_user: file.vhost_user,
     })
 }
 

@@ -178,14 +178,20 @@ pub(crate) struct Serve {
 
 pub(crate) fn run(verb: Serve) -> Outcome {
     let inherited = Listener::systemd();
-    let (groups, lists, file, iscsi) = what_to_serve(&verb)?;
+    let ToServe {
+        groups,
+        lists,
+        disks,
+        file,
+        iscsi,
+    } = what_to_serve(&verb)?;
     if verb.record.is_some() && groups.len() > 1 {
         return Err(
             Failure::usage("a record holds one array").hint("serve the other arrays separately")
         );
     }
     let tls = verb.tls.clone().or(file.tls()).prepare(lists)?;
-    let places = places(&verb, &file, &iscsi, inherited, tls)?;
+    let places = places(&verb, &file, &iscsi, disks, (inherited, tls))?;
     let setup = setup(&verb, &file)?;
     let beforehand = |names: &[&str], ends: &Sender<End>| {
         // Until here nothing is written, and a signal may end it at once: a remote member is waited for.
@@ -205,14 +211,28 @@ pub(crate) fn run(verb: Serve) -> Outcome {
     stopped
 }
 
-/// The members of each array, the clients of each, and how they are served.
-type ToServe = (Vec<Vec<String>>, Lists, ServeConfig, IscsiConfig);
+/// The arrays, and how they are served.
+struct ToServe {
+    /// The members of each array.
+    groups: Vec<Vec<String>>,
+    /// The clients of each.
+    lists: Lists,
+    /// Where virtual machines find each, if the file says it for that one.
+    disks: Vec<Option<PathBuf>>,
+    file: ServeConfig,
+    iscsi: IscsiConfig,
+}
 
 fn what_to_serve(verb: &Serve) -> Outcome<ToServe> {
     let Some(path) = &verb.config else {
         let groups = by_array(verb.members.clone(), verb.start.mode())?;
-        let (serve, iscsi) = (ServeConfig::default(), IscsiConfig::default());
-        return Ok((groups, Lists::new(), serve, iscsi));
+        return Ok(ToServe {
+            lists: Lists::new(),
+            disks: vec![None; groups.len()],
+            groups,
+            file: ServeConfig::default(),
+            iscsi: IscsiConfig::default(),
+        });
     };
     let Config {
         arrays,
@@ -220,9 +240,14 @@ fn what_to_serve(verb: &Serve) -> Outcome<ToServe> {
         iscsi,
     } = Config::read(path)?;
     let lists = arrays.iter().map(|array| array.tls_clients.clone());
-    let lists = lists.collect();
-    let groups = arrays.into_iter().map(ArrayConfig::all_members);
-    Ok((groups.collect(), lists, serve, iscsi))
+    let disks = arrays.iter().map(|array| array.vhost_user.clone());
+    Ok(ToServe {
+        lists: lists.collect(),
+        disks: disks.collect(),
+        groups: arrays.into_iter().map(ArrayConfig::all_members).collect(),
+        file: serve,
+        iscsi,
+    })
 }
 
 fn setup(verb: &Serve, file: &ServeConfig) -> Outcome<Setup> {
@@ -331,23 +356,25 @@ fn given(verb: &Serve, file: &ServeConfig) -> Vec<GivenOption> {
     options.into_iter().flatten().collect()
 }
 
-/// Where clients may connect: places on the command line replace all those of the file. Targets are from the
-/// file.
+/// Where clients may connect: places on the command line replace all those of the file, also those of single
+/// arrays. Targets are from the file.
 fn places(
     verb: &Serve,
     file: &ServeConfig,
     iscsi: &IscsiConfig,
-    inherited: Vec<Listener>,
-    tls: Option<Prepared>,
+    disks: Vec<Option<PathBuf>>,
+    (inherited, tls): (Vec<Listener>, Option<Prepared>),
 ) -> Outcome<Places> {
     let sockets = [&verb.unix, &verb.vhost_user]
         .into_iter()
         .any(Option::is_some);
     let asked = sockets || verb.tcp.is_some() || !verb.iscsi.is_empty() || verb.stdio;
-    let (unix, tcp, portals, vhost_user) = match asked {
+    let (unix, tcp, portals, disk) = match asked {
         true => (&verb.unix, &verb.tcp, &verb.iscsi, &verb.vhost_user),
         false => (&file.unix, &file.tcp, &iscsi.listen, &file.vhost_user),
     };
+    let own = disks.into_iter().map(|own| own.filter(|_| !asked));
+    let disks = own.map(|own| own.or_else(|| disk.clone()));
     let portal = match portals.is_empty() {
         false => {
             let state = iscsi.state.clone().or_else(control::state_folder);
@@ -361,7 +388,7 @@ fn places(
         verb.stdio,
         inherited,
         portal,
-        vhost_user.clone(),
+        disks.collect(),
         tls,
     )
 }

@@ -399,3 +399,39 @@ fn a_rule_without_a_cache_is_refused() {
         run.stderr
     );
 }
+
+/// A VMM asks for no name, so each array has a socket of its own, which only the file can name for several.
+#[test]
+fn each_array_of_a_configuration_has_the_socket_of_its_own_machine() {
+    let place = Place::new("machines");
+    let config = |second: &str| {
+        format!(
+            "[[array]]\nname='tank'\nmembers=['a.img','b.img']\nlevel='raid1'\nimage-size='64M'\n\
+             vhost-user='tank.sock'\n\
+             [[array]]\nname='vault'\nmembers=['c.img','d.img']\nlevel='raid1'\nimage-size='64M'\n\
+             vhost-user='{second}'\n[serve]\nunix='nbd.sock'\n"
+        )
+    };
+    place.write("two.toml", 0, 0, config("machines").as_bytes());
+    place.write("same.toml", 0, 0, config("tank.sock").as_bytes());
+    assert_eq!(place.shell("mkdir machines").status, 0);
+    for name in ["tank", "vault"] {
+        let made = place.run(&["create", "--config", "two.toml", name]);
+        assert_eq!(made.status, 0, "{}", made.stderr);
+    }
+    let refused = place.run(&["serve", "--config", "same.toml"]);
+    assert!(
+        refused.status != 0 && refused.stderr.contains("two arrays, tank and vault"),
+        "{}",
+        refused.stderr
+    );
+    let daemon = place.await_service(&mut place.command(&["serve", "--config", "two.toml"]));
+    assert!(place.exists("tank.sock") && place.exists("machines/vault.vhost"));
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+    let elsewhere = ["serve", "--config", "two.toml", "--unix", "other.sock"];
+    let daemon = place.await_service(&mut place.command(&elsewhere));
+    assert!(!place.exists("tank.sock") && !place.exists("machines/vault.vhost"));
+    daemon.terminate();
+    assert_eq!(daemon.wait(), 0);
+}
