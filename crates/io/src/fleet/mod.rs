@@ -28,6 +28,9 @@ use watch::{Look, Watch};
 
 /// Bytes of operations that are joined at most.
 const JOINED_BYTES_MAX: u64 = 1 << 20;
+/// The same of writes through the page cache. It keeps what one call writes as one folio, and ext4 goes over
+/// all blocks of a folio in every later write to it, however small.
+const JOINED_CACHED_WRITE_MAX: u64 = 256 * 1024;
 
 struct Place {
     name: String,
@@ -208,7 +211,7 @@ impl Fleet {
         for io in ios.drain(..) {
             let more = io.sectors * SECTOR_BYTES;
             let goes_on = run.last().is_some_and(|last| follows(last, &io));
-            if !goes_on || bytes + more > JOINED_BYTES_MAX {
+            if !goes_on || bytes + more > self.joined_max(&io) {
                 self.start_run(&mut run, handles, backend);
                 bytes = 0;
             }
@@ -216,6 +219,15 @@ impl Fleet {
             run.push(io);
         }
         self.start_run(&mut run, handles, backend);
+    }
+
+    fn joined_max(&self, io: &DeviceIo) -> u64 {
+        match &self.places[usize::from(io.member.0)].device {
+            Some(Device::File(device)) if io.op == IoOp::Write && device.is_cached() => {
+                JOINED_CACHED_WRITE_MAX
+            }
+            _ => JOINED_BYTES_MAX,
+        }
     }
 
     /// Starts neighbours as one, if they need not wait.
@@ -750,6 +762,24 @@ mod tests {
         let mut ios = pages.iter().map(|page| Box::new(io(page))).collect();
         fleet.start_joined(&mut ios, &handles, &mut backend);
         backend
+    }
+
+    /// Large folios of the page cache make later small writes slow.
+    #[test]
+    fn cached_writes_are_joined_to_less_than_reads() {
+        let (_, path) = of_file("cached");
+        let options = OpenOptions {
+            direct: false,
+            ..OpenOptions::default()
+        };
+        let member = open(path.to_str().expect("text"), options);
+        let mut fleet = watching(member.expect("it opens"));
+        let pages = Vec::from_iter(0..256);
+        for (op, operations) in [(IoOp::Read, 1), (IoOp::Write, 4)] {
+            let backend = started(&mut fleet, op, false, &pages);
+            assert_eq!(backend.moves.len(), operations, "{op:?}");
+        }
+        let _ = std::fs::remove_file(&path);
     }
 
     #[test]

@@ -119,6 +119,11 @@ impl FileDevice {
         self.alignment
     }
 
+    /// Whether what is read comes through the page cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.alignment == 1
+    }
+
     /// How a write is made durable.
     pub fn way(&self) -> Way {
         self.way
