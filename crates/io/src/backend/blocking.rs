@@ -16,9 +16,14 @@ const BLKZEROOUT: libc::c_ulong = 0x127f;
 /// Does an operation on this thread; gives back its result and its memory.
 pub(super) fn perform(op: Op, iov: &mut Vec<libc::iovec>) -> (i32, Vec<crate::memory::Piece>) {
     match op {
-        Op::Read { fd, at, pieces } => {
+        Op::Read {
+            fd,
+            at,
+            pieces,
+            cached,
+        } => {
             vectors(&pieces, iov);
-            (read(fd, at, iov), pieces)
+            (read(fd, at, iov, cached), pieces)
         }
         Op::Write {
             fd,
@@ -52,9 +57,10 @@ pub(super) fn perform(op: Op, iov: &mut Vec<libc::iovec>) -> (i32, Vec<crate::me
     }
 }
 
-fn read(fd: RawFd, at: u64, iov: &[libc::iovec]) -> i32 {
+fn read(fd: RawFd, at: u64, iov: &[libc::iovec], cached: bool) -> i32 {
+    let flags = if cached { libc::RWF_NOWAIT } else { 0 };
     // SAFETY: the vectors name memory that the operation's pieces keep alive.
-    outcome(unsafe { libc::preadv2(fd, iov.as_ptr(), iov.len() as i32, at as i64, 0) })
+    outcome(unsafe { libc::preadv2(fd, iov.as_ptr(), iov.len() as i32, at as i64, flags) })
 }
 
 fn write(fd: RawFd, at: u64, iov: &[libc::iovec], durable: bool) -> i32 {
@@ -131,28 +137,35 @@ struct Shared {
 /// other commands and operations do not wait for it.
 const TELLERS_MAX: usize = 128;
 
-/// Threads that perform operations, and others that tell spindles.
+/// Threads that copy out of the page cache at the same time: as fast as the reactor passes the bytes on.
+const COPIERS_MAX: usize = 2;
+
+/// Threads that perform operations, others that tell spindles, and those that copy. A copy waits for no
+/// device, so none is held up by a member that hangs.
 pub(super) struct Workers {
     workers: Threads,
     tellers: Threads,
+    copiers: Threads,
 }
 
 impl Workers {
-    /// So many at most, but for those that tell spindles.
+    /// So many at most, but for those that tell spindles, and those that copy.
     pub fn new(limit: usize, waker: Waker) -> Workers {
         Workers {
             workers: Threads::new(limit, waker.clone()),
-            tellers: Threads::new(TELLERS_MAX, waker),
+            tellers: Threads::new(TELLERS_MAX, waker.clone()),
+            copiers: Threads::new(COPIERS_MAX, waker),
         }
     }
 
     pub fn outstanding(&self) -> usize {
-        self.workers.outstanding + self.tellers.outstanding
+        self.workers.outstanding + self.tellers.outstanding + self.copiers.outstanding
     }
 
     pub fn submit(&mut self, token: Token, op: Op) {
         match op {
             Op::Power { .. } => self.tellers.submit(token, op),
+            Op::Read { cached: true, .. } => self.copiers.submit(token, op),
             _ => self.workers.submit(token, op),
         }
     }
@@ -161,6 +174,7 @@ impl Workers {
     pub fn collect(&mut self, into: &mut Vec<Completion>) {
         self.workers.collect(into);
         self.tellers.collect(into);
+        self.copiers.collect(into);
     }
 }
 

@@ -28,10 +28,13 @@ pub struct Token(pub u64);
 /// What to do. Descriptors stay open until the operation is back: who submits sees to it.
 #[derive(Debug)]
 pub enum Op {
+    /// `cached`: only what the page cache has. It is copied by another thread meanwhile, which never waits
+    /// for a device: `EAGAIN`, or another error, where it would have to.
     Read {
         fd: RawFd,
         at: u64,
         pieces: Vec<Piece>,
+        cached: bool,
     },
     /// `durable`: on stable media when it completes.
     Write {

@@ -51,7 +51,7 @@ pub struct Ring {
     backlog: VecDeque<Entry>,
     waker: Waker,
     waker_armed: bool,
-    /// For the operations that have no asynchronous form.
+    /// For the operations that have no asynchronous form, and for copies.
     workers: Workers,
     /// Sends that were done at once, to be reported at the next wait.
     sent: Vec<Completion>,
@@ -325,7 +325,7 @@ fn shape(op: Op) -> (Shape, Vec<Piece>) {
     let write = |fd, at, flags| Shape::Write { fd, at, flags };
     let plain = |entry| (Shape::Plain(entry), Vec::new());
     match op {
-        Op::Read { fd, at, pieces } => (Shape::Read { fd: Fd(fd), at }, pieces),
+        Op::Read { fd, at, pieces, .. } => (Shape::Read { fd: Fd(fd), at }, pieces),
         Op::Write {
             fd,
             at,
@@ -380,7 +380,7 @@ impl Backend for Ring {
     }
 
     fn submit(&mut self, token: Token, op: Op) {
-        if matches!(op, Op::Erase { .. } | Op::Power { .. }) {
+        if let Op::Erase { .. } | Op::Power { .. } | Op::Read { cached: true, .. } = op {
             self.workers.submit(token, op);
             return;
         }

@@ -11,6 +11,9 @@ use restripe_array::{
 
 /// Zeros written by one kernel operation, when a device knows no better.
 const ZEROS_AT_ONCE: u64 = 4 << 20;
+/// Reads from this length on are first tried as copies out of the page cache: a shorter copy takes no longer
+/// than the way to another thread.
+const COPY_BYTES_MIN: u64 = 256 * 1024;
 /// The block of zeros that such writes repeat.
 pub const ZERO_BLOCK_BYTES: u32 = 1 << 20;
 
@@ -82,6 +85,8 @@ pub struct Flight {
     /// Next byte on the device, and bytes to go.
     at: u64,
     left: u64,
+    /// The page cache may have what is read.
+    cached: bool,
     /// What did not fit into one kernel operation.
     rest: Vec<Piece>,
     /// Aligned stand-ins for metadata pages, by segment.
@@ -117,6 +122,7 @@ impl Flight {
             stage,
             at,
             left,
+            cached: false,
             rest: Vec::new(),
             bounces: Vec::new(),
             stand_in: None,
@@ -200,6 +206,8 @@ impl Flight {
             Stage::Transfer => {
                 let pieces = self.gather(handles, scratch);
                 let pieces = self.align(device.alignment(), pieces, scratch);
+                let long = self.io.op == IoOp::Read && self.left >= COPY_BYTES_MIN;
+                self.cached = long && device.is_cached();
                 self.transfer(device, pieces)
             }
             _ => self.plan(device, scratch),
@@ -253,7 +261,12 @@ impl Flight {
         }
         let (fd, at) = (device.fd(), self.at);
         Progress::Submit(match self.io.op {
-            IoOp::Read => Op::Read { fd, at, pieces },
+            IoOp::Read => Op::Read {
+                fd,
+                at,
+                pieces,
+                cached: self.cached,
+            },
             _ => Op::Write {
                 fd,
                 at,
@@ -329,7 +342,10 @@ impl Flight {
     ) -> Progress {
         let again = matches!(-result, libc::EINTR | libc::EAGAIN);
         match self.stage {
-            Stage::Transfer if again => self.transfer(device, pieces),
+            Stage::Transfer if again || self.cached => {
+                self.cached = false;
+                self.transfer(device, pieces)
+            }
             Stage::Zeros if again => self.write_zeros(device, pieces, scratch),
             Stage::Transfer if self.flagged(device) && device.flag_refused(result) => {
                 self.transfer(device, pieces)
@@ -546,6 +562,82 @@ mod tests {
                 device.go(way);
                 assert_eq!(issued(&mut device, Kernel::Whole, op, false), ["write"]);
             }
+        }
+        std::fs::remove_file(&path).expect("ours");
+    }
+
+    const LONG_BYTES: u32 = COPY_BYTES_MIN as u32;
+    const LONG_SECTORS: u64 = COPY_BYTES_MIN / SECTOR_BYTES;
+
+    /// A file of so many bytes, through the page cache.
+    fn buffered(name: &str) -> (PathBuf, FileDevice) {
+        let name = format!("restripe-flight-{}-{name}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::write(&path, [0; LONG_BYTES as usize]).expect("a temporary file");
+        let options = OpenOptions {
+            direct: false,
+            ..OpenOptions::default()
+        };
+        let (device, _) = file::open(&path, options).expect("it opens");
+        (path, device)
+    }
+
+    /// Whether each kernel operation asks the page cache alone, if these are the results of the first ones.
+    fn asked_of_cache(device: &mut FileDevice, bytes: u32, results: &[i32]) -> Vec<bool> {
+        let mut pool = PoolMemory::new(Pool { small: 0, large: 0 }).expect("memory");
+        let mut users = UserMemory::new(1 << 20);
+        let buf = users.allocate(bytes, 0).expect("room");
+        let handles = Handles::new(&mut pool, &mut users);
+        let mut scratch = Scratch::new();
+        let mut io = bare_io(IoOp::Read, 0, u64::from(bytes) / SECTOR_BYTES);
+        io.segments.push(Segment::Buf(buf));
+        let mut flight = Flight::new(Box::new(io), 0);
+        let mut progress = flight.start(device, &handles, &mut scratch);
+        let (mut results, mut asked) = (results.iter(), Vec::new());
+        while let Progress::Submit(op) = progress {
+            let Op::Read { pieces, cached, .. } = op else {
+                unreachable!("{op:?}")
+            };
+            asked.push(cached);
+            let whole = total_bytes(&pieces) as i32;
+            let result = results.next().copied().unwrap_or(whole);
+            progress = flight.go_on(device, result, pieces, &mut scratch);
+        }
+        assert!(matches!(progress, Progress::Done(Ok(()))));
+        asked
+    }
+
+    #[test]
+    fn long_write_that_failed_is_not_tried_again() {
+        let (path, mut device) = buffered("long-write");
+        let mut pool = PoolMemory::new(Pool { small: 0, large: 0 }).expect("memory");
+        let mut users = UserMemory::new(0);
+        let handles = Handles::new(&mut pool, &mut users);
+        let mut scratch = Scratch::new();
+        let mut io = bare_io(IoOp::Write, 0, LONG_SECTORS);
+        io.segments.push(Segment::Zero(LONG_BYTES));
+        let mut flight = Flight::new(Box::new(io), 0);
+        let Progress::Submit(Op::Write { pieces, .. }) =
+            flight.start(&device, &handles, &mut scratch)
+        else {
+            panic!("it is written")
+        };
+        let failed = flight.go_on(&mut device, -libc::EIO, pieces, &mut scratch);
+        assert!(matches!(failed, Progress::Done(Err(IoError::Media))));
+        std::fs::remove_file(&path).expect("ours");
+    }
+
+    #[test]
+    fn long_read_that_the_page_cache_has_not_goes_to_the_device() {
+        let (path, mut device) = buffered("cached");
+        let long = LONG_BYTES;
+        let mut asked = |bytes, results: &[i32]| asked_of_cache(&mut device, bytes, results);
+        assert_eq!(asked(long, &[]), [true]);
+        assert_eq!(asked(4096, &[]), [false]);
+        assert_eq!(asked(long, &[4096]), [true, true]);
+        for refusal in [libc::EAGAIN, libc::EOPNOTSUPP, libc::EIO] {
+            assert_eq!(asked(long, &[-refusal]), [true, false]);
+            assert_eq!(asked(long, &[4096, -refusal]), [true, true, false]);
         }
         std::fs::remove_file(&path).expect("ours");
     }
