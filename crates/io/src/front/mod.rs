@@ -253,7 +253,8 @@ pub trait Link {
     fn release(&mut self, buf: BufRef);
 
     /// Whether as many requests are in flight, or as many bytes unsent, as one connection may have, or it
-    /// had its turn of the reactor. To be asked before each message is taken up, also during a handshake.
+    /// had its turn of the reactor. To be asked before each message is taken up, also during a handshake; or
+    /// before its work begins, if the protocol bounds the messages that it takes up meanwhile.
     fn full(&self) -> bool;
 
     /// Whether as many bytes are unsent as one connection may have: its peer does not read.

@@ -246,21 +246,17 @@ impl Session {
     ) -> Step {
         let data = header.data_bytes();
         let memory = task.job.memory();
-        if memory == 0 {
-            let slot = self.insert(task);
-            self.go_on(slot, link);
-            return self.pass_over(header, used);
-        }
-        let at_once = data > 0 || task.unsolicited;
+        let at_once = memory > 0 && (data > 0 || task.unsolicited);
         if !at_once {
             let slot = self.insert(task);
             self.queue.push_back(slot);
             self.feed(link);
-            return Step::Went(used);
+            return self.pass_over(header, used);
         }
+        self.feed(link);
         let full = link.full() || !self.queue.is_empty();
         let buf = if full { None } else { link.buffer(memory) };
-        if buf.is_none() && (self.tasks.gathers() || !self.queue.is_empty()) {
+        if buf.is_none() && (self.tasks.gathers() || self.tasks.any_hungry()) {
             self.refuse(header, &Answer::status(Status::TaskSetFull), link);
             return self.pass_over(header, used);
         }

@@ -1,9 +1,10 @@
 //! A session that is logged in: its commands, from memory over data and the engine to an answer.
 //!
-//! Memory: a command that needs some waits in a queue. While it waits, the connection goes on receiving,
-//! because data of earlier commands, which hold memory until it has come, is behind it in the stream. Data
-//! that comes without being asked for needs memory at once. If there is none, the connection waits; but while
-//! other commands wait for data, the answer is TASK SET FULL instead.
+//! Memory: a command waits in a queue for its memory, and for its turn of the reactor, which a command
+//! without memory needs as well. While it waits, the connection goes on receiving, because data of earlier
+//! commands, which hold memory until it has come, is behind it in the stream. Data that comes without being
+//! asked for needs memory at once. If there is none, the connection waits; but while other commands wait for
+//! data or memory, the answer is TASK SET FULL instead.
 
 use super::hub::{Hub, Target};
 use super::login::Agreed;
@@ -35,7 +36,7 @@ pub(crate) struct Session {
     pub(super) numbers: Vec<u16>,
     pub(super) sender: Sender,
     pub(super) tasks: Tasks,
-    /// Tasks that wait for memory, the first first.
+    /// Tasks that wait for memory or for their turn, the first first.
     pub(super) queue: VecDeque<usize>,
     /// The segment that is being received into a task's memory.
     pub(super) incoming: Option<Incoming>,
@@ -130,7 +131,7 @@ impl Session {
         task
     }
 
-    /// Gives memory to the tasks that wait for it.
+    /// Starts the tasks that wait for memory or for their turn, as long as there is some.
     pub(super) fn feed(&mut self, link: &mut dyn Link) {
         while let Some(&slot) = self.queue.front() {
             let Some(task) = self.tasks.get(slot) else {
@@ -140,10 +141,13 @@ impl Session {
             if link.full() {
                 return link.await_turn();
             }
-            let Some(buf) = link.buffer(task.job.memory()) else {
-                return link.await_memory();
+            task.buf = match task.job.memory() {
+                0 => None,
+                bytes => match link.buffer(bytes) {
+                    None => return link.await_memory(),
+                    buf => buf,
+                },
             };
-            task.buf = Some(buf);
             self.queue.pop_front();
             self.go_on(slot, link);
         }

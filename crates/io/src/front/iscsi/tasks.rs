@@ -11,7 +11,7 @@ pub(crate) const TASKS_MAX: usize = COMMANDS_MAX as usize + 32;
 /// What a task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wait {
-    /// Memory, in the session's queue.
+    /// Memory or its turn, in the session's queue.
     Memory,
     /// Data from the initiator.
     Data,
@@ -159,6 +159,12 @@ impl Tasks {
     /// Whether any task waits for data.
     pub(crate) fn gathers(&self) -> bool {
         self.gathering > 0
+    }
+
+    /// Whether any task waits for memory.
+    pub(crate) fn any_hungry(&self) -> bool {
+        let mut tasks = self.slots.iter().flatten();
+        tasks.any(|task| task.wait == Wait::Memory && task.job.memory() > 0)
     }
 
     pub(crate) fn insert(&mut self, task: Task) -> usize {

@@ -231,6 +231,36 @@ fn writes_wait_for_memory_without_stopping_the_data_of_others() {
     assert!(world.memory_peak <= 64 << 10);
 }
 
+/// GET LBA STATUS (16) from the first block, the first descriptor of the answer.
+fn lba_status() -> [u8; 16] {
+    let mut cdb = [0; 16];
+    (cdb[0], cdb[1], cdb[13]) = (0x9e, 0x12, 24);
+    cdb
+}
+
+/// Each looks at 256 MiB of the map, which is one turn's work of the reactor.
+#[test]
+fn commands_without_memory_wait_for_their_turn() {
+    let mut world = World::new(SIZE);
+    world.exports[0].size_bytes = 1 << 40;
+    let mut one = Initiator::logged_in(&hub(), world, &[]);
+    let mut stream = Vec::new();
+    for _ in 0..100 {
+        let request = one.scsi(&lba_status(), 24, 0);
+        stream.extend(one.encode(request, &[]));
+    }
+    let request = one.scsi(&write_10(0, 1), 0, 512);
+    stream.extend(one.encode(request, &[7; 512]));
+    one.peer.feed(&stream);
+    for turn in 1..=100 {
+        assert_eq!(one.peer.world.maps, turn, "one in each turn");
+        let answer = one.receive().expect("one is answered");
+        assert_eq!((answer.opcode(), answer.header[3]), (0x25, 0));
+        one.status_number();
+    }
+    assert_eq!(one.finish(&[]).status, 0, "the write was not refused");
+}
+
 #[test]
 fn fua_a_pattern_and_zeros_reach_the_engine() {
     let mut one = initiator(&[]);

@@ -38,6 +38,9 @@ impl Random {
     }
 }
 
+/// What one turn maps for a connection, as in the shell.
+const MAPPED_A_TURN: u64 = 256 << 20;
+
 pub struct World {
     pub exports: Vec<Export>,
     pub disk: Vec<u8>,
@@ -58,6 +61,9 @@ pub struct World {
     pub memory_peak: usize,
     /// It is to be called when memory is free.
     pub hungry: bool,
+    /// Bytes mapped since something was last received or sent, and maps in all.
+    mapped: u64,
+    pub maps: usize,
     /// The exports that it has attached to.
     pub attached: Vec<usize>,
     /// Its number as a connection, and what it did to others.
@@ -102,6 +108,8 @@ impl World {
             unsent_max: 1 << 20,
             memory_peak: 0,
             hungry: false,
+            mapped: 0,
+            maps: 0,
             attached: Vec::new(),
             number: 0,
             nudges: Vec::new(),
@@ -183,6 +191,8 @@ impl Link for World {
 
     /// Odd pages are holes; a lost range is lost.
     fn map(&mut self, _: usize, offset: u64, bytes: u64, max: usize) -> Vec<MapExtent> {
+        self.mapped += bytes;
+        self.maps += 1;
         let first = offset / 4096;
         let last = (offset + bytes).div_ceil(4096);
         (first..last)
@@ -221,7 +231,8 @@ impl Link for World {
     }
 
     fn full(&self) -> bool {
-        self.asks.len() >= self.in_flight_max || self.sent.len() >= self.unsent_max
+        let in_flight = self.asks.len() >= self.in_flight_max;
+        in_flight || self.sent.len() >= self.unsent_max || self.mapped >= MAPPED_A_TURN
     }
 
     fn unread(&self) -> bool {
@@ -352,6 +363,7 @@ impl<P: Protocol> Peer<P> {
     /// Hands over received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.inbox.extend_from_slice(bytes);
+        self.world.mapped = 0;
         self.pump();
     }
 
@@ -420,6 +432,7 @@ impl<P: Protocol> Peer<P> {
     /// Takes what was sent, and goes on if that was waited for.
     pub fn take(&mut self) -> Vec<u8> {
         let sent = std::mem::take(&mut self.world.sent);
+        self.world.mapped = 0;
         self.feed_hungry();
         self.pump();
         sent
