@@ -30,6 +30,9 @@ impl Session {
         session.send(0x43, 0x87, &[], 0, keys.as_bytes());
         assert_eq!(session.receive().0[36], 0, "it is logged in");
         session.command = 0;
+        // TEST UNIT READY takes the unit attention of a new session.
+        session.send(0x01, 0x81, &[0; 6], 0, &[]);
+        assert_eq!(session.receive().0[3], 2, "a unit attention");
         session
     }
 

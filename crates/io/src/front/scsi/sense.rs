@@ -56,6 +56,7 @@ senses! {
     WRITE_PROTECTED = DataProtect, 0x27, 0x00;
     NO_SPACE = DataProtect, 0x27, 0x07;
     MISCOMPARE = Miscompare, 0x1d, 0x00;
+    POWER_ON = UnitAttention, 0x29, 0x00;
     RESET = UnitAttention, 0x29, 0x03;
     MODE_CHANGED = UnitAttention, 0x2a, 0x01;
     RESERVATIONS_PREEMPTED = UnitAttention, 0x2a, 0x03;

@@ -86,6 +86,9 @@ pub(crate) struct Unit {
 impl Unit {
     // ----------------------------------------------------------------------------------------------- nexuses
 
+    /// A nexus is new after a power-on, and after the loss of an earlier one, with which reservations and
+    /// settings may have gone. Its first command learns that (SAM-5 section 5.14): by the code that stands
+    /// for all of these, because no unit records who was here before.
     pub(crate) fn attach(&mut self, initiator: Initiator, connection: u32) -> Nexus {
         self.nexuses_made += 1;
         let nexus = Nexus(self.nexuses_made);
@@ -93,7 +96,7 @@ impl Unit {
             nexus,
             initiator,
             connection,
-            attentions: VecDeque::new(),
+            attentions: VecDeque::from([sense::POWER_ON]),
             prevents: false,
             since: self.epoch,
             running: Running::default(),

@@ -46,6 +46,9 @@ impl Session {
         session.send(0x43, 0x87, &[], keys.as_bytes());
         assert_eq!(session.receive(), (0x23, 0), "it is logged in");
         session.command = 0;
+        // TEST UNIT READY takes the unit attention of a new session.
+        session.send(0x01, 0x81, &[0; 6], &[]);
+        assert_eq!(session.receive().0, 0x21);
         session
     }
 

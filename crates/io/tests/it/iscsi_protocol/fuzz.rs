@@ -26,6 +26,7 @@ fn initiator(random: &mut Random) -> Initiator {
         ["MaxBurstLength=4096", "MaxBurstLength=262144"][random.below(2)].to_owned(),
     ];
     initiator.log_in(1, 3, &keys.each_ref().map(String::as_str));
+    initiator.attend();
     initiator
 }
 
@@ -103,7 +104,7 @@ fn commands_that_may_make_sense_never_break_the_target() {
     for seed in 0..4000 {
         let mut random = Random::new(seed);
         let initiator = initiator(&mut random);
-        let mut command = 1;
+        let mut command = initiator.command;
         let mut stream = Vec::new();
         for _ in 0..1 + random.below(40) {
             stream.extend(pdu(&mut random, &mut command));
@@ -187,6 +188,7 @@ impl Portal {
         );
         assert_eq!(answer.header[36], 0, "it is logged in");
         one.take_digests(&answer);
+        one.attend();
         self.sessions.push(one);
         self.pass_nudges();
     }

@@ -116,7 +116,13 @@ impl Initiator {
         let answer = initiator.log_in(1, 3, &all);
         assert_eq!(answer.header[36], 0, "{}", answer.text());
         initiator.take_digests(&answer);
+        initiator.attend();
         initiator
+    }
+
+    /// Takes the unit attention of a new session.
+    pub fn attend(&mut self) {
+        assert_eq!(self.read(&[0; 6], 0).status, 2);
     }
 
     /// Digests are used from now on, if the answer to the login agrees to them.
@@ -137,6 +143,7 @@ impl Initiator {
         }
         let answer = self.receive().expect("a login is answered");
         assert_eq!(answer.opcode(), 0x23);
+        self.status = answer.number(24);
         answer
     }
 

@@ -60,6 +60,7 @@ fn log_in(hub: &Arc<Hub>, number: u32) -> Initiator {
     ];
     let answer = one.log_in(1, 3, &names.each_ref().map(String::as_str));
     assert_eq!(answer.header[36], 0);
+    one.attend();
     one
 }
 

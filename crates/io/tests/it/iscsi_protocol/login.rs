@@ -44,6 +44,7 @@ fn a_login_agrees_on_lengths_and_starts_a_session() {
         assert!(text.contains(line), "{line} is missing in {text}");
     }
     assert_ne!(&answer.header[14..16], [0, 0], "the session has a handle");
+    initiator.attend();
     let read = initiator.read(&read_10(0, 32), 32 * 512);
     assert_eq!((read.status, read.data.len()), (0, 32 * 512));
 }
@@ -114,10 +115,14 @@ fn a_unit_that_is_missing_does_not_renumber_those_behind_it() {
     let numbers: Vec<u8> = listed[8..].chunks(8).map(|lun| lun[1]).collect();
     assert_eq!(numbers, [1, 3]);
     let mut last_block = |lun: u8| {
-        let mut request = one.scsi(&[0x25], 8, 0);
-        request[9] = lun;
-        one.send(request, &[]);
-        let outcome = one.finish(&[]);
+        // The first of a unit finds that the session is new.
+        let outcomes = [(); 2].map(|()| {
+            let mut request = one.scsi(&[0x25], 8, 0);
+            request[9] = lun;
+            one.send(request, &[]);
+            one.finish(&[])
+        });
+        let [_, outcome] = outcomes;
         (outcome.status == 0).then(|| outcome.data[..4].to_vec())
     };
     assert_eq!(last_block(0), None);

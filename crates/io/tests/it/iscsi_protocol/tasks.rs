@@ -25,12 +25,44 @@ fn other(hub: &Arc<Hub>) -> Initiator {
     ];
     let answer = initiator.log_in(1, 3, &names.each_ref().map(String::as_str));
     assert_eq!(answer.header[36], 0);
+    initiator.attend();
     initiator
 }
 
 fn test_unit_ready(initiator: &mut Initiator) -> (u8, Option<(u8, u8, u8)>) {
     let outcome = initiator.read(&[0; 6], 0);
     (outcome.status, outcome.sense)
+}
+
+/// A session begins after a start of the daemon, or after the loss of an earlier session. What ended with
+/// either, as a reservation, is reported once, to the first command that unit attentions stop.
+#[test]
+fn a_new_session_is_a_unit_attention() {
+    let hub = hub();
+    let power_on = Some((6, 0x29, 0));
+    let log_in = || {
+        let mut one = Initiator::new(&hub, world(1));
+        let names = [
+            format!("InitiatorName={NAME}"),
+            format!("TargetName={NAME_PREFIX}disk"),
+        ];
+        one.log_in(1, 3, &names.each_ref().map(String::as_str));
+        one
+    };
+    for cdb in [&read_10(0, 1)[..], &[0x16, 0, 0, 0, 0, 0]] {
+        let mut one = log_in();
+        assert_eq!(one.read(&[0x12, 0, 0, 0, 36, 0], 36).status, 0, "INQUIRY");
+        let luns = [0xa0, 0, 0, 0, 0, 0, 0, 0, 0, 16, 0, 0];
+        assert_eq!(one.read(&luns, 16).status, 0, "REPORT LUNS");
+        let first = one.read(cdb, 512);
+        assert_eq!((first.status, first.sense), (2, power_on));
+        assert_eq!(one.read(cdb, 512).status, 0);
+    }
+    // REQUEST SENSE takes it as well. The session that reserved the unit was the last.
+    let mut one = log_in();
+    let sense = one.read(&[0x03, 0, 0, 0, 18, 0], 18).data;
+    assert_eq!((sense[2], sense[12], sense[13]), (6, 0x29, 0));
+    assert_eq!(test_unit_ready(&mut one).0, 0);
 }
 
 #[test]
