@@ -3,6 +3,7 @@
 //! | command | requests, one after the other |
 //! |---|---|
 //! | READ, WRITE, SYNCHRONIZE CACHE | one |
+//! | READ with FUA | a read, then a flush: what was read is durable when it is sent |
 //! | VERIFY | reads, piece by piece, each compared |
 //! | WRITE AND VERIFY | a write with FUA, then as VERIFY |
 //! | COMPARE AND WRITE, ORWRITE | one, which is atomic |
@@ -272,13 +273,7 @@ impl Job {
                 ask(RequestOp::Write, extent, around, extent.fua)
             }
             Work::Verify(verify) => verify.next(self.memory),
-            Work::Flush => Next::Ask(Request {
-                op: RequestOp::Flush,
-                offset: 0,
-                bytes: 0,
-                part: None,
-                fua: false,
-            }),
+            Work::Flush => flush(),
             Work::WriteSame(extent) => {
                 let extent = *extent;
                 self.look_at_pattern(extent, around)
@@ -337,10 +332,13 @@ impl Job {
             return Next::Done(failed(error, reads).into());
         }
         match &mut self.work {
-            Work::Read(_) => Next::Done(Answer {
-                data: Data::Buffer(self.memory),
-                ..Answer::GOOD
-            }),
+            Work::Read(extent) => match std::mem::take(&mut extent.fua) {
+                true => flush(),
+                false => Next::Done(Answer {
+                    data: Data::Buffer(self.memory),
+                    ..Answer::GOOD
+                }),
+            },
             Work::Verify(verify) => verify.verified(self.memory, around),
             Work::WriteAndVerify { verify, written } => match std::mem::replace(written, true) {
                 true => verify.verified(self.memory, around),
@@ -592,6 +590,16 @@ fn persisted(command: &PersistentOut, result: Persisted) -> Next {
 /// The data of the initiator.
 fn list<'a>(around: &'a Around<'_>) -> &'a [u8] {
     around.buf.map_or(&[], |buf| around.link.bytes(buf))
+}
+
+fn flush() -> Next {
+    Next::Ask(Request {
+        op: RequestOp::Flush,
+        offset: 0,
+        bytes: 0,
+        part: None,
+        fua: false,
+    })
 }
 
 fn ask(op: RequestOp, extent: Extent, around: &Around<'_>, fua: bool) -> Next {

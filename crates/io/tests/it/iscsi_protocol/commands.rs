@@ -268,12 +268,17 @@ fn fua_a_pattern_and_zeros_reach_the_engine() {
     cdb[1] = 0x08;
     assert_eq!(one.write(&cdb, &[1; 512], 512).status, 0);
     assert_eq!(one.read(&cdb_10(0x35, 0, 0), 0).status, 0);
+    cdb[0] = 0x28;
+    assert_eq!(one.read(&cdb, 512).data, [1; 512]);
     assert_eq!(one.write(&cdb_10(0x41, 16, 4), &[9; 512], 512).status, 0);
     assert_eq!(one.write(&cdb_10(0x41, 20, 4), &[0; 512], 512).status, 0);
     let zero = RequestOp::WriteZeroes { fast: false };
     let world = one.peer.close();
     let expected = [
         (RequestOp::Write, 4096, 512, true),
+        (RequestOp::Flush, 0, 0, false),
+        // What a read with FUA sends is durable: a flush follows it.
+        (RequestOp::Read, 4096, 512, false),
         (RequestOp::Flush, 0, 0, false),
         (RequestOp::Write, 8192, 2048, false),
         (zero, 10240, 2048, false),
