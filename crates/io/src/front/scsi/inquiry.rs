@@ -18,6 +18,8 @@ const REPORTED_BLOCKS_MAX: u32 = (30 << 20) / BLOCK_BYTES as u32;
 pub(crate) const TRANSFER_BLOCKS_MAX: u32 = BUFFER_BYTES_MAX / BLOCK_BYTES as u32;
 /// Blocks of one WRITE SAME at most.
 pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;
+/// Blocks of one UNMAP at most. libiscsi's suite accepts no more.
+pub(crate) const UNMAP_BLOCKS_MAX: u32 = (512 << 20) / BLOCK_BYTES as u32;
 /// Descriptors of one UNMAP at most.
 pub(crate) const UNMAP_DESCRIPTORS_MAX: u32 = 256;
 
@@ -137,7 +139,7 @@ fn block_limits(export: &Export) -> Vec<u8> {
     let most = most.min(REPORTED_BLOCKS_MAX);
     body[4..8].copy_from_slice(&most.to_be_bytes());
     body[8..12].copy_from_slice(&most.min(2048).to_be_bytes());
-    body[16..20].copy_from_slice(&u32::MAX.to_be_bytes());
+    body[16..20].copy_from_slice(&UNMAP_BLOCKS_MAX.to_be_bytes());
     body[20..24].copy_from_slice(&UNMAP_DESCRIPTORS_MAX.to_be_bytes());
     body[24..28].copy_from_slice(&physical.to_be_bytes());
     // The alignment is valid, and zero.

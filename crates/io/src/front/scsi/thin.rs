@@ -2,6 +2,7 @@
 
 use super::answer::BLOCK_BYTES;
 use super::cdb::Extent;
+use super::inquiry::UNMAP_BLOCKS_MAX;
 use super::sense::{self, Sense};
 use crate::front::Link;
 
@@ -35,6 +36,9 @@ pub(super) fn unmap_list(list: &[u8], blocks: u64) -> Result<Vec<Extent>, Sense>
             return Err(sense::BEYOND_THE_END);
         }
         extents.push(extent);
+    }
+    if extents.iter().map(|extent| extent.blocks).sum::<u64>() > UNMAP_BLOCKS_MAX.into() {
+        return Err(sense::INVALID_PARAMETER);
     }
     extents.retain(|extent| extent.blocks > 0);
     extents.dedup_by(follows);
@@ -103,6 +107,17 @@ mod tests {
         let found = found.expect("they lie within");
         let pairs: Vec<_> = found.iter().map(|it| (it.lba, it.blocks)).collect();
         assert_eq!(pairs, [(9, 1), (0, 3)]);
+    }
+
+    #[test]
+    fn all_extents_together_are_within_the_limit() {
+        let (blocks, half) = (u64::from(u32::MAX), UNMAP_BLOCKS_MAX / 2);
+        for apart in [0, 8] {
+            let second = u64::from(half) + apart;
+            assert!(unmap_list(&list(&[(0, half), (second, half)]), blocks).is_ok());
+            let over = unmap_list(&list(&[(0, half), (second, half + 1)]), blocks);
+            assert_eq!(over, Err(sense::INVALID_PARAMETER));
+        }
     }
 
     #[test]

@@ -231,6 +231,27 @@ fn writes_wait_for_memory_without_stopping_the_data_of_others() {
     assert!(world.memory_peak <= 64 << 10);
 }
 
+/// A field of page B0 (block limits).
+fn limit(one: &mut Initiator, at: usize) -> u32 {
+    let page = one.read(&[0x12, 1, 0xb0, 0, 64, 0], 64).data;
+    u32::from_be_bytes(page[at..at + 4].try_into().expect("four bytes"))
+}
+
+#[test]
+fn an_unmap_beyond_the_reported_limit_is_refused() {
+    let mut one = initiator(&[]);
+    one.peer.world.exports[0].size_bytes = 1 << 40;
+    assert_eq!(one.read(&[0; 6], 0).status, 2, "it has grown");
+    let most = limit(&mut one, 20);
+    assert_eq!(most, (512 << 20) / 512);
+    let mut list = vec![0; 24];
+    (list[1], list[3]) = (22, 16);
+    list[16..20].copy_from_slice(&(most + 1).to_be_bytes());
+    let refused = one.write(&cdb_10(0x42, 0, 24), &list, 24);
+    assert_eq!((refused.status, refused.sense), (2, Some((5, 0x26, 0))));
+    assert!(one.peer.close().log.is_empty(), "nothing was unmapped");
+}
+
 /// GET LBA STATUS (16) from the first block, the first descriptor of the answer.
 fn lba_status() -> [u8; 16] {
     let mut cdb = [0; 16];
