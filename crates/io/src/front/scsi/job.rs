@@ -541,11 +541,9 @@ fn verify(extent: Extent, compare: Compare, medium: Medium) -> Result<Job, Sense
 
 fn write_and_verify(extent: Extent, compare: Compare, medium: Medium) -> Result<Job, Sense> {
     let bytes = transfer(extent, medium, extent.blocks)?;
+    durable(extent.fua, medium)?;
     let verify = Verify {
-        extent: Extent {
-            fua: medium.durable,
-            ..extent
-        },
+        extent,
         compare: match compare {
             Compare::Nothing => Compare::All,
             compare => compare,

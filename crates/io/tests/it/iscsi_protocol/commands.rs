@@ -308,6 +308,37 @@ fn fua_a_pattern_and_zeros_reach_the_engine() {
     assert_eq!(world.disk[8192..10240], [9; 2048]);
 }
 
+/// No command that is to make data durable is accepted and then does less.
+#[test]
+fn durability_is_refused_where_a_member_has_none() {
+    let mut one = initiator(&[]);
+    one.peer.world.exports[0].durable = false;
+    let fua = |mut cdb: [u8; 16]| {
+        cdb[1] |= 0x08;
+        cdb
+    };
+    let of = |cdb: [u8; 10]| {
+        let mut long = [0; 16];
+        long[..10].copy_from_slice(&cdb);
+        long
+    };
+    for (cdb, bytes) in [
+        (fua(of(write_10(0, 1))), 512),
+        (fua(atomic(0x8a, 0, 1)), 512),
+        (fua(atomic(0x89, 0, 1)), 1024),
+        (fua(atomic(0x8b, 0, 1)), 512),
+        (of(cdb_10(0x2e, 0, 1)), 512),
+        (atomic(0x8e, 0, 1), 512),
+    ] {
+        let refused = one.write(&cdb, &vec![1; bytes], bytes);
+        assert_eq!(refused.sense, Some((5, 0x24, 0)), "{cdb:x?}");
+    }
+    for cdb in [fua(of(read_10(0, 1))), of(cdb_10(0x35, 0, 0))] {
+        assert_eq!(one.read(&cdb, 512).sense, Some((5, 0x24, 0)), "{cdb:x?}");
+    }
+    assert!(one.peer.close().log.is_empty());
+}
+
 fn atomic(opcode: u8, lba: u8, blocks: u8) -> [u8; 16] {
     let mut cdb = [0; 16];
     (cdb[0], cdb[9], cdb[13]) = (opcode, lba, blocks);
