@@ -12,9 +12,10 @@ const REVISION: &[u8; 4] = b"1   ";
 const DISK: u8 = 0x00;
 const NO_UNIT: u8 = 0x7f;
 
-/// Blocks of one transfer at most, as it is reported. A command that compares needs memory for more than
-/// its data; reads and writes are accepted up to the largest buffer.
-const REPORTED_BLOCKS_MAX: u32 = (30 << 20) / BLOCK_BYTES as u32;
+/// Blocks of one transfer at most, as it is reported for all commands alike: an ORWRITE needs three times its
+/// data as memory. Reads and writes are accepted up to the largest buffer.
+const REPORTED_BLOCKS_MAX: u32 = (10 << 20) / BLOCK_BYTES as u32;
+const _: () = assert!(3 * REPORTED_BLOCKS_MAX <= TRANSFER_BLOCKS_MAX);
 pub(crate) const TRANSFER_BLOCKS_MAX: u32 = BUFFER_BYTES_MAX / BLOCK_BYTES as u32;
 /// Blocks of one WRITE SAME at most.
 pub(crate) const WRITE_SAME_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES;

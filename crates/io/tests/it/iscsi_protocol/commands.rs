@@ -252,6 +252,29 @@ fn an_unmap_beyond_the_reported_limit_is_refused() {
     assert!(one.peer.close().log.is_empty(), "nothing was unmapped");
 }
 
+#[test]
+fn each_transfer_may_be_as_long_as_is_reported() {
+    let keys = ["MaxRecvDataSegmentLength=1048576"];
+    let mut one = Initiator::logged_in(&hub(), World::new(16 << 20), &keys);
+    let blocks = limit(&mut one, 8);
+    let bytes = blocks as usize * 512;
+    one.segment = 64 << 10;
+    let cdb = |opcode: u8, flags: u8| {
+        let mut cdb = [0; 16];
+        (cdb[0], cdb[1]) = (opcode, flags);
+        cdb[10..14].copy_from_slice(&blocks.to_be_bytes());
+        cdb
+    };
+    let data = vec![0xc3; bytes];
+    // WRITE, ORWRITE, WRITE AND VERIFY, VERIFY of all bytes.
+    for (opcode, flags) in [(0x8a, 0), (0x8b, 0), (0x8e, 0x02), (0x8f, 0x02)] {
+        let outcome = one.write(&cdb(opcode, flags), &data, 0);
+        assert_eq!((outcome.status, outcome.sense), (0, None), "{opcode:#x}");
+    }
+    assert!(one.read(&cdb(0x88, 0), bytes).data == data);
+    assert!(one.peer.close().buffers.is_empty());
+}
+
 /// GET LBA STATUS (16) from the first block, the first descriptor of the answer.
 fn lba_status() -> [u8; 16] {
     let mut cdb = [0; 16];
