@@ -282,6 +282,44 @@ fn lba_status() -> [u8; 16] {
     cdb
 }
 
+/// Descriptors of a GET LBA STATUS from a block: first block, blocks, whether it is deallocated.
+fn statuses(one: &mut Initiator, lba: u64, length: u32) -> Vec<(u64, u32, bool)> {
+    let mut cdb = lba_status();
+    cdb[2..10].copy_from_slice(&lba.to_be_bytes());
+    cdb[10..14].copy_from_slice(&length.to_be_bytes());
+    let outcome = one.read(&cdb, length as usize);
+    assert_eq!(outcome.status, 0);
+    let (list, rest) = outcome.data[8..].as_chunks::<16>();
+    assert!(rest.is_empty());
+    let descriptor = |one: &[u8; 16]| {
+        let number = |from: usize, until: usize| {
+            let bytes = one[from..until].iter();
+            bytes.fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        (number(0, 8), number(8, 12) as u32, number(12, 13) == 1)
+    };
+    list.iter().map(descriptor).collect()
+}
+
+/// Odd pages of the medium are holes.
+#[test]
+fn the_status_of_blocks_is_that_of_the_map() {
+    let mut one = Initiator::logged_in(&hub(), World::new(32 << 10), &[]);
+    let pages = |from: u64| (from..8).map(|page| (page * 8, 8, page % 2 == 1));
+    assert_eq!(statuses(&mut one, 0, 4096), pages(0).collect::<Vec<_>>());
+    // From within a page: the rest of it, then the others.
+    let rest = [(13, 3, true)].into_iter().chain(pages(2));
+    assert_eq!(statuses(&mut one, 13, 4096), rest.collect::<Vec<_>>());
+    assert_eq!(statuses(&mut one, 63, 4096), [(63, 1, true)]);
+    // The list says how long it is, and is cut where the initiator asks.
+    assert_eq!(statuses(&mut one, 0, 24), [(0, 8, false)]);
+    let head = one.read(&lba_status(), 24).data;
+    assert_eq!(head[..8], [0, 0, 0, 4 + 8 * 16, 0, 0, 0, 0]);
+    let mut beyond = lba_status();
+    beyond[9] = 64;
+    assert_eq!(one.read(&beyond, 24).sense, Some((5, 0x21, 0)));
+}
+
 /// Each looks at 256 MiB of the map, which is one turn's work of the reactor.
 #[test]
 fn commands_without_memory_wait_for_their_turn() {
