@@ -354,6 +354,17 @@ fn fua_a_pattern_and_zeros_reach_the_engine() {
     assert_eq!(one.read(&cdb, 512).data, [1; 512]);
     assert_eq!(one.write(&cdb_10(0x41, 16, 4), &[9; 512], 512).status, 0);
     assert_eq!(one.write(&cdb_10(0x41, 20, 4), &[0; 512], 512).status, 0);
+    // COMPARE AND WRITE, ORWRITE, with and without. WRITE AND VERIFY always has it.
+    for fua in [0x08, 0] {
+        let mut compare = atomic(0x89, 24, 1);
+        compare[1] = fua;
+        assert_eq!(one.write(&compare, &[0; 1024], 1024).status, 0);
+        let mut or = atomic(0x8b, 24, 1);
+        or[1] = fua;
+        assert_eq!(one.write(&or, &[4; 512], 512).status, 0);
+        assert_eq!(one.write(&write_10(24, 1), &[0; 512], 512).status, 0);
+    }
+    assert_eq!(one.write(&atomic(0x8e, 32, 1), &[5; 512], 512).status, 0);
     let zero = RequestOp::WriteZeroes { fast: false };
     let world = one.peer.close();
     let expected = [
@@ -364,6 +375,14 @@ fn fua_a_pattern_and_zeros_reach_the_engine() {
         (RequestOp::Flush, 0, 0, false),
         (RequestOp::Write, 8192, 2048, false),
         (zero, 10240, 2048, false),
+        (RequestOp::CompareAndWrite, 12288, 512, true),
+        (RequestOp::Or, 12288, 512, true),
+        (RequestOp::Write, 12288, 512, false),
+        (RequestOp::CompareAndWrite, 12288, 512, false),
+        (RequestOp::Or, 12288, 512, false),
+        (RequestOp::Write, 12288, 512, false),
+        (RequestOp::Write, 16384, 512, true),
+        (RequestOp::Read, 16384, 512, false),
     ];
     assert_eq!(world.log, expected);
     assert_eq!(world.disk[8192..10240], [9; 2048]);
