@@ -309,6 +309,22 @@ mod tests {
         assert_eq!(encode(&response), "0x900150983cd24fb0d6963f7d28e17f72");
     }
 
+    /// Computed by Python: `hashlib.sha256(b"\x2a" + b"wonderland-1865" + bytes(range(16)))`, and `md5`.
+    #[test]
+    fn the_digest_of_each_algorithm_is_that_of_another_implementation() {
+        let challenge: Vec<u8> = (0..16).collect();
+        for (algorithm, expected) in [
+            (Algorithm::Md5, "0xd47c6c5dcdf00f0492a391076650212d"),
+            (
+                Algorithm::Sha256,
+                "0xa1235b3e09a25e52685c132491b83bc0740509412c1117102de9c1e3304afeff",
+            ),
+        ] {
+            let response = algorithm.response(0x2a, "wonderland-1865", &challenge);
+            assert_eq!(encode(&response), expected);
+        }
+    }
+
     #[test]
     fn our_own_challenge_is_not_answered() {
         let secrets = secrets();

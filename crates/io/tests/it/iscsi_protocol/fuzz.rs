@@ -1,6 +1,6 @@
 //! Random and mutated streams: the target neither panics nor exceeds its memory, and gives all of it back.
 
-use super::initiator::{HEADER, Initiator, NAME, chap_response, header, hub, put};
+use super::initiator::{HEADER, Initiator, NAME, chap_response, header, hex, hub, put};
 use crate::nbd_protocol::world::{Random, World};
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
@@ -176,10 +176,9 @@ impl Portal {
             format!("TargetName={TARGET}"),
         ];
         one.log_in(0, 1, &[&names[0], &names[1], "AuthMethod=CHAP"]);
-        let challenge = one.log_in(0, 0, &["CHAP_A=5"]);
-        let response = chap_response(&challenge, SECRET);
-        let digits: String = response.iter().map(|byte| format!("{byte:02x}")).collect();
-        one.log_in(0, 1, &["CHAP_N=alice", &format!("CHAP_R=0x{digits}")]);
+        let challenge = one.log_in(0, 0, &[["CHAP_A=5", "CHAP_A=7"][name % 2]]);
+        let response = hex(&chap_response(&challenge, SECRET));
+        one.log_in(0, 1, &["CHAP_N=alice", &format!("CHAP_R={response}")]);
         let header = format!("HeaderDigest={header}");
         let answer = one.log_in(
             1,

@@ -6,6 +6,7 @@ use restripe_code::crc32c;
 use restripe_io::front::iscsi::Connection;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
 use restripe_io::front::{Nudge, Protocol, Then};
+use sha2::Sha256;
 use std::sync::Arc;
 
 pub const HEADER: usize = 48;
@@ -29,6 +30,15 @@ impl Pdu {
 
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.data).replace('\0', "\n")
+    }
+
+    /// What its text has behind this beginning of a line.
+    pub fn value(&self, key: &str) -> String {
+        let text = self.text();
+        let found = text.lines().find_map(|line| line.strip_prefix(key));
+        found
+            .unwrap_or_else(|| panic!("no {key} in {text}"))
+            .to_owned()
     }
 }
 
@@ -68,24 +78,29 @@ pub fn put(header: &mut [u8; HEADER], at: usize, number: u32) {
     header[at..at + 4].copy_from_slice(&number.to_be_bytes());
 }
 
-/// The response to a challenge of CHAP with MD5, as its text has it.
+/// The response to a challenge of CHAP, by the algorithm that its text names.
 pub fn chap_response(challenge: &Pdu, secret: &str) -> Vec<u8> {
-    let text = challenge.text();
-    let value = |key: &str| {
-        let mut lines = text.lines();
-        let found = lines.find_map(|line| line.strip_prefix(key));
-        found.expect("the challenge has it").to_owned()
-    };
-    assert_eq!(value("CHAP_A="), "5");
-    let identifier: u8 = value("CHAP_I=").parse().expect("a byte");
-    let challenge = value("CHAP_C=0x");
-    let bytes = (0..challenge.len()).step_by(2);
-    let bytes = bytes.map(|at| u8::from_str_radix(&challenge[at..at + 2], 16).expect("digits"));
-    let mut digest = Md5::new();
-    digest.update([identifier]);
-    digest.update(secret);
-    digest.update(bytes.collect::<Vec<u8>>());
-    digest.finalize().to_vec()
+    let algorithm = challenge.value("CHAP_A=");
+    let identifier: u8 = challenge.value("CHAP_I=").parse().expect("a byte");
+    let digits = challenge.value("CHAP_C=0x");
+    let bytes = (0..digits.len()).step_by(2);
+    let bytes = bytes.map(|at| u8::from_str_radix(&digits[at..at + 2], 16).expect("digits"));
+    chap_digest(&algorithm, identifier, secret, &bytes.collect::<Vec<u8>>())
+}
+
+pub fn chap_digest(algorithm: &str, identifier: u8, secret: &str, challenge: &[u8]) -> Vec<u8> {
+    let all = [&[identifier], secret.as_bytes(), challenge].concat();
+    match algorithm {
+        "5" => Md5::digest(all).to_vec(),
+        "7" => Sha256::digest(all).to_vec(),
+        other => panic!("the algorithm {other}"),
+    }
+}
+
+/// Bytes as a text value.
+pub fn hex(bytes: &[u8]) -> String {
+    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("0x{digits}")
 }
 
 pub fn hub() -> Arc<Hub> {

@@ -1,6 +1,6 @@
 //! Logins: who may, how it is proved, and what is agreed on.
 
-use super::initiator::{Initiator, NAME, hub, read_10};
+use super::initiator::{Initiator, NAME, Pdu, chap_digest, chap_response, hex, hub, read_10};
 use crate::nbd_protocol::world::World;
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
@@ -132,7 +132,12 @@ fn a_unit_that_is_missing_does_not_renumber_those_behind_it() {
 }
 
 fn with_secrets() -> Arc<Hub> {
-    let text = "initiator alice wonderland-1865\ntarget tank looking-glass-1871";
+    with_secrets_of(&format!("{ALICE}\ntarget tank looking-glass-1871"))
+}
+
+const ALICE: &str = "initiator alice wonderland-1865";
+
+fn with_secrets_of(text: &str) -> Arc<Hub> {
     let target = Target {
         name: "iqn.2026-11.test:secret".to_owned(),
         luns: vec!["disk".to_owned()],
@@ -177,6 +182,56 @@ fn a_wrong_response_ends_the_login() {
     let answer = initiator.log_in(0, 1, &["CHAP_N=alice", &wrong]);
     assert_eq!((answer.header[36], answer.header[37]), (2, 1));
     assert!(initiator.peer.ended());
+}
+
+/// Proves to be alice, and asks the target for its proof: the last answer.
+fn prove_mutually(hub: &Arc<Hub>, algorithm: &str, theirs: impl Fn(&Pdu) -> String) -> Pdu {
+    let mut one = Initiator::new(hub, world());
+    let keys = [SECRET[0], SECRET[1], "AuthMethod=CHAP"];
+    one.log_in(0, 1, &keys);
+    let asked = one.log_in(0, 0, &[&format!("CHAP_A={algorithm}")]);
+    let response = hex(&chap_response(&asked, "wonderland-1865"));
+    let keys = [
+        "CHAP_N=alice".to_owned(),
+        format!("CHAP_R={response}"),
+        "CHAP_I=7".to_owned(),
+        format!("CHAP_C={}", theirs(&asked)),
+    ];
+    one.log_in(0, 3, &keys.each_ref().map(String::as_str))
+}
+
+/// Mutual CHAP: the initiator checks the target, by either algorithm.
+#[test]
+fn a_target_proves_that_it_has_its_secret() {
+    let challenge: Vec<u8> = (100..132).collect();
+    for algorithm in ["5", "7"] {
+        let answer = prove_mutually(&with_secrets(), algorithm, |_| hex(&challenge));
+        assert_eq!((answer.header[36], answer.header[1] & 0x83), (0, 0x83));
+        assert_eq!(answer.value("CHAP_N="), "tank");
+        let proof = answer.value("CHAP_R=");
+        let of = |secret: &str| hex(&chap_digest(algorithm, 7, secret, &challenge));
+        assert_eq!(proof, of("looking-glass-1871"));
+        // A target with another secret does not pass the check of the initiator.
+        let hub = with_secrets_of(&format!("{ALICE}\ntarget tank through-the-glass"));
+        let answer = prove_mutually(&hub, algorithm, |_| hex(&challenge));
+        assert_ne!(answer.value("CHAP_R="), proof);
+    }
+}
+
+#[test]
+fn a_proof_that_the_target_cannot_or_must_not_give_ends_the_login() {
+    let status = |hub: &Arc<Hub>, theirs: fn(&Pdu) -> String| {
+        let answer = prove_mutually(hub, "7", theirs);
+        assert!(!answer.text().contains("CHAP_R"));
+        (answer.header[36], answer.header[37])
+    };
+    let hub = with_secrets();
+    let none = with_secrets_of(ALICE);
+    assert_eq!(status(&none, |_| "0x01".to_owned()), (2, 1), "no secret");
+    let reflected = |asked: &Pdu| asked.value("CHAP_C=");
+    assert_eq!(status(&hub, reflected), (2, 1), "its own challenge");
+    assert_eq!(status(&hub, |_| "0x".to_owned()), (2, 1), "no challenge");
+    assert_eq!(status(&hub, |_| "01".to_owned()), (2, 1), "no binary value");
 }
 
 /// What may be a guess is answered late, and whatever is refused is reported.

@@ -1,7 +1,7 @@
 //! What libiscsi's suite asks for since version 1.20, where the tool of distributions does not have it yet:
 //! CHAP values in all their forms, SendTargets, pings, a logout amid I/O, port groups, the order of pages.
 
-use super::initiator::{Initiator, NAME, chap_response, hub, write_10};
+use super::initiator::{Initiator, NAME, chap_response, hex, hub, write_10};
 use crate::nbd_protocol::world::World;
 use restripe_io::front::iscsi::chap::Secrets;
 use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
@@ -20,11 +20,6 @@ const TARGET: &str = "iqn.2026-11.test:secret";
 
 /// How a response is written.
 type Encode = fn(&[u8]) -> String;
-
-fn hex(bytes: &[u8]) -> String {
-    let digits: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("0x{digits}")
-}
 
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -80,6 +75,8 @@ const REFUSED: (u8, u8) = (2, 1);
 #[test]
 fn an_algorithm_is_chosen_from_the_list_by_its_whole_number() {
     assert_eq!(prove("alice", "alice", "5,6,7,8", hex), WELCOME);
+    assert_eq!(prove("alice", "alice", "7", hex), WELCOME);
+    assert_eq!(prove("alice", "alice", "6,7,5", base64), WELCOME);
     assert_eq!(prove("alice", "alice", "56", hex), REFUSED);
     assert_eq!(prove("alice", "alice", "", hex), REFUSED);
     assert_eq!(prove("alice", "alice", "5", |_| "0x00".to_owned()), REFUSED);
