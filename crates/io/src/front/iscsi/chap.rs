@@ -5,6 +5,7 @@
 //! and the challenge. Secrets never travel. The secret of each direction must differ, and a challenge that is
 //! our own sent back is refused.
 
+use super::keys::number;
 use md5::Md5;
 use sha2::{Digest, Sha256};
 use std::fmt;
@@ -105,9 +106,9 @@ pub(crate) enum Algorithm {
 impl Algorithm {
     /// The first of the initiator's list that is known.
     pub(crate) fn choose(list: &str) -> Option<Algorithm> {
-        list.split(',').find_map(|number| match number.trim() {
-            "5" => Some(Algorithm::Md5),
-            "7" => Some(Algorithm::Sha256),
+        list.split(',').find_map(|one| match number(one.trim()) {
+            Some(5) => Some(Algorithm::Md5),
+            Some(7) => Some(Algorithm::Sha256),
             _ => None,
         })
     }
@@ -191,7 +192,7 @@ impl Challenge {
         identifier: &str,
         challenge: &str,
     ) -> Option<String> {
-        let identifier = identifier.parse().ok()?;
+        let identifier = number(identifier)?.try_into().ok()?;
         let bytes = decode(challenge, CHALLENGE_BYTES_MAX)?;
         if bytes == self.bytes || bytes.is_empty() {
             return None;
@@ -288,7 +289,7 @@ mod tests {
     #[test]
     fn who_has_the_secret_is_known() {
         let secrets = secrets();
-        for list in ["5", "6,7,5", "7"] {
+        for list in ["5", "6,7,5", "7", "0x7"] {
             let algorithm = Algorithm::choose(list).expect("one is known");
             let challenge = Challenge::new(algorithm, seven);
             let response = algorithm.response(7, "wonderland-1865", &[7; CHALLENGE_BYTES]);
@@ -335,10 +336,12 @@ mod tests {
         assert_eq!(challenge.answer(target, "256", "0x01"), None);
         let right = Algorithm::Md5.response(1, "looking-glass", &[1, 2]);
         assert_eq!(challenge.answer(target, "1", "0b AQI="), None);
-        assert_eq!(
-            challenge.answer(target, "1", "0bAQI="),
-            Some(encode(&right))
-        );
+        // An identifier is a number, which base 64 is not a form of (section 6.1).
+        assert_eq!(challenge.answer(target, "0bAQ==", "0bAQI="), None);
+        for identifier in ["1", "0x01", "0X1"] {
+            let answer = challenge.answer(target, identifier, "0bAQI=");
+            assert_eq!(answer, Some(encode(&right)));
+        }
     }
 
     #[test]

@@ -21,6 +21,14 @@ const PING_TAG: u32 = 1;
 /// Reasons of a Reject.
 const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
+const INVALID_FIELD: u8 = 0x09;
+/// Reasons of a logout, and its responses.
+const CLOSE_SESSION: u8 = 0;
+const CLOSE_CONNECTION: u8 = 1;
+const FOR_RECOVERY: u8 = 2;
+const LOGGED_OUT: u8 = 0;
+const NO_SUCH_CONNECTION: u8 = 1;
+const NO_RECOVERY: u8 = 2;
 
 impl Session {
     pub(super) fn step(&mut self, bytes: &[u8], link: &mut dyn Link) -> Step {
@@ -97,8 +105,14 @@ impl Session {
     fn whole(&mut self, header: &Header, bytes: &[u8], used: usize, link: &mut dyn Link) -> Step {
         let length = header.data_bytes();
         if length > WHOLE_BYTES_MAX {
-            self.reject(header, PROTOCOL_ERROR, link);
-            return self.pass_over(header, used);
+            return match self.number_of_whole(header) {
+                Numbered::Gap => Step::Stop(used, Then::Abort),
+                Numbered::Outside => self.pass_over(header, used),
+                Numbered::Next => {
+                    self.reject(header, PROTOCOL_ERROR, link);
+                    self.pass_over(header, used)
+                }
+            };
         }
         let end = used + length as usize;
         let tail = self.tail(length);
@@ -112,23 +126,31 @@ impl Session {
         {
             return Step::Stop(end + tail, Then::Abort);
         }
-        let numbered = header.opcode() != opcode::NOP_OUT || header.task_tag() != NO_TAG;
-        match numbered.then(|| self.take_number(header)) {
-            None => return Step::Went(end + tail),
-            Some(Numbered::Next) => {}
-            Some(Numbered::Outside) => return Step::Went(end + tail),
-            Some(Numbered::Gap) => return Step::Stop(end + tail, Then::Abort),
+        match self.number_of_whole(header) {
+            Numbered::Next => {}
+            Numbered::Outside => return Step::Went(end + tail),
+            Numbered::Gap => return Step::Stop(end + tail, Then::Abort),
         }
         match header.opcode() {
+            opcode::NOP_OUT if is_pong(header) => {}
             opcode::NOP_OUT => self.pong(header, data, link),
             opcode::TEXT => self.text(header, data, link),
             opcode::TASK_MANAGEMENT => management::manage(self, header, link),
             _ => {
-                self.log_out(header, link);
-                return Step::Stop(end + tail, Then::Finish);
+                if self.log_out(header, link) {
+                    return Step::Stop(end + tail, Then::Finish);
+                }
             }
         }
         Step::Went(end + tail)
+    }
+
+    /// A PDU that is received whole takes its number; the answer to a ping of ours has none.
+    fn number_of_whole(&mut self, header: &Header) -> Numbered {
+        match is_pong(header) {
+            true => Numbered::Next,
+            false => self.take_number(header),
+        }
     }
 
     /// The number of a command: the next, or outside of the window, which is ignored. On one connection
@@ -322,11 +344,11 @@ impl Session {
     }
 
     fn text(&mut self, header: &Header, data: &[u8], link: &mut dyn Link) {
-        let pieces = self.sender.parameters.peer_segment as usize;
+        let parameters = &mut self.sender.parameters;
         let known = (self.initiator.as_str(), self.target.as_deref());
         match self
             .text
-            .answer(header, data, pieces, known, &self.hub, link)
+            .answer(header, data, parameters, known, &self.hub, link)
         {
             Some((header, data)) => self.sender.send(header, &data, true, link),
             None => self.reject(header, PROTOCOL_ERROR, link),
@@ -340,12 +362,35 @@ impl Session {
     }
 
     /// No command is answered from now on. The logout is, once none of them is in the engine: what comes in a
-    /// later session finds nothing of this one under way.
-    fn log_out(&mut self, header: &Header, link: &mut dyn Link) {
+    /// later session finds nothing of this one under way. Whether the session ends: a logout of another
+    /// connection, or for a recovery, is refused (section 11.14).
+    fn log_out(&mut self, header: &Header, link: &mut dyn Link) -> bool {
+        let own = header.0[20..22] == self.cid;
+        let refusal = match header.flags() & 0x7f {
+            CLOSE_SESSION => None,
+            CLOSE_CONNECTION if own => None,
+            CLOSE_CONNECTION => Some(NO_SUCH_CONNECTION),
+            FOR_RECOVERY => Some(NO_RECOVERY),
+            _ => {
+                self.reject(header, INVALID_FIELD, link);
+                return false;
+            }
+        };
+        if let Some(response) = refusal {
+            self.respond_to_logout(header.task_tag(), response, link);
+            return false;
+        }
         self.abandon(link);
         self.end();
         self.logout = Some(header.task_tag());
         self.answer_logout(link);
+        true
+    }
+
+    fn respond_to_logout(&mut self, tag: u32, response: u8, link: &mut dyn Link) {
+        let mut answer = Header::new(opcode::LOGOUT_RESPONSE, FINAL).with(16, tag);
+        answer.0[2] = response;
+        self.sender.send(answer, &[], true, link);
     }
 
     pub(super) fn answer_logout(&mut self, link: &mut dyn Link) {
@@ -353,10 +398,14 @@ impl Session {
             return;
         }
         if let Some(tag) = self.logout.take() {
-            let answer = Header::new(opcode::LOGOUT_RESPONSE, FINAL).with(16, tag);
-            self.sender.send(answer, &[], true, link);
+            self.respond_to_logout(tag, LOGGED_OUT, link);
         }
     }
+}
+
+/// Whether it answers a ping of ours.
+fn is_pong(header: &Header) -> bool {
+    header.opcode() == opcode::NOP_OUT && header.task_tag() == NO_TAG
 }
 
 /// What the number of a PDU makes of it.

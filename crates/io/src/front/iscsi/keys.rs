@@ -68,12 +68,17 @@ pub(crate) fn append(text: &mut Vec<u8>, key: &str, value: &str) {
 }
 
 /// A number, decimal or hexadecimal.
-fn number(value: &str) -> Option<u32> {
+pub(crate) fn number(value: &str) -> Option<u32> {
     let lower = value.strip_prefix("0x").or(value.strip_prefix("0X"));
     match lower {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
         None => value.parse().ok(),
     }
+}
+
+/// The longest data segment that a peer declares to receive. It may, at any time.
+pub(crate) fn segment_bytes(value: &str) -> Option<u32> {
+    number(value).filter(|it| (512..=LARGEST).contains(it))
 }
 
 fn yes(value: &str) -> Option<bool> {
@@ -88,9 +93,9 @@ fn word(value: bool) -> String {
     if value { "Yes" } else { "No" }.to_owned()
 }
 
-const REJECT: &str = "Reject";
+pub(crate) const REJECT: &str = "Reject";
 const IRRELEVANT: &str = "Irrelevant";
-const NOT_UNDERSTOOD: &str = "NotUnderstood";
+pub(crate) const NOT_UNDERSTOOD: &str = "NotUnderstood";
 
 /// The operational keys of one login.
 #[derive(Default)]
@@ -119,22 +124,21 @@ impl Negotiation {
             "HeaderDigest" => Some(choose_digest(value, &mut self.parameters.header_digest)),
             "DataDigest" => Some(choose_digest(value, &mut self.parameters.data_digest)),
             "MaxRecvDataSegmentLength" => {
-                let length = number(value).filter(|it| (512..=LARGEST).contains(it));
-                let Some(length) = length else {
+                let Some(bytes) = segment_bytes(value) else {
                     return Some(REJECT.to_owned());
                 };
-                self.parameters.peer_segment = length;
+                self.parameters.peer_segment = bytes;
                 None
             }
             "InitialR2T" => Some(boolean(value, &mut self.parameters.initial_r2t)),
             "ImmediateData" => Some(boolean(value, &mut self.parameters.immediate_data)),
             "MaxBurstLength" => Some(least(value, MAX_BURST, 512, &mut self.parameters.max_burst)),
-            "FirstBurstLength" => Some(least(
-                value,
-                FIRST_BURST,
-                512,
-                &mut self.parameters.first_burst,
-            )),
+            "FirstBurstLength" => {
+                // No longer than a burst (section 13.14).
+                let ours = FIRST_BURST.min(self.parameters.max_burst);
+                let agreed = &mut self.parameters.first_burst;
+                Some(least(value, ours, 512, agreed))
+            }
             _ => Some(constant(key, value)),
         }
     }
@@ -226,12 +230,12 @@ fn constant(key: &str, value: &str) -> String {
             None => REJECT.to_owned(),
         },
         "IFMarker" | "OFMarker" => word(false),
-        "IFMarkInt" | "OFMarkInt" => IRRELEVANT.to_owned(),
         "TaskReporting" => match value.split(',').any(|word| word == "RFC3720") {
             true => "RFC3720".to_owned(),
             false => REJECT.to_owned(),
         },
-        "SendTargets" => REJECT.to_owned(),
+        // Those of markers are obsolete, and this is their only answer (section 13.25).
+        "SendTargets" | "IFMarkInt" | "OFMarkInt" => REJECT.to_owned(),
         _ => NOT_UNDERSTOOD.to_owned(),
     }
 }
@@ -272,6 +276,8 @@ mod tests {
             ("DefaultTime2Wait", "0", "2"),
             ("DataPDUInOrder", "No", "Yes"),
             ("IFMarker", "Yes", "No"),
+            ("IFMarkInt", "2048~8192", "Reject"),
+            ("OFMarkInt", "Irrelevant", "Reject"),
             ("X-com.example", "1", "NotUnderstood"),
             ("MaxRecvDataSegmentLength", "1", "Reject"),
             ("MaxRecvDataSegmentLength", "4096", ""),

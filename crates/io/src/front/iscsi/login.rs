@@ -75,6 +75,8 @@ pub(crate) struct Agreed {
     /// The number of the next command, and of the next status.
     pub(crate) command: u32,
     pub(crate) status: u32,
+    /// The initiator's number of the connection.
+    pub(crate) cid: [u8; 2],
 }
 
 /// How far the initiator has proved who it is.
@@ -205,6 +207,9 @@ impl Login {
             self.declare_group(answer);
         }
         let ready = self.answer_all(&pairs, current, answer, hub)?;
+        if answer.len() > SEGMENT_BYTES_MAX as usize {
+            return Err(INITIATOR_ERROR);
+        }
         if !transit || !ready {
             return Ok(current << 2);
         }
@@ -281,7 +286,10 @@ impl Login {
         hub: &Hub,
     ) -> Result<bool, Refusal> {
         let mut proofs = Vec::new();
-        for (key, value) in pairs {
+        // Its bound is MaxBurstLength, which may stand behind it.
+        let mut ordered: Vec<&(&str, &str)> = pairs.iter().collect();
+        ordered.sort_by_key(|(key, _)| *key == "FirstBurstLength");
+        for (key, value) in ordered {
             match *key {
                 "InitiatorName" | "InitiatorAlias" | "TargetName" | "SessionType" => {}
                 "AuthMethod" | "CHAP_A" | "CHAP_N" | "CHAP_R" | "CHAP_I" | "CHAP_C" => {
@@ -404,6 +412,7 @@ impl Login {
             handle: handle.ok_or(OUT_OF_RESOURCES)?,
             command: header.number(24),
             status: self.status,
+            cid: [header.0[20], header.0[21]],
         })
     }
 

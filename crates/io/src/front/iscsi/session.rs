@@ -47,6 +47,8 @@ pub(crate) struct Session {
     /// Task management, and commands, that wait for commands that they ended.
     pub(super) managed: Vec<Pending>,
     pub(super) text: TextAnswer,
+    /// The initiator's number of the connection.
+    pub(super) cid: [u8; 2],
     /// No command is answered any more.
     pub(super) left: bool,
     /// The tag of a logout that has yet to be answered.
@@ -80,6 +82,7 @@ impl Session {
             skip: 0,
             managed: Vec::new(),
             text: TextAnswer::default(),
+            cid: agreed.cid,
             left: false,
             logout: None,
         }

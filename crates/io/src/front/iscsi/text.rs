@@ -1,7 +1,7 @@
-//! Text requests: which targets there are (RFC 7143 appendix C).
+//! Text requests: which targets there are (RFC 7143 appendix C), and how much the initiator receives at once.
 
 use super::hub::{Hub, Target};
-use super::keys;
+use super::keys::{self, Parameters};
 use super::pdu::{FINAL, Header, NO_TAG, opcode};
 use crate::front::Link;
 
@@ -16,25 +16,27 @@ pub(super) struct TextAnswer {
 }
 
 impl TextAnswer {
-    /// The answer to a request, `most` bytes of it. `known`: the initiator's name, and the target of a normal
-    /// session. `None`: the request is malformed.
+    /// The answer to a request, as much of it as the initiator receives at once. `known`: the initiator's
+    /// name, and the target of a normal session. `None`: the request is malformed.
     pub(super) fn answer(
         &mut self,
         header: &Header,
         data: &[u8],
-        most: usize,
+        parameters: &mut Parameters,
         known: (&str, Option<&str>),
         hub: &Hub,
         link: &dyn Link,
     ) -> Option<(Header, Vec<u8>)> {
+        let most = parameters.peer_segment;
         let goes_on = header.number(20) == MORE_TAG && data.is_empty();
         if !goes_on {
             // Requests of several PDUs have no use here.
             if header.flags() & CONTINUE != 0 || header.number(20) != NO_TAG {
                 return None;
             }
-            self.rest = answer_all(&keys::parse(data)?, known, hub, link);
+            self.rest = answer_all(&keys::parse(data)?, parameters, known, hub, link);
         }
+        let most = most.min(parameters.peer_segment) as usize;
         let after = self.rest.split_off(self.rest.len().min(most));
         let part = std::mem::replace(&mut self.rest, after);
         let (flags, tag) = match self.rest.is_empty() {
@@ -51,6 +53,7 @@ impl TextAnswer {
 
 fn answer_all(
     pairs: &[(&str, &str)],
+    parameters: &mut Parameters,
     known: (&str, Option<&str>),
     hub: &Hub,
     link: &dyn Link,
@@ -59,14 +62,20 @@ fn answer_all(
     for (key, value) in pairs {
         match *key {
             "SendTargets" => send_targets(value, known, hub, link, &mut answer),
-            _ => keys::append(&mut answer, key, "NotUnderstood"),
+            "InitiatorAlias" => {}
+            "MaxRecvDataSegmentLength" => match keys::segment_bytes(value) {
+                Some(bytes) => parameters.peer_segment = bytes,
+                None => keys::append(&mut answer, key, keys::REJECT),
+            },
+            _ => keys::append(&mut answer, key, keys::NOT_UNDERSTOOD),
         }
     }
     answer
 }
 
-/// `All` is for discovery sessions; the empty name means the session's own target. Targets that the initiator
-/// may not use are not shown to it, and a name that is none of the others is refused.
+/// `All` is for discovery sessions, and answered in others as well; the empty name means the session's own
+/// target. Targets that the initiator may not use are not shown to it, and a name that is none of the others
+/// is refused.
 fn send_targets(
     which: &str,
     (initiator, own): (&str, Option<&str>),
@@ -87,7 +96,7 @@ fn send_targets(
     targets.retain(meant);
     let nameless = which.is_empty() && own.is_none();
     if nameless || (targets.is_empty() && which != "All") {
-        return keys::append(answer, "SendTargets", "Reject");
+        return keys::append(answer, "SendTargets", keys::REJECT);
     }
     let portals = hub.portals(link);
     for target in targets {

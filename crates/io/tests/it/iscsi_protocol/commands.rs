@@ -52,6 +52,44 @@ fn data_comes_back_whatever_way_it_went() {
     }
 }
 
+/// MaxRecvDataSegmentLength is declared at any time (RFC 7143 section 13.12).
+#[test]
+fn segments_are_as_long_as_was_declared_last() {
+    let mut one = initiator(&["MaxRecvDataSegmentLength=1024"]);
+    for (declared, answer, longest) in [
+        ("4096", "", 4096),
+        ("511", "MaxRecvDataSegmentLength=Reject", 4096),
+        ("512", "", 512),
+    ] {
+        let declared = format!("MaxRecvDataSegmentLength={declared}\0InitiatorAlias=one");
+        assert_eq!(one.text(&declared).text().trim(), answer);
+        let request = one.scsi(&read_10(0, 16), 8192, 0);
+        one.send(request, &[]);
+        one.peer.settle();
+        for _ in 0..8192 / longest {
+            let piece = one.receive().expect("data");
+            assert_eq!((piece.opcode(), piece.data.len()), (0x25, longest));
+        }
+        assert_eq!(one.receive(), None);
+        one.status_number();
+    }
+}
+
+/// Its number is taken all the same: without it the next command would be a gap.
+#[test]
+fn a_ping_that_is_too_long_is_rejected_and_the_session_goes_on() {
+    let mut one = initiator(&[]);
+    let mut ping = header(0x00, 0x80, 99);
+    put(&mut ping, 20, u32::MAX);
+    put(&mut ping, 24, one.command);
+    one.command += 1;
+    one.send(ping, &[5; 40_000]);
+    let answer = one.receive().expect("it is answered");
+    assert_eq!((answer.opcode(), answer.header[2]), (0x3f, 4));
+    one.status_number();
+    assert_eq!(one.read(&[0; 6], 0).status, 0);
+}
+
 #[test]
 fn unsolicited_data_follows_its_command() {
     let mut one = initiator(&["InitialR2T=No", "FirstBurstLength=4096"]);

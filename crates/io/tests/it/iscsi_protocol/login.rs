@@ -49,6 +49,30 @@ fn a_login_agrees_on_lengths_and_starts_a_session() {
     assert_eq!((read.status, read.data.len()), (0, 32 * 512));
 }
 
+/// A first burst is no longer than a burst, and no answer is longer than an initiator receives at a login.
+#[test]
+fn answers_of_a_login_are_within_their_bounds() {
+    let me = format!("InitiatorName={NAME}");
+    let disk = format!("TargetName={NAME_PREFIX}disk");
+    let lengths = ["FirstBurstLength=262144", "MaxBurstLength=4096"];
+    for lengths in [lengths, [lengths[1], lengths[0]]] {
+        let mut one = Initiator::new(&hub(), world());
+        let answer = one.log_in(1, 3, &[&me, &disk, lengths[0], lengths[1]]);
+        assert_eq!(answer.value("FirstBurstLength="), "4096");
+        assert_eq!(answer.value("MaxBurstLength="), "4096");
+    }
+    let odd = |number: usize| format!("X-{number:061}=1");
+    for (keys, status) in [(90, (0, 0)), (115, (2, 0))] {
+        let odd: Vec<String> = (0..keys).map(odd).collect();
+        let odd = odd.iter().map(String::as_str);
+        let all: Vec<&str> = [me.as_str(), &disk].into_iter().chain(odd).collect();
+        let mut one = Initiator::new(&hub(), world());
+        let answer = one.log_in(1, 3, &all);
+        assert_eq!((answer.header[36], answer.header[37]), status);
+        assert!(answer.data.len() <= 8192);
+    }
+}
+
 #[test]
 fn whoever_is_not_right_is_refused_by_its_status() {
     let me = format!("InitiatorName={NAME}");

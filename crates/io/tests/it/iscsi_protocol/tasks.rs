@@ -342,6 +342,29 @@ fn a_logout_is_answered_when_the_last_write_is_over() {
     assert_eq!(one.peer.close().log.len(), 8);
 }
 
+/// A logout names this connection, and no other can take its commands over (RFC 7143 section 11.14).
+#[test]
+fn a_logout_of_another_connection_or_for_a_recovery_is_refused() {
+    let log_out = |one: &mut Initiator, reason: u8, cid: u8| {
+        one.tag += 1;
+        let mut request = super::initiator::header(0x46, 0x80 | reason, one.tag);
+        request[21] = cid;
+        put(&mut request, 24, one.command);
+        one.send(request, &[]);
+        let answer = one.receive().expect("it is answered");
+        (answer.opcode(), answer.header[2], one.peer.ended())
+    };
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    assert_eq!(log_out(&mut one, 1, 9), (0x26, 1, false));
+    assert_eq!(log_out(&mut one, 2, 0), (0x26, 2, false));
+    assert_eq!(log_out(&mut one, 3, 0), (0x3f, 9, false));
+    for _ in 0..3 {
+        one.status_number();
+    }
+    assert_eq!(test_unit_ready(&mut one).0, 0, "the session goes on");
+    assert_eq!(log_out(&mut one, 1, 0), (0x26, 0, true));
+}
+
 /// TARGET COLD RESET: a reset of all units, and the end of all sessions of the target.
 #[test]
 fn a_cold_reset_ends_all_sessions_once_it_is_answered() {
