@@ -97,15 +97,8 @@ fn unsolicited_data_follows_its_command() {
     let mut request = one.scsi(&write_10(0, 16), 0, data.len());
     request[1] &= !0x80;
     one.send(request, &data[..1000]);
-    for (number, at) in [1000, 3000].into_iter().enumerate() {
-        let until = if number == 0 { 3000 } else { 4096 };
-        let last = if number == 1 { 0x80 } else { 0 };
-        let mut pdu = header(0x05, last, one.tag);
-        put(&mut pdu, 20, u32::MAX);
-        put(&mut pdu, 36, number as u32);
-        put(&mut pdu, 40, at as u32);
-        one.send(pdu, &data[at..until]);
-    }
+    one.segment = 2000;
+    one.unsolicited(&data, 1000, 4096);
     assert_eq!(one.finish(&data).status, 0);
     assert!(one.read(&read_10(0, 16), 8192).data == data);
 }

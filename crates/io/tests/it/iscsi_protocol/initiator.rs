@@ -328,6 +328,24 @@ impl Initiator {
         }
     }
 
+    /// Data from one offset to another that was not asked for, in segments, behind its command.
+    pub fn unsolicited(&mut self, data: &[u8], from: usize, until: usize) {
+        let mut at = from;
+        for number in 0.. {
+            let end = until.min(at + self.segment);
+            let last = if end == until { 0x80 } else { 0 };
+            let mut pdu = header(0x05, last, self.tag);
+            put(&mut pdu, 20, u32::MAX);
+            put(&mut pdu, 36, number);
+            put(&mut pdu, 40, at as u32);
+            self.send(pdu, &data[at..end]);
+            at = end;
+            if at == until {
+                return;
+            }
+        }
+    }
+
     /// A text request: its answer.
     pub fn text(&mut self, text: &str) -> Pdu {
         self.tag += 1;

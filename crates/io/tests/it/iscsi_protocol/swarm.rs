@@ -16,6 +16,7 @@ const COMMANDS: usize = 8;
 const BATCHES: usize = 40;
 const SEEDS: u64 = 60;
 const GOOD: u8 = 0;
+const TASK_SET_FULL: u8 = 0x28;
 const CHECK: u8 = 2;
 const MEDIUM_ERROR: (u8, u8, u8) = (3, 0x11, 0);
 const MISCOMPARE: (u8, u8, u8) = (0x0e, 0x1d, 0);
@@ -69,6 +70,14 @@ struct Swarm {
     /// What the medium must hold.
     model: Vec<u8>,
     lost: Option<(usize, usize)>,
+    /// Data may come with its command, and behind it without being asked for, up to so many bytes.
+    immediate: bool,
+    unsolicited: bool,
+    first_burst: usize,
+    /// How many commands came with data, with data behind them, and found the task set full.
+    ways: [usize; 3],
+    /// Commands to be sent again.
+    again: Vec<Command>,
 }
 
 fn cdb(what: What, lba: usize, blocks: usize) -> [u8; 16] {
@@ -124,11 +133,16 @@ impl Swarm {
             (first, first + 1 + random.below(4))
         });
         world.lost = lost.map(|(first, end)| ((first * BLOCK) as u64, (end * BLOCK) as u64));
+        let (immediate, unsolicited) = (random.below(2) == 1, random.below(2) == 1);
+        let bursts = random.below(2);
+        let first_burst = [1024, 65536][bursts];
         let keys = [
-            ["ImmediateData=No", "ImmediateData=Yes"][random.below(2)],
+            ["ImmediateData=No", "ImmediateData=Yes"][usize::from(immediate)],
+            ["InitialR2T=Yes", "InitialR2T=No"][usize::from(unsolicited)],
             ["HeaderDigest=None", "HeaderDigest=CRC32C"][random.below(2)],
             ["DataDigest=None", "DataDigest=CRC32C"][random.below(2)],
-            ["MaxBurstLength=2048", "MaxBurstLength=262144"][random.below(2)],
+            ["MaxBurstLength=2048", "MaxBurstLength=262144"][bursts],
+            ["FirstBurstLength=1024", "FirstBurstLength=65536"][bursts],
             [
                 "MaxRecvDataSegmentLength=700",
                 "MaxRecvDataSegmentLength=65536",
@@ -141,6 +155,11 @@ impl Swarm {
             one,
             model,
             lost,
+            immediate,
+            unsolicited,
+            first_burst,
+            ways: [0; 3],
+            again: Vec::new(),
         }
     }
 
@@ -222,10 +241,7 @@ impl Swarm {
     fn run_batch(&mut self) {
         let mut flying: BTreeMap<u32, Command> = BTreeMap::new();
         for command in self.batch() {
-            let cdb = cdb(command.what, command.lba, command.blocks);
-            let request = self.one.scsi(&cdb, command.reads, command.data.len());
-            self.one.send(request, &[]);
-            flying.insert(self.one.tag, command);
+            self.launch(command, &mut flying);
         }
         while !flying.is_empty() {
             while let Some(pdu) = self.one.receive() {
@@ -236,7 +252,33 @@ impl Swarm {
                 let place = self.random.below(asks);
                 self.one.peer.answer(place);
             }
+            for command in std::mem::take(&mut self.again) {
+                self.launch(command, &mut flying);
+            }
         }
+    }
+
+    /// Sends a command, with as much of its data as may come at once, or less.
+    fn launch(&mut self, command: Command, flying: &mut BTreeMap<u32, Command>) {
+        let cdb = cdb(command.what, command.lba, command.blocks);
+        let data = &command.data;
+        let mut request = self.one.scsi(&cdb, command.reads, data.len());
+        let first = data.len().min(self.first_burst);
+        let with_it = match self.immediate {
+            true => self.random.below(first + 1),
+            false => 0,
+        };
+        let follows = self.unsolicited && with_it < first && self.random.below(2) == 0;
+        if follows {
+            request[1] &= !0x80;
+        }
+        self.one.send(request, &data[..with_it]);
+        if follows {
+            self.one.unsolicited(data, with_it, first);
+        }
+        self.ways[0] += usize::from(with_it > 0);
+        self.ways[1] += usize::from(follows);
+        flying.insert(self.one.tag, command);
     }
 
     fn take(&mut self, pdu: &Pdu, flying: &mut BTreeMap<u32, Command>) {
@@ -265,6 +307,10 @@ impl Swarm {
     fn end(&mut self, pdu: &Pdu, tag: u32, flying: &mut BTreeMap<u32, Command>) {
         let command = flying.remove(&tag).expect("it was in flight");
         let outcome: Outcome = self.one.ended(pdu, Vec::new());
+        if outcome.status == TASK_SET_FULL {
+            self.ways[2] += 1;
+            return self.again.push(command);
+        }
         let told = (command.what, command.lba, command.blocks);
         assert_eq!((outcome.status, outcome.sense), command.status, "{told:?}");
         let range = command.lba * BLOCK..(command.lba + command.blocks) * BLOCK;
@@ -282,6 +328,7 @@ impl Swarm {
 
 #[test]
 fn random_commands_do_what_a_disk_does() {
+    let mut ways = [0; 3];
     for seed in 0..SEEDS {
         let seed =
             std::env::var("RESTRIPE_SEED").map_or(seed, |only| only.parse().expect("a number"));
@@ -290,10 +337,15 @@ fn random_commands_do_what_a_disk_does() {
         for _ in 0..BATCHES {
             swarm.run_batch();
         }
+        for (all, of_this) in ways.iter_mut().zip(swarm.ways) {
+            *all += of_this;
+        }
         let world = swarm.one.peer.close();
         assert!(
             world.disk == swarm.model,
             "seed {seed}: the medium has other bytes"
         );
     }
+    let replayed = std::env::var_os("RESTRIPE_SEED").is_some();
+    assert!(replayed || ways.iter().all(|count| *count > 10), "{ways:?}");
 }
