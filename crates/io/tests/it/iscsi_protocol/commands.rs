@@ -119,6 +119,31 @@ fn a_flipped_bit_ends_the_session() {
     }
 }
 
+/// As above, of what follows a command, and of what is received whole: data that was asked for, text, pings.
+#[test]
+fn a_flipped_bit_of_later_data_ends_the_session() {
+    for (opcode, flipped) in [(0x05, false), (0x05, true), (0x44, true), (0x40, true)] {
+        let mut one = initiator(&["ImmediateData=No", "DataDigest=CRC32C"]);
+        let request = one.scsi(&write_10(0, 1), 0, 512);
+        one.send(request, &[]);
+        let asked = one.receive().expect("data is asked for");
+        let mut pdu = header(opcode, 0x80, one.tag);
+        let target = if opcode == 0x05 {
+            asked.number(20)
+        } else {
+            u32::MAX
+        };
+        put(&mut pdu, 20, target);
+        let mut bytes = one.encode(pdu, &[b'A'; 512]);
+        bytes[48 + 100] ^= if flipped { 4 } else { 0 };
+        one.peer.feed(&bytes);
+        one.peer.settle();
+        assert_eq!(one.peer.ended(), flipped, "{opcode:#x}");
+        let written = one.peer.abandon().log.len();
+        assert_eq!(written, usize::from(!flipped), "{opcode:#x}");
+    }
+}
+
 /// A segment may be far longer than what its command wants of it: the rest is passed over, and checked.
 #[test]
 fn what_a_command_does_not_want_is_passed_over_and_checked() {

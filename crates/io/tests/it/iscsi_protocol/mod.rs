@@ -6,6 +6,7 @@ mod fuzz;
 mod initiator;
 mod kept;
 mod login;
+mod mode;
 mod newer;
 mod swarm;
 mod tasks;

@@ -365,6 +365,35 @@ fn a_logout_of_another_connection_or_for_a_recovery_is_refused() {
     assert_eq!(log_out(&mut one, 1, 0), (0x26, 0, true));
 }
 
+/// The same initiator logs in again while writes of its session are in the engine. They end without an answer,
+/// and a reset in the new session waits for them.
+#[test]
+fn writes_of_a_session_that_was_replaced_are_waited_for() {
+    let hub = hub();
+    let mut old = Initiator::logged_in(&hub, world(1), &[]);
+    for lba in [0, 8] {
+        let request = old.scsi(&write_10(lba, 1), 0, 512);
+        old.send(request, &[7; 512]);
+    }
+    let asked = write_without_data(&mut old, 16);
+    let mut new = Initiator::logged_in(&hub, world(2), &[]);
+    assert_eq!(new.peer.world.nudges, [(1, Nudge::End)]);
+    // Data that crosses the end reaches nothing.
+    data_for(&mut old, &asked);
+    assert_eq!(old.peer.world.asks.len(), 2);
+    old.peer.end();
+    begin(&mut new, RESET);
+    old.peer.answer(0);
+    wake(&mut old, &mut new);
+    assert_eq!(new.receive(), None, "a write may still land");
+    old.peer.answer(0);
+    assert_eq!(old.peer.world.nudges, [(2, Nudge::Wake)]);
+    wake(&mut old, &mut new);
+    assert_eq!(new.receive().map(|pdu| pdu.opcode()), Some(0x22));
+    assert_eq!(old.receive(), None, "no write is answered");
+    assert_eq!(old.peer.close().log.len(), 2);
+}
+
 /// TARGET COLD RESET: a reset of all units, and the end of all sessions of the target.
 #[test]
 fn a_cold_reset_ends_all_sessions_once_it_is_answered() {
