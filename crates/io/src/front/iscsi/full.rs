@@ -18,6 +18,11 @@ const WHOLE_BYTES_MAX: u32 = 32 * 1024;
 const WITHOUT_DATA_MAX: u32 = 4096;
 /// The target's tag of its pings.
 const PING_TAG: u32 = 1;
+/// Task attributes (section 11.3.1). Every command begins at the head of the queue: none waits for others.
+/// ORDERED and ACA are refused, because a command that ran without its order could write in a wrong one.
+const UNTAGGED: u8 = 0;
+const SIMPLE: u8 = 1;
+const HEAD_OF_QUEUE: u8 = 3;
 /// Reasons of a Reject.
 const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
@@ -213,6 +218,9 @@ impl Session {
         let (Some(lun), Some(export)) = (lun, export) else {
             return Err(sized(scsi::without_unit(&cdb, &self.numbers)));
         };
+        if !matches!(header.flags() & 7, UNTAGGED | SIMPLE | HEAD_OF_QUEUE) {
+            return Err(sized(scsi::UNKNOWN_ATTRIBUTE.into()));
+        }
         let mut state = self.hub.state();
         let unit = state.unit(lun.export);
         let epoch = unit.epoch();

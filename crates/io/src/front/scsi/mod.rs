@@ -32,6 +32,6 @@ pub(crate) use begin::{Addressed, begin, unit_number, without_unit};
 pub(crate) use job::{Around, Job, Next};
 pub(crate) use opcodes::{CDB_BYTES, Cdb};
 pub(crate) use reserve::Initiator;
-pub(crate) use sense::DATA_PHASE_ERROR;
+pub(crate) use sense::{DATA_PHASE_ERROR, UNKNOWN_ATTRIBUTE};
 pub use state_file::StateWriter;
 pub(crate) use unit::{Nexus, Unit};

@@ -52,6 +52,7 @@ senses! {
     REMOVAL_PREVENTED = IllegalRequest, 0x53, 0x02;
     NO_MEDIUM = NotReady, 0x3a, 0x00;
     MEDIUM_CHANGED = UnitAttention, 0x28, 0x00;
+    UNKNOWN_ATTRIBUTE = IllegalRequest, 0x49, 0x00;
     NO_REGISTRATIONS_LEFT = IllegalRequest, 0x55, 0x04;
     WRITE_PROTECTED = DataProtect, 0x27, 0x00;
     NO_SPACE = DataProtect, 0x27, 0x07;

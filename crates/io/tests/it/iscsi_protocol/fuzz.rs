@@ -41,9 +41,11 @@ fn pdu(random: &mut Random, command: &mut u32) -> Vec<u8> {
 fn parts(random: &mut Random, command: &mut u32) -> ([u8; HEADER], Vec<u8>) {
     let opcode = [0x01, 0x01, 0x01, 0x05, 0x00, 0x02, 0x04, 0x06, 0x10][random.below(9)];
     let immediate = if random.below(8) == 0 { 0x40 } else { 0 };
+    // Most commands have a task attribute that there is.
+    let odd = opcode != 0x01 || random.below(8) == 0;
     let mut pdu = header(
         opcode | immediate,
-        random.next() as u8,
+        random.next() as u8 & if odd { 0xff } else { 0xf9 },
         random.below(6) as u32,
     );
     put(

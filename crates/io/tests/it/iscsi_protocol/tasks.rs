@@ -394,6 +394,24 @@ fn writes_of_a_session_that_was_replaced_are_waited_for() {
     assert_eq!(old.peer.close().log.len(), 2);
 }
 
+/// Page 86 says that there are simple commands only. One that relies on an order does not run without it.
+#[test]
+fn an_ordered_command_is_refused() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    let page = one.read(&[0x12, 1, 0x86, 0, 64, 0], 64).data;
+    assert_eq!(page[5] & 7, 1, "SIMPSUP");
+    let unknown = Some((5, 0x49, 0));
+    for (attribute, status) in [(0, 0), (1, 0), (2, 2), (3, 0), (4, 2), (5, 2), (7, 2)] {
+        let mut request = one.scsi(&write_10(0, 1), 0, 512);
+        request[1] |= attribute;
+        one.send(request, &[1; 512]);
+        let outcome = one.finish(&[]);
+        assert_eq!(outcome.status, status, "{attribute}");
+        assert_eq!(outcome.sense, unknown.filter(|_| status != 0));
+    }
+    assert_eq!(one.peer.close().log.len(), 3);
+}
+
 /// TARGET COLD RESET: a reset of all units, and the end of all sessions of the target.
 #[test]
 fn a_cold_reset_ends_all_sessions_once_it_is_answered() {
