@@ -219,6 +219,23 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_change_is_as_durable_as_was_asked() {
+        for fua in [true, false] {
+            let mut atomics = Atomics::default();
+            atomics.add(Request { fua, ..or(0, 0) });
+            let read = atomics.next(|_| false).expect("it reads").tag;
+            let mut actions = alloc::vec![Action::Reply(read, Ok(()))];
+            atomics.take_replies(&mut actions, 0);
+            let Some(Action::Compute(compute)) = actions.pop() else {
+                panic!("it computes");
+            };
+            atomics.computed(compute.tag, Verdict::Done, &mut actions);
+            let write = atomics.next(|_| false).expect("it writes");
+            assert_eq!((write.op, write.fua), (RequestOp::Write, fua));
+        }
+    }
+
     /// One waits for its member while as many others go by as there are numbers.
     #[test]
     fn numbers_of_those_that_wait_are_not_given_again() {
