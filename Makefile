@@ -44,19 +44,19 @@ demo: build ## A RAID-5 that loses two disks and its daemon under load, and come
 
 test: ## Every test that needs no minutes: units, laws, swarm, conformance, command line, real clients
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl udevadm qemu-io qemu-img qemu-storage-daemon fio iscsi-test-cu
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl udevadm qemu-io qemu-img qemu-iscsi qemu-storage-daemon fio iscsi-test-cu
 	.ci/test
 
 # `xtask md` attaches an array through ublk, and serves a virtual machine.
 test-deep: FEATURES := $(or $(FEATURES),$(PACKAGED))
 test-deep: build ## The long tests that have not passed for these sources; PART=NAME runs one, PART=list lists them
 	@.ci/need cargo
-	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl nbdfuse fusermount3 qemu-io qemu-img fio iscsi-test-cu
+	@.ci/need --optional cargo-nextest nbdinfo nbdcopy nbdkit nbdsh openssl nbdfuse fusermount3 qemu-io qemu-img qemu-iscsi fio iscsi-test-cu
 	$(CARGO) run --quiet -p xtask -- deep $(PART)
 
 bench: build ## Measurements, side by side with their yardsticks in one run: an hour
 	@.ci/need cargo
-	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind iscsi-perf tgtd qemu-io qemu-storage-daemon
+	@.ci/need --optional nbdkit nbdcopy openssl fio valgrind iscsi-perf tgtd qemu-io qemu-iscsi qemu-storage-daemon
 	$(CARGO) run --release -p restripe-code --example bench_kernels
 	$(CARGO) run --release -p restripe-array --example bench_engine
 	$(CARGO) run --release -p restripe-array --example bench_cache

@@ -122,6 +122,11 @@ class Writer(threading.Thread):
             raise Failed(f"the last write: {self.error}")
 
 
+def kernel_errors(*words):
+    """The lines of the kernel's log that have one of these words."""
+    return [line for line in run("dmesg").splitlines() if any(word in line for word in words)]
+
+
 def judge(noted):
     """Every noted file must be as it was synced; how many."""
     for name, digest in noted.items():

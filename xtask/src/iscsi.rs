@@ -63,14 +63,23 @@ struct Figure {
     cpu: f64,
 }
 
+/// What is needed and not installed.
+fn lacking() -> Option<&'static str> {
+    let tools = ["iscsi-perf", "tgtd", "tgtadm", "qemu-io"];
+    let is_missing = |tool: &&str| output(Command::new("which").arg(tool)).is_err();
+    let tool = tools.into_iter().find(is_missing);
+    // Without its driver, qemu says so before it looks for the target.
+    let opened = output(Command::new("qemu-io").args(["-c", "quit", "iscsi://127.0.0.1:1/none/0"]));
+    let unknown = opened.is_err_and(|error| error.contains("Unknown protocol"));
+    tool.or(unknown.then_some("qemu's driver for iSCSI"))
+}
+
 pub fn run() -> ExitCode {
-    for tool in ["iscsi-perf", "tgtd", "tgtadm", "qemu-io"] {
-        if output(Command::new("which").arg(tool)).is_err() {
-            println!(
-                "skipped iscsi-bench: {tool} is not installed (Debian: libiscsi-bin, tgt, qemu-utils with qemu-block-extra)"
-            );
-            return ExitCode::SUCCESS;
-        }
+    if let Some(tool) = lacking() {
+        println!(
+            "skipped iscsi-bench: {tool} is not installed (Debian: libiscsi-bin, tgt, qemu-utils, qemu-block-extra)"
+        );
+        return ExitCode::SUCCESS;
     }
     let folder = PathBuf::from(format!("/dev/shm/restripe-iscsi-{}", std::process::id()));
     let done = crate::md::binary().and_then(|binary| measure(&binary, &folder));

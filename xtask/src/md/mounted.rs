@@ -84,7 +84,7 @@ pub const LIVES: [Life; 4] = [
     },
     Life {
         name: "iscsi",
-        reports: &["files", "identity", "multipath", "kernel", "stop"],
+        reports: &["files", "errors", "identity", "multipath", "kernel", "stop"],
         engines: &ENGINES,
         options: &[],
     },

@@ -112,12 +112,36 @@ impl Array {
         Array::serve_with(folder, members, io_timeout, options, Limits::default())
     }
 
+    /// Written to by nobody.
+    pub fn read_only(level: Level, members: usize) -> Array {
+        let folder = Folder::new();
+        let names = make(&folder, level, members);
+        let (options, limits) = (ShellOptions::default(), Limits::default());
+        let mode = StartMode {
+            read_only: true,
+            ..StartMode::default()
+        };
+        Array::start(folder, &names, IO_TIMEOUT, options, limits, mode)
+    }
+
     pub fn serve_with(
         folder: Folder,
         members: &[String],
         io_timeout: Nanos,
         options: ShellOptions,
         limits: Limits,
+    ) -> Array {
+        let mode = StartMode::default();
+        Array::start(folder, members, io_timeout, options, limits, mode)
+    }
+
+    fn start(
+        folder: Folder,
+        members: &[String],
+        io_timeout: Nanos,
+        options: ShellOptions,
+        limits: Limits,
+        mode: StartMode,
     ) -> Array {
         let members = held_by_the_dead(|| open_members(members, OPEN));
         let spec = ArraySpec {
@@ -131,8 +155,7 @@ impl Array {
         let running = Shell::spawn(options, |shell| shell.host(spec).map(drop)).expect("a reactor");
         let remote = running.remote.clone();
         let facts = remote.facts(0).expect("a reactor that runs");
-        let start = Command::Start(StartMode::default());
-        command(&remote, start);
+        command(&remote, Command::Start(mode));
         let listener = held_by_the_dead(|| Listener::unix(&folder.file("socket")));
         let protocol = Arc::new(|| Box::new(Connection::new()) as Box<_>);
         remote
@@ -157,17 +180,30 @@ impl Array {
 
     /// Serves the array over iSCSI as well: the URI of its logical unit.
     pub fn serve_iscsi(&self, targets: Vec<hub::Target>) -> String {
+        let [uri] = self.serve_portals(targets);
+        uri
+    }
+
+    /// The same at several portals.
+    pub fn serve_portals<const PORTALS: usize>(
+        &self,
+        targets: Vec<hub::Target>,
+    ) -> [String; PORTALS] {
         let name = match targets.first() {
             Some(target) => target.name.clone(),
             None => format!("{}disk", hub::NAME_PREFIX),
         };
-        let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).expect("a port");
-        let address = listener.address().expect("it has one");
         let hub = Arc::new(hub::Hub::new(targets));
-        let protocol = Arc::new(move || Box::new(iscsi::Connection::new(hub.clone())) as Box<_>);
-        let listening = self.remote().listen(listener, protocol);
-        listening.expect("a reactor that runs");
-        format!("iscsi://{address}/{name}/0")
+        std::array::from_fn(|_| {
+            let listener = Listener::tcp(([127, 0, 0, 1], 0).into()).expect("a port");
+            let address = listener.address().expect("it has one");
+            let hub = Arc::clone(&hub);
+            let protocol =
+                Arc::new(move || Box::new(iscsi::Connection::new(hub.clone())) as Box<_>);
+            let listening = self.remote().listen(listener, protocol);
+            listening.expect("a reactor that runs");
+            format!("iscsi://{address}/{name}/0")
+        })
     }
 
     /// Serves the array to a VMM as well: the path of the socket.
