@@ -51,14 +51,14 @@ pub fn run(root: &Path, arguments: &[&str]) -> ExitCode {
 fn parse(arguments: &[&str]) -> Outcome<Asked> {
     let mut asked = Asked {
         scale: &FULL,
-        repetitions: 3,
+        repetitions: FULL.repetitions,
         patterns: Vec::new(),
         report_only: false,
     };
     let mut rest = arguments.iter();
     while let Some(argument) = rest.next() {
         match *argument {
-            "--quick" => asked.scale = &QUICK,
+            "--quick" => (asked.scale, asked.repetitions) = (&QUICK, QUICK.repetitions),
             "--report" => asked.report_only = true,
             "--only" => {
                 let name = rest.next().ok_or("--only needs a name")?;
@@ -112,7 +112,7 @@ fn measure(root: &Path, asked: &Asked) -> Outcome<ExitCode> {
 fn install(root: &Path) {
     // A kernel without the module has no such client.
     let _ = tools::run("modprobe -q nbd", &[]);
-    let needs = ["--optional", "nbdfuse", "postmark"];
+    let needs = ["--optional", "nbdfuse", "postmark", "pg_ctlcluster"];
     let script = root.join(".ci/need");
     let _ = Command::new(script).args(needs).status();
 }

@@ -33,7 +33,7 @@ const USAGE: &str =
   md-bench  rebuild under load, and growth, beside Linux md on the same simulated disks: minutes
   iscsi-bench  the iSCSI target beside tgt, with libiscsi's iscsi-perf: two minutes
   apps  PostgreSQL and PostMark on a mounted array while a member is rebuilt, as in the S2-RAID paper, on simulated
-        drives: with --quick an hour, else a day in parts; needs root and `make build`";
+        drives: with --quick twenty minutes, else a day in parts; needs root and `make build`";
 
 fn main() -> ExitCode {
     let verbs: Vec<String> = std::env::args().skip(1).collect();

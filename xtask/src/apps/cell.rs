@@ -14,6 +14,10 @@ use super::undo::{Process, Undo};
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// Seconds after the failure that are also measured by themselves. Where a load exceeds what an array can serve, requests
+/// wait the longer the longer it lasts: then rebuilds of unequal lengths say little of each other's responses.
+pub const FIRST_S: f64 = 15.0;
+
 /// What every run needs to know of its surroundings.
 pub struct Setting<'a> {
     pub scale: &'a Scale,
@@ -95,6 +99,11 @@ pub fn run(setting: &Setting<'_>, cell: &Cell) -> Outcome<Figures> {
     let ended = load.end(cell.workload)?;
     for (name, from, to) in [("healthy", &healthy, &failed), ("rebuild", &failed, &over)] {
         served(&mut figures, name, &ended, from, to)?;
+    }
+    if let Some(all) = ended.filter(|_| over.at - failed.at >= FIRST_S) {
+        let first = within(&all, failed.at, failed.at + FIRST_S)?;
+        figures.number("first.mean_ms", first.mean_ms);
+        figures.number("first.p99_ms", first.p99_ms);
     }
     drop(limit);
     mounted.end()?;

@@ -165,6 +165,8 @@ impl Scheme {
 #[derive(Clone, Copy, Debug)]
 pub struct Scale {
     pub name: &'static str,
+    /// Of each run, unless told otherwise.
+    pub repetitions: u32,
     /// Data, parity included, of each member in MiB.
     pub member_mib: u32,
     pub warm_up_s: u32,
@@ -187,6 +189,7 @@ pub struct Scale {
 
 pub const QUICK: Scale = Scale {
     name: "quick",
+    repetitions: 1,
     member_mib: 57,
     warm_up_s: 5,
     healthy_s: 12,
@@ -206,6 +209,7 @@ pub const QUICK: Scale = Scale {
 /// The paper's data sets, on a hundredth of its drives.
 pub const FULL: Scale = Scale {
     name: "full",
+    repetitions: 3,
     member_mib: 1023,
     warm_up_s: 120,
     healthy_s: 300,

@@ -199,8 +199,7 @@ impl Postgres {
             }
             Workload::TpcW => {
                 "SELECT count(*) = 0 FROM orders o WHERE NOT EXISTS \
-                 (SELECT 1 FROM order_line WHERE ol_o_id = o_id) AND o_id > \
-                 (SELECT max(o_id) - 200 FROM orders)"
+                 (SELECT 1 FROM order_line WHERE ol_o_id = o_id)"
             }
             Workload::PostMark => return Ok(()),
         };

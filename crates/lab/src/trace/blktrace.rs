@@ -116,7 +116,7 @@ impl Parts {
     }
 
     /// All of a folder's blktrace files, or those whose names begin with `stem`.
-    pub fn in_folder(folder: &Path, stem: &str) -> io::Result<Parts> {
+    pub(crate) fn in_folder(folder: &Path, stem: &str) -> io::Result<Parts> {
         let mut files = Vec::new();
         for entry in fs::read_dir(folder)? {
             let name = entry?.file_name();
