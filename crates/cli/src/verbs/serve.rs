@@ -13,6 +13,7 @@ use crate::daemon::serving::{claim_all, serve_until_told, watch_signals};
 use crate::failure::{Failure, Outcome, failed};
 use crate::print::journal;
 use crate::print::terminal::say;
+use crate::print::terminal::warn;
 use crate::units::{
     PowerCommand, Rate, destage_order_parser, order_parser, parse_destage_memory, parse_epoch,
     parse_memory, parse_power, parse_rate, parse_size, parse_throttle, parse_wait, parse_zone,
@@ -239,10 +240,14 @@ fn what_to_serve(verb: &Serve) -> Outcome<ToServe> {
         serve,
         iscsi,
     } = Config::read(path)?;
-    let lists = arrays.iter().map(|array| array.tls_clients.clone());
+    // A list on the command line overrides all of the file.
+    let own = |array: &ArrayConfig| match verb.tls.tls_client.is_empty() {
+        true => array.tls_clients.clone(),
+        false => None,
+    };
     let disks = arrays.iter().map(|array| array.vhost_user.clone());
     Ok(ToServe {
-        lists: lists.collect(),
+        lists: arrays.iter().map(own).collect(),
         disks: disks.collect(),
         groups: arrays.into_iter().map(ArrayConfig::all_members).collect(),
         file: serve,
@@ -380,7 +385,14 @@ fn places(
             let state = iscsi.state.clone().or_else(control::state_folder);
             Some(Portal::new(portals, iscsi.targets()?, state)?)
         }
-        true => None,
+        true => {
+            if !iscsi.target.is_empty() {
+                warn(
+                    "the targets of the configuration are not served: there is no address for iSCSI",
+                );
+            }
+            None
+        }
     };
     Places::new(
         unix.clone(),

@@ -77,6 +77,50 @@ fn a_served_array_is_for_its_clients_alone() {
     assert_eq!(daemon.wait(), 0);
 }
 
+/// Each array's list is its own, in whatever order the arrays are named; a list on the command line is that of all.
+#[test]
+fn each_array_is_for_the_clients_of_its_own_list() {
+    let Some(place) = place("tls-lists") else {
+        return;
+    };
+    for image in ["c.img", "d.img"] {
+        place.write(image, 56 << 20, 0, b"");
+    }
+    let made = place.run(&["create", "pool", "--level", "raid1", "c.img", "d.img"]);
+    assert_eq!(made.status, 0, "{}", made.stderr);
+    let array = |name: &str, members: &str, client: &str| {
+        format!(
+            "[[array]]\nname = \"{name}\"\nmembers = [{members}]\ntls-clients = [\"cn:{client}\"]\n"
+        )
+    };
+    let (tank, pool) = ("\"a.img\", \"b.img\"", "\"c.img\", \"d.img\"");
+    let serve_section =
+        "[serve]\nunix = \"nbd.sock\"\ntls-certificates = \"pki\"\ntls-verify-peer = true\n";
+    let (socket, pki) = (place.path("nbd.sock"), place.path("pki"));
+    let admits = |name: &str| {
+        let uri = format!("nbds+unix:///{name}?socket={socket}&tls-certificates={pki}");
+        succeeds(&place, "nbdinfo", &["--size", &uri])
+    };
+    let orders = [
+        [array("tank", tank, "client"), array("pool", pool, "other")],
+        [array("pool", pool, "other"), array("tank", tank, "client")],
+    ];
+    for order in orders {
+        let file = format!("{}{serve_section}", order.concat());
+        fs::write(place.path("both.toml"), file).expect("room");
+        let (daemon, _) = serve(&place, &["--config", "both.toml"]);
+        assert!(admits("tank") && !admits("pool"));
+        daemon.terminate();
+        assert_eq!(daemon.wait(), 0);
+    }
+    for (client, admitted) in [("cn:client", true), ("cn:other", false)] {
+        let (daemon, _) = serve(&place, &["--config", "both.toml", "--tls-client", client]);
+        assert_eq!([admits("tank"), admits("pool")], [admitted; 2], "{client}");
+        daemon.terminate();
+        assert_eq!(daemon.wait(), 0);
+    }
+}
+
 /// A certificate that ends soon is warned of, and one that takes its place is used without a restart.
 #[test]
 fn a_certificate_is_renewed_while_the_daemon_serves() {

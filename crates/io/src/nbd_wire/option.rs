@@ -41,6 +41,9 @@ pub mod reply {
     pub const ERR_TLS_REQD: u32 = ERROR_BIT | 5;
     pub const ERR_UNKNOWN: u32 = ERROR_BIT | 6;
     pub const ERR_TOO_BIG: u32 = ERROR_BIT | 9;
+
+    /// What `ERR_POLICY` says of an export that one client has at a time, while another has it.
+    pub(crate) const HELD: &str = "another client has it attached";
 }
 
 /// Items of information about an export.

@@ -29,7 +29,7 @@ impl Server for OwnExport {
         let ended = |ended: crate::remote::Ended| Refusal::new(ended.to_string());
         if !self.remote.has_commands().map_err(ended)? {
             return Err(Refusal::new("ublk needs io_uring, which is off")
-                .hint("serve the array with --backend ring, or use NBD: leave out --ublk"));
+                .hint("serve the array with --backend uring, or use NBD: leave out --ublk"));
         }
         let export = self.remote.export(&self.name).map_err(ended)?;
         export.ok_or_else(|| Refusal::new("the array is not served"))

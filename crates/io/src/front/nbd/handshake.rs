@@ -312,7 +312,7 @@ impl Handshake {
                 return None;
             }
             Some((_, export)) if option == code::GO && export.busy => {
-                self.refuse(option, reply::ERR_POLICY, "another client has it attached");
+                self.refuse(option, reply::ERR_POLICY, reply::HELD);
                 return None;
             }
             Some((index, export)) if export.serving => return Some((index, export)),

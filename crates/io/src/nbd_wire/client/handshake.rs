@@ -293,7 +293,7 @@ fn refused(kind: u32, message: &[u8]) -> ClientError {
     let message = String::from_utf8_lossy(message);
     let message = message.trim();
     let number = kind & !reply::ERROR_BIT;
-    if kind == reply::ERR_POLICY && !message.is_empty() {
+    if kind == reply::ERR_POLICY && message == reply::HELD {
         return ClientError::Held(message.to_owned());
     }
     ClientError::Refused(match (number, message) {

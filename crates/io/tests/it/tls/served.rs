@@ -93,10 +93,11 @@ impl Served {
         }
     }
 
-    /// Whether a client was refused for a reason that has this in it.
-    pub fn has_refused(&self, why: &str) -> bool {
+    /// The last client that was refused was so for a reason that has this in it.
+    pub fn expect_refused(&self, why: &str) {
         let reasons = self.refused.lock().expect("no thread panics with it");
-        reasons.iter().any(|reason| reason.contains(why))
+        let last = reasons.last().expect("one was refused");
+        assert!(last.contains(why), "{last}");
     }
 
     pub fn socket(&self) -> PathBuf {
