@@ -252,7 +252,19 @@ fn is_iscsi_name(name: &str) -> bool {
         .any(|kind| name.starts_with(kind));
     let plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-.:".contains(&byte);
-    kind && name.len() <= LONGEST && name.bytes().all(plain)
+    let dated = name
+        .strip_prefix("iqn.")
+        .is_none_or(|rest| has_date(rest.as_bytes()));
+    kind && dated && name.len() <= LONGEST && name.bytes().all(plain)
+}
+
+/// Whether it begins with a year, a month and a point, and goes on.
+fn has_date(rest: &[u8]) -> bool {
+    let digits = |part: &[u8]| part.iter().all(u8::is_ascii_digit);
+    match rest {
+        [y1, y2, y3, y4, b'-', m1, m2, b'.', _, ..] => digits(&[*y1, *y2, *y3, *y4, *m1, *m2]),
+        _ => false,
+    }
 }
 
 impl ServeConfig {
@@ -311,6 +323,14 @@ impl Config {
             if target.initiators.as_ref().is_some_and(Vec::is_empty) {
                 let what = format!("initiators of target {name} is empty: none could log in");
                 return Err(Failure::new(what).hint("leave the key out to let all initiators in"));
+            }
+            let initiators = target.initiators.iter().flatten();
+            let is_wrong = |name: &&String| !is_iscsi_name(&name.to_ascii_lowercase());
+            if let Some(wrong) = initiators.into_iter().find(is_wrong) {
+                let wrong = wrong.escape_debug();
+                let what = format!("initiators of target {name}: {wrong} is not the name of one");
+                return Err(Failure::new(what)
+                    .hint("a name begins with iqn., eui. or naa.; open-iscsi keeps it in initiatorname.iscsi"));
             }
             if !is_iscsi_name(&target.name) {
                 return Err(Failure::new(format!("{name} is not the name of a target")).hint(
@@ -520,7 +540,7 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("restripe-iscsi-{}", std::process::id()));
         fs::create_dir_all(&folder).expect("a folder");
         let text = "[[array]]\nname='a'\nmembers=['x']\n[iscsi]\nlisten='3260'\n[[iscsi.target]]
-            name='iqn.2026-11.org.example:a'\nluns=['a']\ninitiators=['iqn.x:y']\nchap='secrets'";
+            name='iqn.2026-11.org.example:a'\nluns=['a']\ninitiators=['iqn.2026-11.x:y']\nchap='secrets'";
         let mut config = Config::parse(text).expect("it is right");
         config.place_in(&folder);
         let secrets = folder.join("secrets");
@@ -539,7 +559,7 @@ mod tests {
         };
         assert_eq!(
             (&target.luns[..], &target.initiators[..]),
-            (&["a".to_owned()][..], &["iqn.x:y".to_owned()][..])
+            (&["a".to_owned()][..], &["iqn.2026-11.x:y".to_owned()][..])
         );
         assert!(target.secrets.is_some());
         assert_eq!(config.iscsi.listen, ["3260"]);

@@ -7,7 +7,7 @@ use crate::daemon::running::Running;
 use crate::failure::{Failure, Outcome};
 use crate::print::terminal::warn;
 use restripe_io::control::runtime_folder;
-use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, StateWriter, Target};
+use restripe_io::front::iscsi::hub::{Hub, StateWriter, Target, default_name};
 use restripe_io::front::listen::{Listener, Wire};
 use restripe_io::front::{Report, iscsi, nbd, vhost_user};
 use restripe_io::remote::ProtocolMaker;
@@ -96,6 +96,17 @@ impl Portal {
         warnings
     }
 
+    /// Where there is nothing but the portal, an array without a target is served nowhere.
+    fn warn_of_hidden(&self, names: &[&str]) {
+        let luns = || self.targets.iter().flat_map(|target| &target.luns);
+        let hidden = names.iter().filter(|name| !luns().any(|lun| lun == *name));
+        for name in hidden.filter(|_| !self.targets.is_empty()) {
+            warn(format_args!(
+                "no client can reach array {name}: no target has it, and it is served over iSCSI alone"
+            ));
+        }
+    }
+
     /// No array that is for some clients of NBD is a logical unit as well: an initiator shows no certificate.
     fn check_lists(&self, names: &[&str], guard: &nbd::Guard) -> Outcome {
         let luns = || self.targets.iter().flat_map(|target| &target.luns);
@@ -111,8 +122,28 @@ impl Portal {
         }
     }
 
+    /// Arrays whose targets would have the same name are refused: writes to one would reach the other.
+    fn check_defaults(&self, names: &[&str]) -> Outcome {
+        let same = |one: &str| {
+            names
+                .iter()
+                .find(|other| **other != one && default_name(other) == default_name(one))
+        };
+        let pair = names.iter().find_map(|one| Some((one, same(one)?)));
+        match pair.filter(|_| self.targets.is_empty()) {
+            None => Ok(()),
+            Some((one, other)) => {
+                let target = default_name(one);
+                let what =
+                    format!("arrays {one} and {other} would both be the iSCSI target {target}");
+                Err(Failure::usage(what).hint("name their targets in a configuration file"))
+            }
+        }
+    }
+
     /// Each logical unit is an array of this daemon. `names` are those of all its arrays.
     fn check(&self, names: &[&str]) -> Outcome {
+        self.check_defaults(names)?;
         for (nth, target) in self.targets.iter().enumerate() {
             let same = |other: &Target| other.name.eq_ignore_ascii_case(&target.name);
             let wrong = |what: String| Failure::usage(what).at(format!("target {}", target.name));
@@ -123,6 +154,11 @@ impl Portal {
                 return Err(wrong(
                     "a target needs at least one array in `luns`".to_owned(),
                 ));
+            }
+            let luns = || target.luns.iter().enumerate();
+            if let Some((_, lun)) = luns().find(|(nth, lun)| target.luns[..*nth].contains(lun)) {
+                let what = format!("array {lun} would be two logical units of it");
+                return Err(wrong(what).hint("an initiator would take them for two disks"));
             }
             let missing = target
                 .luns
@@ -181,6 +217,14 @@ impl Places {
             certificates: None,
             refusals: Refusals::default(),
         };
+        let other = self.iscsi.is_some() || self.vhost_user.is_some();
+        let nbd = self.unix.is_some() || self.tcp.is_some() || self.stdio;
+        let nbd = nbd || nowhere || !doors.listeners.is_empty();
+        if self.tls.is_some() && !nbd && other {
+            let what = "TLS is for clients of NBD, and there is no address of NBD";
+            return Err(Failure::usage(what)
+                .hint("pass --unix or --tcp as well, or leave the options of TLS out"));
+        }
         let secure = self.tls.as_ref().is_some_and(|tls| tls.required);
         let scheme = if secure { "nbds" } else { "nbd" };
         let unix = match (nowhere, self.unix) {
@@ -206,6 +250,9 @@ impl Places {
         doors.certificates = self.tls.as_ref().map(certificates);
         doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, report)));
         if let Some(portal) = self.iscsi {
+            if !nbd && self.vhost_user.is_none() {
+                portal.warn_of_hidden(names);
+            }
             if let Some(guard) = &doors.guard {
                 portal.check_lists(names, guard)?;
             }
@@ -293,13 +340,17 @@ impl Doors {
             listeners.push(listener);
         }
         let targets = portal.targets;
-        let by_default = names.iter().map(|name| format!("{NAME_PREFIX}{name}"));
+        let by_default = names.iter().map(|name| format!("{}/0", default_name(name)));
+        let units = |target: &Target| {
+            let name = target.name.clone();
+            (0..target.luns.len()).map(move |lun| format!("{name}/{lun}"))
+        };
         let named: Vec<String> = match targets.is_empty() {
             true => by_default.collect(),
-            false => targets.iter().map(|target| target.name.clone()).collect(),
+            false => targets.iter().flat_map(units).collect(),
         };
         for address in &addresses {
-            let uri = |name| format!("iscsi://{address}/{name}/0");
+            let uri = |unit| format!("iscsi://{address}/{unit}");
             self.uris.extend(named.iter().map(uri));
         }
         let refusals = self.refusals.clone();
@@ -451,7 +502,12 @@ fn address_of(text: &str, usual: u16) -> Outcome<SocketAddr> {
         Failure::usage(format!("{text:?} is not an address"))
             .hint(format!("use a port such as {usual}, or HOST:PORT"))
     };
-    let mut addresses = text.to_socket_addrs().map_err(|_| wrong())?;
+    let port = text.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    let unknown = |error: io::Error| match port {
+        Some(Ok(_)) => Failure::new(format!("the host of {text} is not found: {error}")),
+        _ => wrong(),
+    };
+    let mut addresses = text.to_socket_addrs().map_err(unknown)?;
     addresses.next().ok_or_else(wrong)
 }
 
@@ -502,7 +558,10 @@ mod tests {
             "127.0.0.1:10809"
         );
         assert_eq!(tcp_address("127.0.0.1:0").expect("an address").port(), 0);
-        assert!(tcp_address("nonsense").is_err() && tcp_address("99999").is_err());
+        let said = |text| tcp_address(text).expect_err("no address").to_string();
+        for text in ["nonsense", "99999", "host:", ":", "host:port"] {
+            assert!(said(text).contains("is not an address"), "{text}");
+        }
     }
 
     #[test]
@@ -550,8 +609,24 @@ mod tests {
         let missing = refused(vec![target("a", &["tank", "pool", "vault"])]);
         assert!(missing.contains("no array \"pool\"") && missing.contains("tank, vault"));
         assert!(refused(vec![target("a", &[])]).contains("at least one array"));
+        let same = refused(vec![target("a", &["tank", "vault", "tank"])]);
+        assert!(same.contains("array tank would be two logical units"));
         let twice = vec![target("a", &["tank"]), target("A", &["vault"])];
         assert!(refused(twice).contains("two targets"));
+    }
+
+    #[test]
+    fn no_two_arrays_are_one_target() {
+        let check = |names: &[&str]| {
+            let portal = Portal::new(&["0".to_owned()], Vec::new(), None).expect("an address");
+            portal.check(names)
+        };
+        check(&["tank", "Vault", "my_pool"]).expect("each has its own");
+        for (one, other) in [("tank", "TANK"), ("my_pool", "my-pool")] {
+            let said = check(&["vault", one, other]).expect_err("one target for two");
+            assert!(said.to_string().contains("would both be the iSCSI target"));
+        }
+        assert_eq!(default_name("My_Tank"), "iqn.2026-11.restripe:my-tank");
     }
 
     #[test]

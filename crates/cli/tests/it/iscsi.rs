@@ -130,7 +130,7 @@ fn a_reservation_outlives_a_killed_daemon() {
 fn a_target_of_an_array_that_is_not_served_is_refused() {
     let place = raid5("iscsi-lun");
     let text = "[[array]]\nname='tank'\nmembers=['a.img','b.img','c.img']\n[iscsi]\nlisten='0'\n\
-                [[iscsi.target]]\nname='iqn.x:y'\nluns=['pool','tank']\n";
+                [[iscsi.target]]\nname='iqn.2026-11.x:y'\nluns=['pool','tank']\n";
     place.write("tank.toml", 0, 0, text.as_bytes());
     let refused = place.run(&["serve", "--config", "tank.toml"]);
     assert_eq!(refused.status, 2, "{}", refused.stderr);

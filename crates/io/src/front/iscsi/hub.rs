@@ -12,6 +12,20 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The names of targets that nothing else names begin with this; the array's name follows.
 pub const NAME_PREFIX: &str = "iqn.2026-11.restripe:";
+
+/// The target of an array that nothing else names. Names of targets are compared without regard to case, and have
+/// letters, digits, `-`, `.` and `:` alone (RFC 7143, section 4.2.7.2): two arrays may have the same.
+pub fn default_name(array: &str) -> String {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
+    let letter = |byte: u8| match allowed(byte) {
+        true => byte.to_ascii_lowercase().into(),
+        false => '-',
+    };
+    NAME_PREFIX
+        .chars()
+        .chain(array.bytes().map(letter))
+        .collect()
+}
 /// Sessions with targets at once: half of the connections that the reactor has, so the others are left to
 /// NBD. Discovery sessions have a part of the places of those who have yet to log in.
 pub(crate) const SESSIONS_MAX: usize = 128;
@@ -143,7 +157,7 @@ impl Hub {
         let shared = exports.filter(|export| !export.exclusive);
         shared
             .map(|export| Target {
-                name: format!("{NAME_PREFIX}{}", export.name),
+                name: default_name(&export.name),
                 luns: vec![export.name],
                 ..Target::default()
             })
