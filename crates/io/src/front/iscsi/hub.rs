@@ -13,8 +13,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// The names of targets that nothing else names begin with this; the array's name follows.
 pub const NAME_PREFIX: &str = "iqn.2026-11.restripe:";
 
-/// The target of an array that nothing else names. Names of targets are compared without regard to case, and have
-/// letters, digits, `-`, `.` and `:` alone (RFC 7143, section 4.2.7.2): two arrays may have the same.
+/// The target of an array that nothing else names. Names of targets are compared without regard to case,
+/// and have letters, digits, `-`, `.` and `:` alone (RFC 7143, section 4.2.7.2): two arrays may have the
+/// same.
 pub fn default_name(array: &str) -> String {
     let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
     let letter = |byte: u8| match allowed(byte) {

@@ -54,8 +54,10 @@ struct Open {
     watch: Option<u16>,
     /// For requests of ours.
     channel: Option<OwnedFd>,
-    /// Seconds in which the peer had a message to finish or to take.
+    /// Seconds in which the peer had a message to finish or to take, or its first one to send.
     stalled: Option<u32>,
+    /// Messages have come.
+    spoken: bool,
     /// The rings that have to be idle before the message at the front is taken.
     waits: Option<Range<usize>>,
     gone: bool,
@@ -99,7 +101,8 @@ impl Connection {
             watch: Some(link.watch(&socket)),
             socket,
             channel: None,
-            stalled: None,
+            stalled: Some(0),
+            spoken: false,
             waits: None,
             gone: false,
         });
@@ -133,6 +136,8 @@ impl Open {
         let going = self.messages(link);
         self.stalled = match going {
             Going::Stall => Some(self.stalled.unwrap_or(0)),
+            // A peer that says nothing keeps the place from others.
+            Going::Rest if !self.spoken => Some(self.stalled.unwrap_or(0)),
             _ => None,
         };
         match going {
@@ -172,6 +177,7 @@ impl Open {
                 return Going::Stall;
             }
             lock(&self.device).turn.spend(MESSAGE_WORK);
+            self.spoken = true;
             if let Err(error) = self.message(asked, link) {
                 return Going::End(Some(format!("message {asked}: {error}")));
             }
@@ -358,7 +364,7 @@ impl Protocol for Connection {
             return true;
         };
         if seconds >= STALLED_SECONDS_MAX {
-            open.end(Some("it neither finishes a message nor reads one"), link);
+            open.end(Some("it neither sends a message nor reads one"), link);
             return false;
         }
         open.stalled = Some(seconds + 1);

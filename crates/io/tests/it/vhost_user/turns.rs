@@ -370,6 +370,20 @@ fn half_a_message_ends_the_connection_in_time() {
     }
 }
 
+/// Some other client, or one that only tries whether the socket is there.
+#[test]
+fn a_peer_that_says_nothing_gives_its_place_back() {
+    let (mut silent, _peer) = Device::with_vmm(&Memory::new());
+    let (mut device, _vmm) = running(FEATURES);
+    for _ in 0..30 {
+        assert!(silent.connection.second(&mut silent.world));
+        assert!(device.connection.second(&mut device.world));
+        silent.rest();
+    }
+    assert!(!silent.connection.second(&mut silent.world));
+    assert!(device.connection.second(&mut device.world), "it has begun");
+}
+
 /// Each is a line in the journal of the daemon.
 #[test]
 fn a_refused_vmm_and_a_stopped_queue_are_reported() {
