@@ -97,9 +97,9 @@ impl Portal {
     }
 
     /// Where there is nothing but the portal, an array without a target is served nowhere.
-    fn warn_of_hidden(&self, names: &[&str]) {
+    fn warn_of_hidden<'a>(&self, names: impl Iterator<Item = &'a str>) {
         let luns = || self.targets.iter().flat_map(|target| &target.luns);
-        let hidden = names.iter().filter(|name| !luns().any(|lun| lun == *name));
+        let hidden = names.filter(|name| !luns().any(|lun| lun == name));
         for name in hidden.filter(|_| !self.targets.is_empty()) {
             warn(format_args!(
                 "no client can reach array {name}: no target has it, and it is served over iSCSI alone"
@@ -201,12 +201,15 @@ impl Places {
     /// Binds all addresses. If one cannot be bound, no array is started. From then on clients can connect,
     /// and wait until the arrays serve.
     pub fn bind(self, names: &[&str]) -> Outcome<Doors> {
-        let nowhere = self.unix.is_none()
-            && self.tcp.is_none()
-            && !self.stdio
-            && self.inherited.is_empty()
-            && self.iscsi.is_none()
-            && self.disks.iter().any(Option::is_none);
+        let asked =
+            self.unix.is_some() || self.tcp.is_some() || self.stdio || !self.inherited.is_empty();
+        let nowhere = !asked && self.iscsi.is_none() && self.disks.iter().any(Option::is_none);
+        let nbd = asked || nowhere;
+        if self.tls.is_some() && !nbd {
+            let what = "TLS is for clients of NBD, and there is no address of NBD";
+            return Err(Failure::usage(what)
+                .hint("pass --unix or --tcp as well, or leave the options of TLS out"));
+        }
         let mut doors = Doors {
             listeners: self.inherited,
             uris: Vec::new(),
@@ -217,14 +220,6 @@ impl Places {
             certificates: None,
             refusals: Refusals::default(),
         };
-        let other = self.iscsi.is_some() || self.vhost_user.is_some();
-        let nbd = self.unix.is_some() || self.tcp.is_some() || self.stdio;
-        let nbd = nbd || nowhere || !doors.listeners.is_empty();
-        if self.tls.is_some() && !nbd && other {
-            let what = "TLS is for clients of NBD, and there is no address of NBD";
-            return Err(Failure::usage(what)
-                .hint("pass --unix or --tcp as well, or leave the options of TLS out"));
-        }
         let secure = self.tls.as_ref().is_some_and(|tls| tls.required);
         let scheme = if secure { "nbds" } else { "nbd" };
         let unix = match (nowhere, self.unix) {
@@ -250,8 +245,10 @@ impl Places {
         doors.certificates = self.tls.as_ref().map(certificates);
         doors.guard = self.tls.map(|tls| Arc::new(tls.guard(names, report)));
         if let Some(portal) = self.iscsi {
-            if !nbd && self.vhost_user.is_none() {
-                portal.warn_of_hidden(names);
+            if !nbd {
+                let disks = names.iter().zip(&self.disks);
+                let without = disks.filter(|(_, disk)| disk.is_none());
+                portal.warn_of_hidden(without.map(|(name, _)| *name));
             }
             if let Some(guard) = &doors.guard {
                 portal.check_lists(names, guard)?;
