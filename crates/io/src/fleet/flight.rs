@@ -157,9 +157,11 @@ impl Flight {
     }
 
     /// Whether its failure may be that of some of its operations only: each is then done by itself. A failed
-    /// sync counts for all of them, since the kernel reports it once.
-    pub(crate) fn may_have_failed_in_part(&self) -> bool {
-        !self.parts.is_empty() && !self.io.durable
+    /// sync counts for all of them, since the kernel reports it once, and so does a failed write that was to
+    /// be durable by itself.
+    pub(crate) fn may_have_failed_in_part(&self, way: Way) -> bool {
+        let no_sync = self.stage == Stage::Transfer && way != Way::Flag;
+        !self.parts.is_empty() && (!self.io.durable || no_sync)
     }
 
     /// The operations that it is joined of, and which of them were given up on.
@@ -380,6 +382,12 @@ impl Flight {
         if self.left == 0 {
             scratch.keep(pieces);
             return self.sync_if_owed(device);
+        }
+        if bytes == 0 && self.cached {
+            // Some kernels answer so where the cache has nothing. A read that may wait knows.
+            self.cached = false;
+            pieces.append(&mut self.rest);
+            return self.transfer(device, pieces);
         }
         if bytes == 0 {
             // The end of a file that was cut short. It is not to be mended: a write behind its end would grow it, and
@@ -639,6 +647,8 @@ mod tests {
             assert_eq!(asked(long, &[-refusal]), [true, false]);
             assert_eq!(asked(long, &[4096, -refusal]), [true, true, false]);
         }
+        assert_eq!(asked(long, &[0]), [true, false], "no end of the file");
+        assert_eq!(asked(long, &[4096, 0]), [true, true, false]);
         std::fs::remove_file(&path).expect("ours");
     }
 

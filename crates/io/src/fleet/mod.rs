@@ -42,12 +42,17 @@ struct Place {
     rests: u32,
     wakes: u32,
     held: Operations,
+    /// Operations to come that are not joined, because joined ones have failed.
+    unjoined: u32,
     closing: bool,
     /// Its loss was told.
     departed: bool,
     /// Of a remote one.
     watch: Watch,
 }
+
+/// Operations on a member that are not joined after joined ones have failed.
+const UNJOINED_AFTER_FAILURE: u32 = 1024;
 
 pub struct Fleet {
     /// Tells this fleet's operations from others' on the same backend.
@@ -206,7 +211,10 @@ impl Fleet {
         handles: &Handles<'_>,
         backend: &mut dyn Backend,
     ) {
-        ios.sort_by_key(|io| (io.member, io.op == IoOp::Write, io.durable, io.at));
+        ios.sort_by_key(|io| {
+            let kind = (io.op == IoOp::Write, io.durable, io.class as u8);
+            (io.member, kind, io.at)
+        });
         let (mut run, mut bytes) = (Operations::new(), 0);
         for io in ios.drain(..) {
             let more = io.sectors * SECTOR_BYTES;
@@ -237,7 +245,11 @@ impl Fleet {
         handles: &Handles<'_>,
         backend: &mut dyn Backend,
     ) {
-        if run.len() > 1 && self.is_ready_for(&run[0]) {
+        let Some(first) = run.first() else { return };
+        let unjoined = &mut self.places[usize::from(first.member.0)].unjoined;
+        let may_join = *unjoined == 0;
+        *unjoined = unjoined.saturating_sub(run.len() as u32);
+        if may_join && run.len() > 1 && self.is_ready_for(&run[0]) {
             let flight = Flight::joined(std::mem::take(run), self.renewals);
             self.take_off(flight, handles, backend);
         }
@@ -331,11 +343,18 @@ impl Fleet {
     }
 
     fn failed_in_part(&self, flight: u32) -> bool {
-        let flight = self.flights.get(flight);
-        flight.is_some_and(Flight::may_have_failed_in_part)
+        self.flights.get(flight).is_some_and(|flight| {
+            let place = &self.places[usize::from(flight.io.member.0)];
+            let way = match &place.device {
+                Some(Device::File(device)) => device.way(),
+                _ => return false,
+            };
+            flight.may_have_failed_in_part(way)
+        })
     }
 
-    /// Does operations one by one that have failed as one, so that each has a result of its own.
+    /// Does operations one by one that have failed as one, so that each has a result of its own. Those to
+    /// come are not joined for a while: a disk takes long for each attempt at a weak place.
     fn split(&mut self, flight: u32, handles: &Handles<'_>, backend: &mut dyn Backend) {
         let failed = self.flights.remove(flight).expect("a flight ends once");
         let member = usize::from(failed.io.member.0);
@@ -346,6 +365,7 @@ impl Fleet {
                 false => self.start(io, handles, backend),
             }
         }
+        self.places[member].unjoined = UNJOINED_AFTER_FAILURE;
         self.places[member].flights -= 1;
         self.places[member].close_if_idle();
     }
@@ -544,6 +564,7 @@ impl Place {
             rests: 0,
             wakes: 0,
             held: Vec::new(),
+            unjoined: 0,
             closing: false,
             departed: false,
             watch: Watch::default(),
@@ -596,9 +617,8 @@ fn bufs_of(io: &DeviceIo) -> Vec<Buf> {
 
 /// Whether one operation goes on where another ends, so that they can be one.
 fn follows(first: &DeviceIo, second: &DeviceIo) -> bool {
-    let alike =
-        (first.member, first.op, first.durable) == (second.member, second.op, second.durable);
-    alike && first.at + first.sectors == second.at
+    let kind = |io: &DeviceIo| (io.member, io.op, io.durable, io.class);
+    kind(first) == kind(second) && first.at + first.sectors == second.at
 }
 
 #[cfg(test)]
