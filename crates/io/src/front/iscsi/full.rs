@@ -7,7 +7,7 @@ use super::management;
 use super::pdu::{self, DIGEST_BYTES, FINAL, HEADER_BYTES, Header, NO_TAG, opcode};
 use super::send::Answered;
 use super::session::{Session, Step};
-use super::tasks::{Sequence, TASKS_MAX, Task, Wait};
+use super::tasks::{Attribute, Sequence, TASKS_MAX, Task, Wait};
 use crate::front::scsi::{self, Addressed, Answer, Cdb, Data, Status};
 use crate::front::{Link, Then};
 
@@ -18,11 +18,6 @@ const WHOLE_BYTES_MAX: u32 = 32 * 1024;
 const WITHOUT_DATA_MAX: u32 = 4096;
 /// The target's tag of its pings.
 const PING_TAG: u32 = 1;
-/// Task attributes (section 11.3.1). Every command begins at the head of the queue: none waits for others.
-/// ORDERED and ACA are refused, because a command that ran without its order could write in a wrong one.
-const UNTAGGED: u8 = 0;
-const SIMPLE: u8 = 1;
-const HEAD_OF_QUEUE: u8 = 3;
 /// Reasons of a Reject.
 const PROTOCOL_ERROR: u8 = 0x04;
 const NOT_SUPPORTED: u8 = 0x05;
@@ -99,25 +94,40 @@ impl Session {
             opcode::NOP_OUT | opcode::TEXT | opcode::LOGOUT | opcode::TASK_MANAGEMENT => {
                 self.whole(header, bytes, used, link)
             }
-            _ => {
-                self.reject(header, NOT_SUPPORTED, link);
-                self.pass_over(header, used)
+            other => {
+                // All but this one have a number, whatever they are.
+                let numbered = match other {
+                    opcode::SNACK => Numbered::Next,
+                    _ => self.take_number(header),
+                };
+                self.refuse_numbered(numbered, NOT_SUPPORTED, header, used, link)
             }
         }
+    }
+
+    /// Rejects a PDU whose number makes this of it.
+    fn refuse_numbered(
+        &mut self,
+        numbered: Numbered,
+        reason: u8,
+        header: &Header,
+        used: usize,
+        link: &mut dyn Link,
+    ) -> Step {
+        match numbered {
+            Numbered::Gap => return Step::Stop(used, Then::Abort),
+            Numbered::Outside => {}
+            Numbered::Next => self.reject(header, reason, link),
+        }
+        self.pass_over(header, used)
     }
 
     /// A PDU whose data segment is short: it is received whole.
     fn whole(&mut self, header: &Header, bytes: &[u8], used: usize, link: &mut dyn Link) -> Step {
         let length = header.data_bytes();
         if length > WHOLE_BYTES_MAX {
-            return match self.number_of_whole(header) {
-                Numbered::Gap => Step::Stop(used, Then::Abort),
-                Numbered::Outside => self.pass_over(header, used),
-                Numbered::Next => {
-                    self.reject(header, PROTOCOL_ERROR, link);
-                    self.pass_over(header, used)
-                }
-            };
+            let numbered = self.number_of_whole(header);
+            return self.refuse_numbered(numbered, PROTOCOL_ERROR, header, used, link);
         }
         let end = used + length as usize;
         let tail = self.tail(length);
@@ -218,9 +228,8 @@ impl Session {
         let (Some(lun), Some(export)) = (lun, export) else {
             return Err(sized(scsi::without_unit(&cdb, &self.numbers)));
         };
-        if !matches!(header.flags() & 7, UNTAGGED | SIMPLE | HEAD_OF_QUEUE) {
-            return Err(sized(scsi::UNKNOWN_ATTRIBUTE.into()));
-        }
+        let attribute = attribute(header);
+        let attribute = attribute.ok_or_else(|| sized(scsi::UNKNOWN_ATTRIBUTE.into()))?;
         let mut state = self.hub.state();
         let unit = state.unit(lun.export);
         let epoch = unit.epoch();
@@ -245,6 +254,8 @@ impl Session {
             export: lun.export,
             nexus: lun.nexus,
             epoch,
+            attribute,
+            place: 0,
             numbered: !header.immediate(),
             job,
             expected,
@@ -408,6 +419,16 @@ impl Session {
         if let Some(tag) = self.logout.take() {
             self.respond_to_logout(tag, LOGGED_OUT, link);
         }
+    }
+}
+
+/// The attribute of a command (section 11.3.1); `None`: ACA, which is not offered, and reserved ones.
+fn attribute(header: &Header) -> Option<Attribute> {
+    match header.flags() & 7 {
+        0 | 1 => Some(Attribute::Simple),
+        2 => Some(Attribute::Ordered),
+        3 => Some(Attribute::HeadOfQueue),
+        _ => None,
     }
 }
 

@@ -17,6 +17,7 @@ pub(crate) mod opcode {
     pub(crate) const TEXT: u8 = 0x04;
     pub(crate) const DATA_OUT: u8 = 0x05;
     pub(crate) const LOGOUT: u8 = 0x06;
+    pub(crate) const SNACK: u8 = 0x10;
     pub(crate) const NOP_IN: u8 = 0x20;
     pub(crate) const RESPONSE: u8 = 0x21;
     pub(crate) const TASK_MANAGEMENT_RESPONSE: u8 = 0x22;

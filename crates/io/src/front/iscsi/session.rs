@@ -136,6 +136,7 @@ impl Session {
 
     /// Starts the tasks that wait for memory or for their turn, as long as there is some.
     pub(super) fn feed(&mut self, link: &mut dyn Link) {
+        self.begin_in_order(link);
         while let Some(&slot) = self.queue.front() {
             let Some(task) = self.tasks.get(slot) else {
                 self.queue.pop_front();
@@ -152,6 +153,16 @@ impl Session {
                 },
             };
             self.queue.pop_front();
+            self.go_on(slot, link);
+        }
+    }
+
+    /// Starts the tasks that waited for others, which are gone.
+    fn begin_in_order(&mut self, link: &mut dyn Link) {
+        while let Some(slot) = self.tasks.next_in_order().filter(|_| !self.left) {
+            if link.full() {
+                return link.await_turn();
+            }
             self.go_on(slot, link);
         }
     }
@@ -181,6 +192,9 @@ impl Session {
                 self.ask_for_data(slot, link);
             }
             return;
+        }
+        if !self.tasks.is_in_order(slot) {
+            return self.tasks.wait(slot, Wait::Order);
         }
         self.tasks.wait(slot, Wait::Engine);
         self.work(slot, None, link);
@@ -305,6 +319,7 @@ impl Session {
         let sense = sense.as_deref();
         self.sender
             .answer(command, &answer, transferred, sense, task.buf, link);
+        self.begin_in_order(link);
     }
 
     /// Gives back what a task has. It is not answered.
@@ -313,6 +328,7 @@ impl Session {
         if let Some(buf) = self.remove(slot).and_then(|task| task.buf) {
             link.release(buf);
         }
+        self.begin_in_order(link);
     }
 
     pub(super) fn encoded(&self, export: usize, answer: &Answer) -> Option<Vec<u8>> {

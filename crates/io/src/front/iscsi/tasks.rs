@@ -15,12 +15,25 @@ pub(crate) enum Wait {
     Memory,
     /// Data from the initiator.
     Data,
+    /// Commands that came before it, with all that it needs itself.
+    Order,
     /// The engine.
     Engine,
     /// The end of commands that it cleared.
     Cleared,
     /// Its change to reach the disk.
     Kept,
+}
+
+/// Which commands of its logical unit a command waits for (SAM-5 section 8.6).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attribute {
+    /// Those of them that are ordered and came before it.
+    Simple,
+    /// All that came before it.
+    Ordered,
+    /// None.
+    HeadOfQueue,
 }
 
 /// One command.
@@ -32,6 +45,9 @@ pub(crate) struct Task {
     pub(crate) nexus: Nexus,
     /// When it began, as its unit counts.
     pub(crate) epoch: u64,
+    pub(crate) attribute: Attribute,
+    /// Its place among all commands of the session, once it is among the tasks.
+    pub(crate) place: u64,
     /// It counts against MaxCmdSN.
     pub(crate) numbered: bool,
     pub(crate) job: Job,
@@ -141,8 +157,12 @@ pub(crate) struct Tasks {
     slots: Vec<Option<Task>>,
     free: Vec<usize>,
     numbered: u32,
+    /// Tasks that are ordered.
+    ordered: u32,
     /// Tasks that wait for data.
     gathering: u32,
+    /// Of the task that came last.
+    last_place: u64,
     last_burst: u32,
 }
 
@@ -167,7 +187,10 @@ impl Tasks {
         tasks.any(|task| task.wait == Wait::Memory && task.job.memory() > 0)
     }
 
-    pub(crate) fn insert(&mut self, task: Task) -> usize {
+    pub(crate) fn insert(&mut self, mut task: Task) -> usize {
+        self.last_place += 1;
+        task.place = self.last_place;
+        self.ordered += u32::from(task.attribute == Attribute::Ordered);
         self.numbered += u32::from(task.numbered);
         self.gathering += u32::from(task.wait == Wait::Data);
         let slot = self.free.pop().unwrap_or_else(|| {
@@ -204,6 +227,7 @@ impl Tasks {
     pub(crate) fn remove(&mut self, slot: usize) -> Option<Task> {
         let task = self.slots.get_mut(slot)?.take()?;
         self.free.push(slot);
+        self.ordered -= u32::from(task.attribute == Attribute::Ordered);
         self.numbered -= u32::from(task.numbered);
         self.gathering -= u32::from(task.wait == Wait::Data);
         Some(task)
@@ -212,6 +236,30 @@ impl Tasks {
     pub(crate) fn slots(&self) -> impl Iterator<Item = (usize, &Task)> {
         let slots = self.slots.iter().enumerate();
         slots.filter_map(|(slot, task)| Some((slot, task.as_ref()?)))
+    }
+
+    /// Whether no task that came before this one has to end first.
+    pub(crate) fn is_in_order(&self, slot: usize) -> bool {
+        let Some(Some(task)) = self.slots.get(slot) else {
+            return true;
+        };
+        let before = |other: &Task| other.place < task.place && other.export == task.export;
+        let is_ordered = |other: &Task| other.attribute == Attribute::Ordered;
+        let mut tasks = self.slots.iter().flatten();
+        match task.attribute {
+            Attribute::HeadOfQueue => true,
+            Attribute::Ordered => !tasks.any(before),
+            Attribute::Simple => {
+                self.ordered == 0 || !tasks.any(|other| is_ordered(other) && before(other))
+            }
+        }
+    }
+
+    /// A task that waited for those before it, and need not any more.
+    pub(crate) fn next_in_order(&self) -> Option<usize> {
+        let waiting = self.slots().filter(|(_, task)| task.wait == Wait::Order);
+        let mut slots = waiting.map(|(slot, _)| slot);
+        slots.find(|slot| self.is_in_order(*slot))
     }
 
     /// The task with this initiator's tag, if it was not aborted.

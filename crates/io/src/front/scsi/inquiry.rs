@@ -124,8 +124,8 @@ pub(crate) fn port_groups() -> Vec<u8> {
 
 fn extended() -> Vec<u8> {
     let mut body = vec![0; 60];
-    // Of task attributes there is the simple one; ORDERED is refused. The cache is volatile.
-    (body[1], body[2]) = (0x01, 0x01);
+    // Of task attributes there are SIMPLE and ORDERED. The cache is volatile.
+    (body[1], body[2]) = (0x03, 0x01);
     body
 }
 

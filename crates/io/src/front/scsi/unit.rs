@@ -88,7 +88,8 @@ impl Unit {
 
     /// A nexus is new after a power-on, and after the loss of an earlier one, with which reservations and
     /// settings may have gone. Its first command learns that (SAM-5 section 5.14): by the code that stands
-    /// for all of these, because no unit records who was here before.
+    /// for all of these, because no unit records who was here before. A removable medium is left out: Linux
+    /// takes any attention of one for another medium, and fails what a mounted file system asks next.
     pub(crate) fn attach(&mut self, initiator: Initiator, connection: u32) -> Nexus {
         self.nexuses_made += 1;
         let nexus = Nexus(self.nexuses_made);
@@ -96,7 +97,10 @@ impl Unit {
             nexus,
             initiator,
             connection,
-            attentions: VecDeque::from([sense::POWER_ON]),
+            attentions: match self.removable {
+                true => VecDeque::new(),
+                false => VecDeque::from([sense::POWER_ON]),
+            },
             prevents: false,
             since: self.epoch,
             running: Running::default(),

@@ -135,9 +135,10 @@ impl Initiator {
         initiator
     }
 
-    /// Takes the unit attention of a new session.
+    /// Takes the unit attention of a new session, which a removable unit has not.
     pub fn attend(&mut self) {
-        assert_eq!(self.read(&[0; 6], 0).status, 2);
+        let status = self.read(&[0; 6], 0).status;
+        assert!(matches!(status, 0 | 2), "{status}");
     }
 
     /// Digests are used from now on, if the answer to the login agrees to them.

@@ -1,8 +1,8 @@
 //! Task management, unit attentions and reservations, over two sessions.
 
-use super::initiator::{Initiator, NAME, Pdu, hub, put, read_10, write_10};
+use super::initiator::{Initiator, NAME, Pdu, cdb_10, hub, put, read_10, write_10};
 use crate::nbd_protocol::world::World;
-use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX};
+use restripe_io::front::iscsi::hub::{Hub, NAME_PREFIX, Target};
 use restripe_io::front::{Nudge, Protocol, Then};
 use std::sync::Arc;
 
@@ -62,6 +62,24 @@ fn a_new_session_is_a_unit_attention() {
     let mut one = log_in();
     let sense = one.read(&[0x03, 0, 0, 0, 18, 0], 18).data;
     assert_eq!((sense[2], sense[12], sense[13]), (6, 0x29, 0));
+    assert_eq!(test_unit_ready(&mut one).0, 0);
+}
+
+/// Linux takes an attention of one for another medium, and fails what a file system on it asks.
+#[test]
+fn a_removable_unit_does_not_report_a_new_session() {
+    let target = Target {
+        name: format!("{NAME_PREFIX}disk"),
+        luns: vec!["disk".to_owned()],
+        removable: true,
+        ..Target::default()
+    };
+    let mut one = Initiator::new(&Arc::new(Hub::new(vec![target])), world(1));
+    let names = [
+        format!("InitiatorName={NAME}"),
+        format!("TargetName={NAME_PREFIX}disk"),
+    ];
+    one.log_in(1, 3, &names.each_ref().map(String::as_str));
     assert_eq!(test_unit_ready(&mut one).0, 0);
 }
 
@@ -394,22 +412,99 @@ fn writes_of_a_session_that_was_replaced_are_waited_for() {
     assert_eq!(old.peer.close().log.len(), 2);
 }
 
-/// Page 86 says that there are simple commands only. One that relies on an order does not run without it.
+/// One of an unknown kind has a number like all others, so that the next is no gap.
 #[test]
-fn an_ordered_command_is_refused() {
+fn a_pdu_that_is_unknown_does_not_end_the_session() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    for (opcode, numbered) in [(0x0b, 1), (0x10, 0), (0x4b, 0)] {
+        one.tag += 1;
+        let mut request = super::initiator::header(opcode, 0x80, one.tag);
+        put(&mut request, 24, one.command);
+        one.command = one.command.wrapping_add(numbered);
+        one.send(request, &[]);
+        assert_eq!(
+            one.receive().map(|pdu| pdu.opcode()),
+            Some(0x3f),
+            "{opcode}"
+        );
+        one.status_number();
+        assert_eq!(test_unit_ready(&mut one).0, 0);
+    }
+}
+
+/// ORDERED waits for all that came before, and all that come behind wait for it, with their data or without. HEAD
+/// OF QUEUE waits for none.
+#[test]
+fn ordered_commands_keep_their_order() {
+    const SYNCHRONIZE_CACHE: u8 = 0x35;
     let mut one = Initiator::logged_in(&hub(), world(1), &[]);
     let page = one.read(&[0x12, 1, 0x86, 0, 64, 0], 64).data;
-    assert_eq!(page[5] & 7, 1, "SIMPSUP");
-    let unknown = Some((5, 0x49, 0));
-    for (attribute, status) in [(0, 0), (1, 0), (2, 2), (3, 0), (4, 2), (5, 2), (7, 2)] {
-        let mut request = one.scsi(&write_10(0, 1), 0, 512);
+    assert_eq!(page[5] & 7, 3, "SIMPSUP and ORDSUP");
+    let write = |one: &mut Initiator, lba: u32, attribute: u8| {
+        let mut request = one.scsi(&write_10(lba, 1), 0, 512);
         request[1] |= attribute;
         one.send(request, &[1; 512]);
-        let outcome = one.finish(&[]);
-        assert_eq!(outcome.status, status, "{attribute}");
-        assert_eq!(outcome.sense, unknown.filter(|_| status != 0));
+    };
+    let asked = |one: &Initiator| {
+        let asks = one.peer.world.asks.iter();
+        asks.map(|ask| ask.offset / 512).collect::<Vec<_>>()
+    };
+    write(&mut one, 1, 0);
+    write(&mut one, 2, 1);
+    let mut flush = one.scsi(&cdb_10(SYNCHRONIZE_CACHE, 0, 0), 0, 0);
+    flush[1] |= 2;
+    one.send(flush, &[]);
+    write(&mut one, 3, 1);
+    write(&mut one, 4, 2);
+    write(&mut one, 5, 0);
+    write(&mut one, 6, 3);
+    assert_eq!(
+        asked(&one),
+        [1, 2, 6],
+        "the flush waits, and all behind it but the head"
+    );
+    one.peer.answer(1);
+    assert_eq!(asked(&one), [1, 6]);
+    one.peer.answer(0);
+    assert_eq!(
+        asked(&one),
+        [6, 0],
+        "the flush, which no later command waits for but the ordered"
+    );
+    one.peer.answer(1);
+    assert_eq!(asked(&one), [6, 3]);
+    one.peer.answer(1);
+    assert_eq!(asked(&one), [6, 4], "the head came behind it");
+    one.peer.answer(1);
+    assert_eq!(asked(&one), [6, 5]);
+    one.peer.answer(0);
+    one.peer.answer(0);
+    for _ in 0..7 {
+        assert_eq!(one.receive().map(|pdu| pdu.header[3]), Some(0));
+        one.status_number();
     }
-    assert_eq!(one.peer.close().log.len(), 3);
+    let mut unknown = one.scsi(&write_10(0, 1), 0, 512);
+    unknown[1] |= 4;
+    one.send(unknown, &[1; 512]);
+    assert_eq!(one.finish(&[]).sense, Some((5, 0x49, 0)), "ACA");
+    assert_eq!(one.peer.close().log.len(), 7);
+}
+
+/// One that waits for its order can be aborted, and those behind it go on.
+#[test]
+fn an_ordered_command_that_is_aborted_holds_nothing_up() {
+    let mut one = Initiator::logged_in(&hub(), world(1), &[]);
+    for (lba, attribute) in [(1, 0), (2, 2), (3, 0)] {
+        let mut request = one.scsi(&write_10(lba, 1), 0, 512);
+        request[1] |= attribute;
+        one.send(request, &[1; 512]);
+    }
+    assert_eq!(one.peer.world.asks.len(), 1);
+    let ordered = one.tag - 1;
+    assert_eq!(one.manage(ABORT, ordered), 0);
+    let log = one.peer.close().log;
+    let begun: Vec<u64> = log.iter().map(|(_, offset, ..)| offset / 512).collect();
+    assert_eq!(begun, [1, 3]);
 }
 
 /// TARGET COLD RESET: a reset of all units, and the end of all sessions of the target.
