@@ -142,7 +142,8 @@ impl Open {
         };
         match going {
             Going::Rest if self.watch.is_none() => self.watch = Some(link.watch(&self.socket)),
-            Going::End(why) => self.end(why.as_deref(), link),
+            // No more is begun for it.
+            Going::End(why) => return self.end(why.as_deref(), link),
             _ => {}
         }
         lock(&self.device).take(link);
@@ -189,11 +190,12 @@ impl Open {
     /// The rings that have to be idle before this message is taken. What another process had begun there is
     /// done again before a base is given, and not after a reset.
     fn rings_to_drain(&self, asked: u32, first: u32) -> Range<usize> {
-        let rings = &mut lock(&self.device).rings;
+        let device = &mut *lock(&self.device);
+        let (rings, inflight) = (&mut device.rings, device.inflight.as_ref());
         let first = first as usize;
         match asked {
             request::RESET_OWNER | request::RESET_DEVICE => {
-                rings.iter_mut().for_each(Ring::forget);
+                rings.iter_mut().for_each(|ring| ring.forget(inflight));
                 0..rings.len()
             }
             request::GET_VRING_BASE if first < rings.len() => first..first + 1,

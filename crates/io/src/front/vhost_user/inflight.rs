@@ -210,6 +210,11 @@ impl Part<'_> {
         self.mark(head, true);
     }
 
+    /// A chain is not done again.
+    pub(crate) fn forget(&self, head: u16) {
+        self.mark(head, false);
+    }
+
     /// Called before a chain is put into the used ring.
     pub(crate) fn before_used(&self, head: u16) {
         self.put(Part::entry(head) + NEXT_AT, self.get(LAST_BATCH_AT));

@@ -62,7 +62,11 @@ pub fn disk(
     report: Report,
 ) -> Result<impl Fn() -> Box<dyn Protocol> + Send + Sync + 'static, String> {
     let door = disk::Door::new(array, report).map_err(|error| {
-        format!("the kernel signals nothing for asynchronous I/O (io_setup): {error}")
+        let remedy = match error.kind() {
+            std::io::ErrorKind::WouldBlock => "raise the sysctl fs.aio-max-nr",
+            _ => "vhost-user needs a kernel, and a container, that allow asynchronous I/O",
+        };
+        format!("no asynchronous I/O for signals to virtual machines: {error}: {remedy}")
     })?;
     let door = std::sync::Arc::new(door);
     Ok(move || -> Box<dyn Protocol> {

@@ -214,9 +214,12 @@ impl Ring {
         self.in_flight == 0 && self.again.is_empty()
     }
 
-    /// Does nothing again that another process had begun.
-    pub(crate) fn forget(&mut self) {
-        self.again.clear();
+    /// Does nothing again that another process had begun, nor does the process after this one.
+    pub(crate) fn forget(&mut self, inflight: Option<&Inflight>) {
+        let again = std::mem::take(&mut self.again);
+        if let Some(part) = self.part(inflight) {
+            again.into_iter().for_each(|head| part.forget(head));
+        }
     }
 
     /// Stops, and gives the index of the next chain that it would have taken. It is idle.

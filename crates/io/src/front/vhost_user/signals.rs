@@ -83,8 +83,10 @@ impl Signals {
             signalled: *signalled as u32,
             ..Operation::default()
         };
-        let operations: Vec<Operation> = descriptors.iter().map(operation).collect();
-        let mut list: Vec<*const Operation> = operations.iter().map(std::ptr::from_ref).collect();
+        let mut operations: Vec<Operation> = descriptors.iter().map(operation).collect();
+        // The kernel writes into them.
+        let list = operations.iter_mut().map(std::ptr::from_mut);
+        let mut list: Vec<*mut Operation> = list.collect();
         // Each step takes an operation off the list, or makes room for some.
         let mut made_room = false;
         while !list.is_empty() {
@@ -104,7 +106,7 @@ impl Signals {
     }
 
     /// Reads of an empty file in memory end before this call returns.
-    fn submit(&self, list: &[*const Operation]) -> io::Result<usize> {
+    fn submit(&self, list: &[*mut Operation]) -> io::Result<usize> {
         let count = list.len() as libc::c_long;
         // SAFETY: as many pointers to live operations, which are over when the call returns.
         let taken =

@@ -26,11 +26,16 @@ impl Device {
         };
         let (first, count) = (self.first, self.rings.len());
         for ring in (0..count).map(|step| (first + step) % count) {
-            if self.rings[ring].takes() && self.take_from(ring, &memory, link).is_err() {
-                self.rings[ring].fail();
+            if !self.rings[ring].takes() {
+                continue;
+            }
+            match self.take_from(ring, &memory, link) {
+                // The ring behind the last that had its turn is the next.
+                Ok(true) => self.first = (ring + 1) % count,
+                Ok(false) => {}
+                Err(Broken) => self.rings[ring].fail(),
             }
         }
-        self.first = (first + 1) % count;
     }
 
     /// Takes nothing more of these rings but what another process had begun. Whether nothing is in flight
@@ -40,16 +45,17 @@ impl Device {
         self.rings[rings].iter_mut().fold(true, drained)
     }
 
-    /// Takes what there is in one ring.
+    /// Takes what there is in one ring. Whether anything was.
     fn take_from(
         &mut self,
         ring: usize,
         memory: &Arc<Guest>,
         link: &mut dyn Link,
-    ) -> Result<(), Broken> {
+    ) -> Result<bool, Broken> {
         self.rings[ring].rouse(memory)?;
         let export = link.view(self.number);
         let export = export.unwrap_or_else(|| Arc::clone(&self.export));
+        let mut taken = false;
         while self.turn.has_time() {
             if self.parked.is_some() || link.full() {
                 link.await_turn();
@@ -57,12 +63,15 @@ impl Device {
             }
             self.turn.spend(CHAIN_WORK);
             match self.rings[ring].next(memory, self.inflight.as_ref())? {
-                Some(head) => self.begin(ring, head, (memory, &export), link)?,
+                Some(head) => {
+                    taken = true;
+                    self.begin(ring, head, (memory, &export), link)?;
+                }
                 None if self.rings[ring].rest(memory)? => self.rings[ring].rouse(memory)?,
                 None => break,
             }
         }
-        Ok(())
+        Ok(taken)
     }
 
     /// Begins with a chain.
