@@ -195,6 +195,12 @@ fn device_of_record(places: &Places) -> Result<Option<Found>, Refusal> {
     }
     match devices(record.options.driver)? {
         Some(devices) => Ok(Some((record, devices))),
+        // A namespace may hide the driver, and the device is there.
+        None if record.node().is_used() => Err(Refusal::new(format!(
+            "{} is in use, and its driver does not show here",
+            record.node().shown()
+        ))
+        .hint("run this where the device was attached: outside of containers and namespaces")),
         None => forget(places, record.node()).map(|()| None),
     }
 }

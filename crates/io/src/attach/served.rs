@@ -113,8 +113,10 @@ impl<A: Attachment> Subject<'_, A> {
         attachment: &A,
         may_end: &dyn Fn() -> Result<(), Refusal>,
     ) -> Result<(), Refusal> {
+        // The array may stop serving while the device is flushed.
+        let may_end = || attachment.may_end(self).and_then(|()| may_end());
         attachment.may_end(self)?;
-        let before = Before::Flush(may_end);
+        let before = Before::Flush(&may_end);
         end_device(self.kernel, self.places, attachment.record(), before)
     }
 }
