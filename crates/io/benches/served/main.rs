@@ -274,5 +274,14 @@ fn measure(servers: &mut Servers, workload: Workload) -> Outcome<()> {
         let ratio = ratio.map_or(String::new(), |ratio| format!("  {ratio:.2} times nbdkit"));
         println!("  {:<22} {rate:>9.0}/s {cpu:>8.2} us{ratio}", server.name);
     }
+    let ours = |tls: bool| {
+        let servers = servers.0.iter();
+        let mut servers = servers.map(|server| !server.yardstick && server.tls.is_some() == tls);
+        servers.position(|is_it| is_it)
+    };
+    if let (Some(tls), Some(clear)) = (ours(true), ours(false)) {
+        let ratio = ratio(&rounds[tls], &rounds[clear], 1);
+        println!("  {:<22} {ratio:.2} of the rate of clear text", "TLS");
+    }
     Ok(())
 }
