@@ -189,7 +189,6 @@ impl Portal {
         );
         assert_eq!(answer.header[36], 0, "it is logged in");
         one.take_digests(&answer);
-        one.attend();
         self.sessions.push(one);
         self.pass_nudges();
     }
