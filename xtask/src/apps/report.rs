@@ -181,7 +181,7 @@ mod tests {
             run(1, 3, 1.0),
         ];
         let text = markdown(&runs);
-        let line = "| tpcc | s2 | 4.25 (2.50 to 6.00) | - | - | over 6 |";
+        let line = "| tpcc | s2 | 4.25 (2.50 to 6.00) | - | - | - | over 6 |";
         assert!(text.contains(line), "{text}");
         assert!(
             text.contains("| s2 | 3 | 10.0 (1.00 to 20.0) | - |"),
