@@ -364,10 +364,16 @@ impl Run {
                 CommandError::SurrogateMissing { .. } | CommandError::LogDamaged { .. }
                     if self.may_miss(life) && !mode.accept_loss =>
                 {
-                    removal::is_not_on_record(self);
-                    life.session.oracle.allow_all_losses();
-                    self.base.count("starts without a lost surrogate", 1);
-                    mode.accept_loss = true;
+                    self.miss(life, &mut mode);
+                }
+                // From a member that another has replaced, and those that followed are gone.
+                CommandError::LogIsOld
+                    if site == Site::Log
+                        && mode.from_minority
+                        && self.may_miss(life)
+                        && !mode.accept_loss =>
+                {
+                    self.miss(life, &mut mode);
                 }
                 // What is left of the log can be read in part, and not be written.
                 CommandError::Metadata
@@ -386,6 +392,14 @@ impl Run {
         }
         let detail = format!("{mode:?}, over and over");
         Some(life.broken(Invariant::StartRefused, detail))
+    }
+
+    /// Goes on without what the surrogate held.
+    fn miss(&mut self, life: &mut Life, mode: &mut StartMode) {
+        removal::is_not_on_record(self);
+        life.session.oracle.allow_all_losses();
+        self.base.count("starts without a lost surrogate", 1);
+        mode.accept_loss = true;
     }
 
     fn started(&mut self, life: &mut Life, mode: StartMode) {
