@@ -161,6 +161,8 @@ pub(crate) struct Tasks {
     ordered: u32,
     /// Tasks that wait for data.
     gathering: u32,
+    /// Tasks that wait for their order.
+    parked: u32,
     /// Of the task that came last.
     last_place: u64,
     last_burst: u32,
@@ -220,6 +222,8 @@ impl Tasks {
         if let Some(task) = self.slots.get_mut(slot).and_then(Option::as_mut) {
             self.gathering -= u32::from(task.wait == Wait::Data);
             self.gathering += u32::from(wait == Wait::Data);
+            self.parked -= u32::from(task.wait == Wait::Order);
+            self.parked += u32::from(wait == Wait::Order);
             task.wait = wait;
         }
     }
@@ -230,6 +234,7 @@ impl Tasks {
         self.ordered -= u32::from(task.attribute == Attribute::Ordered);
         self.numbered -= u32::from(task.numbered);
         self.gathering -= u32::from(task.wait == Wait::Data);
+        self.parked -= u32::from(task.wait == Wait::Order);
         Some(task)
     }
 
@@ -257,6 +262,9 @@ impl Tasks {
 
     /// A task that waited for those before it, and need not any more.
     pub(crate) fn next_in_order(&self) -> Option<usize> {
+        if self.parked == 0 {
+            return None;
+        }
         let waiting = self.slots().filter(|(_, task)| task.wait == Wait::Order);
         let mut slots = waiting.map(|(slot, _)| slot);
         slots.find(|slot| self.is_in_order(*slot))
