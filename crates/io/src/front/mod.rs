@@ -17,6 +17,7 @@ pub(crate) mod scsi;
 pub(crate) mod secure_wire;
 #[cfg(feature = "ublk")]
 pub(crate) mod ublk;
+#[cfg_attr(not(feature = "vhost-user"), path = "vhost_user/without.rs")]
 pub mod vhost_user;
 pub(crate) mod watches;
 

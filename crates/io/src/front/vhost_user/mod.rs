@@ -25,38 +25,24 @@
 //! Everything that a guest writes is checked and read once. A chain that makes no sense fails, a ring that
 //! makes none is stopped. The VMM is trusted to leave the memory that it shared as long as it was.
 
-#[cfg(feature = "vhost-user")]
 mod chain;
-#[cfg(feature = "vhost-user")]
 mod config;
-#[cfg(feature = "vhost-user")]
 mod device;
-#[cfg(feature = "vhost-user")]
 mod disk;
-#[cfg(feature = "vhost-user")]
 mod inflight;
-#[cfg(feature = "vhost-user")]
 mod job;
-#[cfg(feature = "vhost-user")]
 mod limits;
-#[cfg(feature = "vhost-user")]
 mod request;
-#[cfg(feature = "vhost-user")]
 mod ring;
-#[cfg(feature = "vhost-user")]
 mod signals;
-#[cfg(feature = "vhost-user")]
 mod socket;
-#[cfg(feature = "vhost-user")]
 mod turn;
-#[cfg(feature = "vhost-user")]
 mod work;
 
 use crate::front::{Protocol, Report};
 
 /// Makes the connections of one socket, which all have the array of this index. `report` takes why a VMM was
 /// refused, or its queue stopped.
-#[cfg(feature = "vhost-user")]
 pub fn disk(
     array: usize,
     report: Report,
@@ -72,13 +58,4 @@ pub fn disk(
     Ok(move || -> Box<dyn Protocol> {
         Box::new(disk::Connection::new(std::sync::Arc::clone(&door)))
     })
-}
-
-/// The same in a build without it.
-#[cfg(not(feature = "vhost-user"))]
-pub fn disk(_array: usize, _report: Report) -> Result<fn() -> Box<dyn Protocol>, String> {
-    Err(
-        "this restripe was built without vhost-user: build it with `cargo build --features vhost-user`"
-            .to_owned(),
-    )
 }
