@@ -10,6 +10,9 @@
 mod load;
 mod members;
 mod paced;
+#[path = "../served/process.rs"]
+#[allow(dead_code)] // Its other users have processes.
+mod process;
 #[path = "../served/rounds.rs"]
 #[allow(dead_code)] // Its rounds are of other figures.
 mod rounds;
@@ -18,7 +21,8 @@ mod rounds;
 mod secure;
 
 use load::Load;
-use members::{Folder, Kind, kinds};
+use members::{Kind, kinds};
+use process::Folder;
 use restripe_array::layout::{Level, Rotation};
 use restripe_array::meta::{Content, CreateOptions, Init, create};
 use restripe_array::{

@@ -1,6 +1,7 @@
 //! The kinds of members that are measured.
 
 use crate::paced::Paced;
+use crate::process::Folder;
 use crate::{MEMBERS, Outcome};
 use std::fs::File;
 use std::net::TcpStream;
@@ -183,29 +184,5 @@ impl Drop for Disk {
         // It may have ended by itself.
         let _ = self.child.kill();
         let _ = self.child.wait();
-    }
-}
-
-// ---------------------------------------------------------------------------------------------------------- folder
-
-/// A folder for images and sockets, removed at the end.
-pub struct Folder(PathBuf);
-
-impl Folder {
-    pub fn new() -> Outcome<Folder> {
-        let path = std::env::temp_dir().join(format!("restripe-tasks-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
-        Ok(Folder(path))
-    }
-
-    pub fn file(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        // What is left behind is in the temporary folder, and named for us.
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }

@@ -49,7 +49,7 @@ impl Disk {
         })
     }
 
-    /// Keeps the server busy for so long. Gives the number of requests that it answered.
+    /// Keeps the server busy for `time`, and returns how many requests it answered.
     pub fn run(&mut self, time: Duration) -> Outcome<u64> {
         let begin = Instant::now();
         self.go(|_| begin.elapsed() < time)
