@@ -149,7 +149,8 @@ pub(super) struct Workers {
 }
 
 impl Workers {
-    /// So many at most, but for those that tell spindles, and those that copy.
+    /// `limit` is the most threads that perform operations. Power commands and copies have threads of their
+    /// own.
     pub fn new(limit: usize, waker: Waker) -> Workers {
         Workers {
             workers: Threads::new(limit, waker.clone()),

@@ -577,7 +577,7 @@ mod tests {
     const LONG_BYTES: u32 = COPY_BYTES_MIN as u32;
     const LONG_SECTORS: u64 = COPY_BYTES_MIN / SECTOR_BYTES;
 
-    /// A file of so many bytes, through the page cache.
+    /// A new file of `LONG_BYTES` zeros, opened through the page cache.
     fn buffered(name: &str) -> (PathBuf, FileDevice) {
         let name = format!("restripe-flight-{}-{name}", std::process::id());
         let path = std::env::temp_dir().join(name);

@@ -72,7 +72,7 @@ impl Client {
         (self.region.addr + at) as *mut u8
     }
 
-    /// Waits for so many answers of a queue: what each was about, and its result.
+    /// Waits for `count` answers of a queue, and returns the request and the result of each.
     fn answers(&mut self, queue: usize, count: usize) -> Vec<(usize, i32)> {
         let mut done: Vec<_> = (0..count)
             .map(|_| MaybeUninit::<Completion>::uninit())

@@ -70,7 +70,8 @@ struct Swarm {
     /// What the medium must hold.
     model: Vec<u8>,
     lost: Option<(usize, usize)>,
-    /// Data may come with its command, and behind it without being asked for, up to so many bytes.
+    /// Whether a write sends data with its command (immediate), or right behind it without an R2T (unsolicited).
+    /// `first_burst` is the most bytes of both.
     immediate: bool,
     unsolicited: bool,
     first_burst: usize,

@@ -112,7 +112,7 @@ impl Array {
         Array::serve_with(folder, members, io_timeout, options, Limits::default())
     }
 
-    /// Written to by nobody.
+    /// Started read-only.
     pub fn read_only(level: Level, members: usize) -> Array {
         let folder = Folder::new();
         let names = make(&folder, level, members);
